@@ -1,0 +1,44 @@
+# lastgood — `make help` lists what can be done here.
+SHELL := /bin/bash
+BIN := .venv/bin
+SHARD ?= 1/1
+SEED ?= $(shell date +%s)
+# Nothing may depend on what the calling shell exports.
+unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check proof format constraints clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+setup: ## virtual environment with every extra in .venv (Java too, if it is missing and you are root)
+	@tools/setup
+
+demo: setup ## the main job on real input: Kafka, Spark, Delta, three kills, an audit
+	@$(BIN)/lastgood demo
+
+test: check ## everything a change must pass: check, then real brokers and real Sparks
+	$(BIN)/pytest -m "(spark or services) and not proof" --durations=15
+
+check: setup ## format, lint, types, layering, unit tests
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q -n 2 -m "not spark and not services and not proof"
+
+proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
+	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"
+	LASTGOOD_SHARD=$(SHARD) LASTGOOD_SEED=$(SEED) $(BIN)/pytest -m proof --durations=15
+
+format: setup ## format the code, mend what the linter can mend
+	$(BIN)/ruff format -q .
+	$(BIN)/ruff check -q --fix .
+
+constraints: setup ## write what is installed into constraints/dev.txt
+	@{ echo '# What lastgood is developed and tested with; written by `make constraints`.'; \
+	   $(BIN)/pip list --format=freeze | grep -viE '^(lastgood|pip|setuptools)='; } > constraints/dev.txt
+
+clean: ## remove the virtual environment and all caches of this checkout
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Parse and print, one verb a file."""

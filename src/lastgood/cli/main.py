@@ -1,0 +1,88 @@
+"""The command line: finds a verb, and turns every error into one clear answer and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from lastgood import __version__
+from lastgood.cli.output import chosen_format, print_error
+from lastgood.errors import LastgoodError, UsageError
+
+VERBS = {
+    "run": "Supervise a command: start it, watch it, start it again.",
+    "completion": "Print the completion script for a shell.",
+}
+"""Verb → what it does in one line; `lastgood.cli.VERB` holds its function of the same name."""
+
+
+class _Verbs(click.Group):
+    """Imports a verb only when it is called: `lastgood --help` must not wait for what it does not need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LASTGOOD"},
+    epilog="Every verb has --help, --format text|json, and reads its options from LASTGOOD_VERB_OPTION as well.",
+)
+@click.version_option(__version__, message="lastgood %(version)s")
+def lastgood() -> None:
+    """Bring a Spark Structured Streaming query back from its last good batch."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe has left: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result: Any = lastgood.main(arguments, prog_name="lastgood", standalone_mode=False)
+    except LastgoodError as error:
+        print_error(error, chosen_format(arguments))
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.ClickException as error:
+        print_error(_as_usage(error), chosen_format(arguments))
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    return result if isinstance(result, int) else 0
+
+
+def _as_usage(error: click.ClickException) -> UsageError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    sentence = error.format_message().rstrip(".")
+    return UsageError(
+        sentence[:1].lower() + sentence[1:], next=f"{context.command_path} --help" if context else "lastgood --help"
+    )

@@ -1,0 +1,64 @@
+"""How answers reach a person or a program: text or JSON, colours only on a terminal."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lastgood.errors import LastgoodError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+format_option: Callable[[_F], _F] = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people, or JSON for programs.",
+)
+
+
+def chosen_format(arguments: Sequence[str]) -> str:
+    """The format asked for, also where the arguments could not be parsed as a whole."""
+    ours = list(arguments)
+    if "--" in ours:  # what follows belongs to the supervised command
+        ours = ours[: ours.index("--")]
+    if "--format=json" in ours:
+        return "json"
+    pairs = itertools.pairwise(ours)
+    return "json" if ("--format", "json") in pairs else "text"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on standard output or error; plain text unless that is a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on one line of standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_error(error: LastgoodError, output_format: str) -> None:
+    """The one answer to a call that was refused or failed."""
+    if output_format == "json":
+        print_json({"error": error.to_json()})
+        return
+    from rich.text import Text
+
+    out = console(stderr=True)
+    out.print(Text.assemble(("error", "bold red"), f" [{error.condition}] ", error.sentence))
+    for label, fact in error.facts().items():
+        out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))

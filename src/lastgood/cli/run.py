@@ -1,0 +1,128 @@
+"""`lastgood run`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.cli.output import console, format_option, print_json
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from lastgood.operations.run import Prepared
+    from lastgood.supervise.config import Pipeline
+
+_COMMAND = "lastgood.command"
+
+
+class _WithCommand(click.Command):
+    """Takes what follows `--` as the command to supervise, whatever its own options look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
+@click.argument("names", nargs=-1, metavar="[NAME | -- COMMAND...]")
+@click.option(
+    "--config", type=click.Path(path_type=Path), default=Path("lastgood.toml"), show_default=True, help="The pipelines."
+)
+@click.option(
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    metavar="LOCATION",
+    help="With -- COMMAND: the checkpoint location of its query; once for each query.",
+)
+@click.option("--check", is_flag=True, help="Check configuration, command, Python and Java; start nothing.")
+@click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
+@format_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    *,
+    config: Path,
+    checkpoints: tuple[str, ...],
+    check: bool,
+    show_output: bool,
+    output_format: str,
+) -> int:
+    r"""Start a command, watch it and its checkpoint, start it again when it dies.
+
+    \b
+    lastgood run -- spark-submit orders.py            a command
+    lastgood run --checkpoint s3a://lake/chk/orders -- spark-submit orders.py
+    lastgood run orders                               [pipeline.orders] of lastgood.toml
+    lastgood run                                      the only pipeline there
+
+    The first restart comes at once, later ones wait longer each time; a new committed batch resets the
+    count. Ctrl-C and SIGTERM are passed on; whatever the command started ends with it.
+
+    Exit codes: 0 the command ended with 0; 71 it failed too often without progress; 72 it cannot be
+    started; 73 another run holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
+    """
+    from lastgood.operations.run import prepare, supervise
+
+    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, checkpoints)
+    prepared = prepare(pipeline)
+    if check:
+        _print_check(prepared, output_format)
+        return 0
+    show = sys.stderr.buffer if show_output else None
+    if output_format == "json":
+        return supervise(prepared, tell=lambda event: print_json(event.to_json()), show=show)
+    from lastgood.cli.timeline import timeline
+
+    with timeline(console(), live=not show_output) as listen:
+        return supervise(prepared, tell=listen, show=show)
+
+
+def _pipeline(
+    names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, checkpoints: tuple[str, ...]
+) -> Pipeline:
+    from lastgood.supervise.config import choose_pipeline, load_config, pipeline_of_command
+
+    if command is not None:
+        if names:
+            raise UsageError(
+                "a pipeline's name and a command exclude each other",
+                found=f"{' '.join(names)} -- {' '.join(command)}",
+                expected="lastgood run NAME, or lastgood run -- COMMAND",
+            )
+        if not command:
+            raise UsageError("there is no command after --", expected="lastgood run -- COMMAND [ARG ...]")
+        return pipeline_of_command(command, checkpoints)
+    if len(names) > 1:
+        raise UsageError(
+            "a command follows two dashes",
+            found=f"lastgood run {shlex.join(names)}",
+            next=f"lastgood run -- {shlex.join(names)}",
+        )
+    if checkpoints:
+        raise UsageError(
+            "--checkpoint goes with -- COMMAND",
+            expected=f"checkpoint = … in {config}",
+            next=f"lastgood run --checkpoint {checkpoints[0]} -- COMMAND",
+        )
+    return choose_pipeline(load_config(config), names[0] if names else None, config)
+
+
+def _print_check(prepared: Prepared, output_format: str) -> None:
+    facts = prepared.to_json()
+    if output_format == "json":
+        print_json(facts)
+        return
+    out = console()
+    for label, fact in facts.items():
+        shown = fact if isinstance(fact, str) else shlex.join(fact or ["-"])
+        out.print(f"{label:<12} {shown}", markup=False)
+    out.print("Nothing has been started.")

@@ -1,0 +1,126 @@
+"""What can go wrong, as classes: condition, exit code, retry class; an instance adds the facts.
+
+It knows nothing of the rest of lastgood; each part derives its own errors beside its own nouns.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar
+
+
+class Retry(enum.Enum):
+    """Whether the same call can succeed later."""
+
+    NEVER = "never"  # time will not mend it
+    LATER = "later"  # the same command may work in a while
+    AFTER_CHANGE = "after_change"  # works once the user has changed what `next` names
+
+
+class LastgoodError(Exception):
+    """Base of every error that lastgood raises on purpose.
+
+    Attributes:
+        condition: Name of the error, the same in text, JSON and documentation.
+        exit_code: What the command line exits with; a number is never used twice.
+        retry: Whether trying again can help.
+        sentence: What is so, in the present tense, lower case, without a full stop.
+        subject: The file, option or thing it is about.
+        found: What is there.
+        expected: What was to be there.
+        effect: What follows for the user.
+        next: A command that can be pasted, or what to do.
+    """
+
+    condition: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[int] = 4
+    retry: ClassVar[Retry] = Retry.NEVER
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        subject: str | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+        effect: str | None = None,
+        next: str | None = None,  # noqa: A002 - the name the user reads
+    ) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.subject = subject
+        self.found = found
+        self.expected = expected
+        self.effect = effect
+        self.next = next
+
+    def facts(self) -> dict[str, str]:
+        """The labelled facts that are known, in the order in which a person reads them."""
+        labels = {
+            "where": self.subject,
+            "found": self.found,
+            "expected": self.expected,
+            "effect": self.effect,
+            "next": self.next,
+        }
+        return {label: value for label, value in labels.items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` prints under `error`."""
+        return {
+            "condition": self.condition,
+            "sentence": self.sentence,
+            "subject": self.subject,
+            "found": self.found,
+            "expected": self.expected,
+            "effect": self.effect,
+            "next": self.next,
+        }
+
+
+class UsageError(LastgoodError):
+    """An option or argument that cannot be what was meant."""
+
+    condition = "USAGE"
+    exit_code = 2
+    retry = Retry.AFTER_CHANGE
+
+
+class ConfigError(LastgoodError):
+    """`lastgood.toml` is missing, is no TOML, or says something that is not known."""
+
+    condition = "CONFIG_INVALID"
+    exit_code = 2
+    retry = Retry.AFTER_CHANGE
+
+
+class ExtraMissingError(LastgoodError):
+    """A part of lastgood is needed whose libraries are not installed."""
+
+    condition = "EXTRA_MISSING"
+    exit_code = 5
+    retry = Retry.AFTER_CHANGE
+
+    def __init__(self, *, extra: str, module: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the extra '{extra}'",
+            found=f"no Python module '{module}'",
+            expected=f"lastgood installed with the extra '{extra}'",
+            next=f"pip install 'lastgood[{extra}]'",
+        )
+
+
+class StorageError(LastgoodError):
+    """A file or folder cannot be read or written."""
+
+    condition = "STORAGE_UNAVAILABLE"
+    exit_code = 10
+    retry = Retry.LATER
+
+
+class NoSpaceError(StorageError):
+    """The disk is full, or the quota used up."""
+
+    condition = "NO_SPACE"
+    exit_code = 11
+    retry = Retry.AFTER_CHANGE

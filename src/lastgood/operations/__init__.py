@@ -1,0 +1,1 @@
+"""One verb a file, plain functions; the only place where parts are wired together."""

@@ -1,0 +1,1 @@
+"""Commands that never outlive their owner, and the Python and Java they need."""

@@ -1,0 +1,176 @@
+"""The process between an owner and its command: when either ends, nothing of the command stays behind.
+
+Run as a script, by itself, with the standard library only: it has to start in milliseconds and to
+survive whatever happens to its owner. Owner's side: `child.py`.
+
+    guard.py CONTROL_FD REPORT_FD GRACE_SECONDS COMMAND [ARG ...]
+
+The owner holds the other end of CONTROL: the end of that pipe means that the owner is dead, however it
+died. Reports are JSON lines on REPORT: `{"pid": 1}` or `{"error": "ENOENT"}`, then `{"returncode": 0}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+KILL_NOW = b"K"
+"""What the owner writes into CONTROL to have everything killed at once."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_POLL_SECONDS = 0.02
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the process group is all we have."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _parents() -> dict[int, int]:
+    """Every process on the machine with its parent."""
+    if sys.platform != "linux":
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
+        return {int(pid): int(ppid) for pid, ppid in (line.split() for line in listing.stdout.splitlines())}
+    parents = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - a thousand Path objects a call otherwise
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                # The name in the second field may hold spaces and brackets: count from its end.
+                fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
+                if fields[0] != b"Z":
+                    parents[int(entry)] = int(fields[1])
+    return parents
+
+
+def descendants(ancestor: int) -> set[int]:
+    """Process ids of all living descendants of `ancestor`."""
+    parents = _parents()
+    found: set[int] = set()
+    grown = True
+    while grown:
+        grown = False
+        for pid, parent in parents.items():
+            if pid not in found and (parent == ancestor or parent in found):
+                found.add(pid)
+                grown = True
+    return found
+
+
+def _signal_all(pids: set[int], signum: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signum)
+
+
+class Guard:
+    """One command, and all it starts."""
+
+    def __init__(self, control: int, report: int, grace_seconds: float) -> None:
+        self._control = control
+        self._report = report
+        self._grace_seconds = grace_seconds
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: list[str]) -> None:
+        """Start `command`, wait for it or for the owner, leave nothing behind."""
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for signum in _FORWARDED:
+            signal.signal(signum, self._forward)
+        try:
+            self._child = subprocess.Popen(
+                command,
+                start_new_session=True,
+                preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509 - no threads here
+            )
+        except OSError as error:
+            self._tell({"error": errno.errorcode.get(error.errno or 0, "EIO")})
+            return
+        self._tell({"pid": self._child.pid})
+        owner_lives = self._wait(self._child, wake_read)
+        self._sweep(gently=owner_lives)
+        if owner_lives:
+            self._tell({"returncode": self._child.returncode})
+
+    def _wait(self, child: subprocess.Popen[bytes], wake: int) -> bool:
+        """Return once the command has ended; False if the owner went first."""
+        events = select.poll()  # not select(), which refuses descriptors above 1023: an owner may have many open
+        events.register(self._control, select.POLLIN)
+        events.register(wake, select.POLLIN)
+        while child.poll() is None:
+            ready = [descriptor for descriptor, _ in events.poll()]
+            if wake in ready:
+                os.read(wake, 4096)
+            if self._control in ready:
+                order = os.read(self._control, 16)
+                if KILL_NOW in order:
+                    self._kill_everything(child)
+                elif not order:
+                    self._forward(signal.SIGTERM)
+                    self._await_end(child)
+                    self._kill_everything(child)
+                    return False
+        return True
+
+    def _await_end(self, child: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(self._grace_seconds)
+
+    def _kill_everything(self, child: subprocess.Popen[bytes]) -> None:
+        self._sweep(gently=False)
+        child.wait()
+
+    def _sweep(self, *, gently: bool) -> None:
+        """End what the command left behind, also what detached itself from its session."""
+        me = os.getpid()
+        left = descendants(me)
+        if gently and left:
+            _signal_all(left, signal.SIGTERM)
+            deadline = time.monotonic() + self._grace_seconds
+            while left and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                self._reap()
+                left = descendants(me)
+        while left:  # again, since a process can fork between our look and our signal
+            _signal_all(left, signal.SIGKILL)
+            time.sleep(_POLL_SECONDS)
+            self._reap()
+            left = descendants(me)
+
+    def _reap(self) -> None:
+        """Collect adopted children; Popen must keep the status of its own."""
+        child = self._child
+        if child is not None and child.poll() is None:
+            return
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _forward(self, signum: int, _frame: object = None) -> None:
+        child = self._child
+        if child is not None and child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signum)
+
+    def _tell(self, report: dict[str, object]) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._report, json.dumps(report).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    Guard(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])).run(sys.argv[4:])

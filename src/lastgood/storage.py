@@ -1,0 +1,425 @@
+"""Where checkpoints live: Spark's form of a location, and the few operations that we need on any filesystem.
+
+It knows nothing of what the files mean. Nothing is cached: what is asked is asked of the filesystem.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+
+PARALLEL_LOCAL = 16
+"""Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
+PARALLEL_REMOTE = 100
+"""Requests at once to a storage service: what costs is the wait for each, not the work."""
+
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
+_BUCKETS = ("s3", "gs")
+_CONTAINERS = ("abfss",)
+_HOSTS = ("hdfs", "webhdfs", "swebhdfs")
+_SCHEMES = ("file", "dbfs", *_BUCKETS, *_CONTAINERS, *_HOSTS, *_SAME_SCHEME)
+_EXTRAS = {
+    "s3": ("s3", "s3fs"),
+    "gs": ("gcs", "gcsfs"),
+    "abfss": ("azure", "adlfs"),
+    **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
+}
+_WEBHDFS_PORT = 9870
+_DBFS_MOUNT = "/dbfs"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
+
+
+class StorageDeniedError(StorageError):
+    """A file or folder is there, but its owner does not let us read or write it."""
+
+    condition = "STORAGE_DENIED"
+    exit_code = 12
+    retry = Retry.AFTER_CHANGE
+
+
+class LocationInvalidError(StorageError):
+    """A location is none that Spark and lastgood understand."""
+
+    condition = "LOCATION_INVALID"
+    exit_code = 13
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or folder as Spark names it; `location / "offsets/7"` is a file below it.
+
+    Make one with `parse_location`. `str()` gives the form to show and to paste into Spark.
+    """
+
+    scheme: str
+    """As the user wrote it: `s3a` stays `s3a`. `file` for plain paths."""
+    authority: str
+    """Bucket, container and account, or host; empty for local paths."""
+    path: str
+    """Absolute, without `.`, `..`, double or trailing slashes."""
+
+    def __str__(self) -> str:
+        """A plain path for local files, else the URI."""
+        if self.scheme == "file":
+            return self.path
+        return f"{self.scheme}:{self.path}" if self.scheme == "dbfs" else f"{self.scheme}://{self.authority}{self.path}"
+
+    def __truediv__(self, below: str) -> Location:
+        """The file or folder `below` this folder; `below` is taken as it is."""
+        return Location(self.scheme, self.authority, f"{self.path.rstrip('/')}/{below}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; empty for the root."""
+        return posixpath.basename(self.path)
+
+    @property
+    def identity(self) -> str:
+        """The same text for every way to write the same place, such as `s3://`, `s3a://` or `/dbfs/` and `dbfs:/`."""
+        scheme, authority, path = _SAME_SCHEME.get(self.scheme, self.scheme), self.authority, self.path
+        if scheme == "file" and path.startswith(f"{_DBFS_MOUNT}/"):
+            scheme, path = "dbfs", path.removeprefix(_DBFS_MOUNT)
+        if scheme in _HOSTS:
+            authority = authority.lower().removesuffix(":8020")
+        return f"{scheme}://{authority}{path}"
+
+    def sibling(self, suffix: str) -> Location:
+        """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
+
+        Raises:
+            LocationInvalidError: this is the root of a filesystem or bucket, which has nothing beside it.
+        """
+        if not self.name:
+            raise LocationInvalidError("the root of a storage has no neighbour", subject=str(self))
+        return Location(self.scheme, self.authority, self.path + suffix)
+
+
+def parse_location(text: str) -> Location:
+    """Read a location as Spark takes it: a plain path, `file:`, `s3a://`, `hdfs://`, `abfss://`, `gs://`, `dbfs:/`.
+
+    Nothing is decoded: as in Hadoop, `%20`, `?` and `#` in a location are these very characters. A relative path
+    counts from the current folder.
+
+    Raises:
+        LocationInvalidError: unknown scheme, or a bucket, container, host or absolute path is missing.
+    """
+    if not text.strip() or "\0" in text:
+        raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
+    found = _SCHEME.fullmatch(text)
+    if found is None or "/" in found[1]:
+        return Location("file", "", _normal(os.path.abspath(text)))  # noqa: PTH100 - as Hadoop: by text, no links
+    scheme, rest = found[1].lower(), found[2]
+    if scheme not in _SCHEMES:
+        raise _invalid(text, "one of " + ", ".join(f"{known}:" for known in _SCHEMES))
+    authority, path = "", rest
+    if rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        path = slash + path
+    canonical = _SAME_SCHEME.get(scheme, scheme)
+    if canonical in ("file", "dbfs"):
+        return _mounted(text, scheme, authority, path)
+    if canonical in _CONTAINERS and not re.fullmatch(r"[^@]+@[^@.]+\..+", authority):
+        raise _invalid(text, f"{scheme}://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER")
+    if not authority:
+        raise _invalid(text, f"{scheme}://{'HOST' if canonical in _HOSTS else 'BUCKET'}/FOLDER")
+    return Location(scheme, authority, _normal(path or "/"))
+
+
+def _mounted(text: str, scheme: str, authority: str, path: str) -> Location:
+    if authority not in ("", "localhost") or not path.startswith("/"):
+        raise _invalid(text, f"{scheme}:/FOLDER")
+    path = _normal(path)
+    if scheme == "dbfs" and (path + "/").startswith("/Volumes/"):
+        scheme = "file"  # a Unity Catalog volume is mounted under the same path
+    return Location(scheme, "", path)
+
+
+def _normal(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _invalid(text: str, expected: str) -> LocationInvalidError:
+    return LocationInvalidError("the location is not understood", subject=text or "(empty)", expected=expected)
+
+
+class Entry(NamedTuple):
+    """What a listing tells of a file or folder."""
+
+    name: str
+    """Last part of the path; in `walk` the path below the folder that was asked for."""
+    is_folder: bool
+    size: int | None
+    """Bytes; None for a folder and where it was not looked up."""
+    modified_ms: int | None
+    """Time of the last change, milliseconds since 1970; None where it was not looked up or nobody knows."""
+
+
+class Storage(Protocol):
+    """Reading from one filesystem. Safe to use from several threads at once.
+
+    What is not there is `None`, never an exception. Every method raises StorageDeniedError where we may not look and
+    StorageError where the filesystem does not answer; both name the location.
+    """
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder, in no order; None if there is no such folder.
+
+        Without `facts`, sizes and times are left out where each would be one more request. They are left out too for
+        names with a leading dot on a local disk. Neither file nor folder (pipes, sockets, dangling links): left out.
+        """
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder, at most four folders deep; None if there is no such folder, or no file in it."""
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; None if there is no such file."""
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; None if there is none."""
+
+
+def open_storage(location: Location, options: Mapping[str, Any] | None = None) -> Storage:
+    """Give access to the filesystem that `location` names; nothing is asked of it yet.
+
+    Args:
+        location: Any location on that filesystem.
+        options: Passed on to fsspec's filesystem (`endpoint_url`, `key`, …; HDFS is read by WebHDFS: `port`, `user`).
+
+    Raises:
+        ExtraMissingError: the library for this kind of storage is not installed.
+        StorageError: `dbfs:` outside of Databricks, or the options are refused.
+    """
+    if location.scheme == "file":
+        return LocalStorage()
+    if location.scheme == "dbfs":
+        if not os.path.isdir(_DBFS_MOUNT):  # noqa: PTH112
+            raise StorageError(
+                "dbfs: can be read only where it is mounted",
+                subject=str(location),
+                found=f"no folder {_DBFS_MOUNT}",
+                expected="the driver of a Databricks cluster",
+            )
+        return LocalStorage(mount=_DBFS_MOUNT)
+    return FsspecStorage(_filesystem(location, options or {}))
+
+
+def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
+    import fsspec  # noqa: PLC0415 - 0.1 s that a local checkpoint need not pay
+
+    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
+    extra, module = _EXTRAS[canonical]
+    settings: dict[str, Any] = {"use_listings_cache": False}
+    if canonical == "s3":
+        settings["config_kwargs"] = {"max_pool_connections": PARALLEL_REMOTE}
+    elif canonical == "abfss":
+        settings["account_name"] = location.authority.partition("@")[2].partition(".")[0]
+    elif canonical in _HOSTS:
+        host, _, port = location.authority.partition(":")
+        settings |= {"host": host, "port": port if canonical != "hdfs" and port else _WEBHDFS_PORT}
+        settings["use_https"] = canonical == "swebhdfs"
+        canonical = "webhdfs"
+    try:
+        factory = fsspec.get_filesystem_class(canonical)
+    except ImportError as error:
+        raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
+    with _answering(location):
+        return factory(**{**settings, **options})
+
+
+@contextlib.contextmanager
+def _answering(location: Location) -> Iterator[None]:
+    """Turn what a filesystem raises into our errors; what is not there stays FileNotFoundError."""
+    try:
+        yield
+    except (LastgoodError, FileNotFoundError):
+        raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(str(location)) from error
+    except PermissionError as error:
+        raise StorageDeniedError("the storage does not let us look", subject=str(location)) from error
+    except Exception as error:  # each backend has its own tree of exceptions: here they all mean "no answer"
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise StorageError(
+            "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
+        ) from error
+
+
+class LocalStorage:
+    """Files of this machine, read with the system's own calls."""
+
+    def __init__(self, mount: str = "") -> None:
+        """Read below `mount`, the folder under which the filesystem of the locations is mounted."""
+        self._mount = mount
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+        return PARALLEL_LOCAL
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder; see `Storage.scan`."""
+        try:
+            with _answering(folder):
+                listing = os.scandir(self._mount + folder.path)
+        except FileNotFoundError:
+            return None
+        return self._entries(folder, listing, facts=facts)
+
+    def _entries(self, folder: Location, listing: Any, *, facts: bool) -> Iterator[Entry]:
+        with _answering(folder), listing:
+            for found in listing:
+                if found.is_dir():
+                    yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
+                elif found.is_file():
+                    yield _local_file(found) if facts and found.name[0] != "." else Entry(found.name, False, None, None)  # noqa: FBT003
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder; see `Storage.walk`."""
+        listing = self.scan(folder)
+        return None if listing is None else self._below(folder, listing, "", 4)
+
+    def _below(self, folder: Location, listing: Iterator[Entry], prefix: str, depth: int) -> Iterator[Entry]:
+        for entry in listing:
+            if not entry.is_folder:
+                yield entry._replace(name=prefix + entry.name) if prefix else entry
+            elif depth > 1:  # a bound, because links may lead in a circle
+                inner = folder / entry.name
+                yield from self._below(inner, self.scan(inner) or iter(()), f"{prefix}{entry.name}/", depth - 1)
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; see `Storage.read`."""
+        try:
+            with _answering(file):
+                # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
+                descriptor = os.open(self._mount + file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        return None
+                    with open(descriptor, "rb", closefd=False) as stream:
+                        return stream.read(limit)
+                finally:
+                    os.close(descriptor)
+        except FileNotFoundError:
+            return None
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; see `Storage.stat`."""
+        try:
+            with _answering(location):
+                found = os.stat(self._mount + location.path)  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        if stat.S_ISDIR(found.st_mode):
+            return Entry(location.name, is_folder=True, size=None, modified_ms=found.st_mtime_ns // 1_000_000)
+        return Entry(location.name, is_folder=False, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+
+
+def _local_file(found: os.DirEntry[str]) -> Entry:
+    try:
+        facts = found.stat()
+    except FileNotFoundError:  # purged between listing and asking
+        return Entry(found.name, is_folder=False, size=None, modified_ms=None)
+    return Entry(found.name, is_folder=False, size=facts.st_size, modified_ms=facts.st_mtime_ns // 1_000_000)
+
+
+class FsspecStorage:
+    """Anything that fsspec can open."""
+
+    def __init__(self, filesystem: Any) -> None:
+        """Use `filesystem`, made with its listing cache off."""
+        self._filesystem = filesystem
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+        return PARALLEL_REMOTE
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder; see `Storage.scan`."""
+        path = _fsspec_path(folder)
+        listed = self._ask(folder, lambda: self._filesystem.ls(path, detail=True))
+        if listed is None:
+            return None
+        own = path.strip("/")
+        inside = [found for found in listed if found["name"].strip("/") != own]
+        if not inside and any(found.get("size") for found in listed):
+            return None  # a file; the empty marker of a folder, too, lists itself
+        return (_fsspec_entry(found, posixpath.basename(found["name"].rstrip("/"))) for found in inside)
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder; see `Storage.walk`."""
+        path = _fsspec_path(folder)
+        listed = self._ask(folder, lambda: self._filesystem.find(path, detail=True))
+        if not listed:
+            return None
+        skip = len(path.strip("/")) + 1
+        return (_fsspec_entry(found, found["name"].lstrip("/")[skip:]) for found in listed.values())
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; see `Storage.read`."""
+        path = _fsspec_path(file)
+        try:
+            content = self._ask(file, lambda: self._filesystem.cat_file(path, start=0, end=limit))
+        except StorageError:
+            entry = self.stat(file)
+            if entry is None or entry.is_folder:
+                return None
+            if entry.size == 0:  # several services refuse any range of an empty object
+                return b""
+            raise
+        return None if content is None else bytes(content)
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; see `Storage.stat`."""
+        path = _fsspec_path(location)
+        found = self._ask(location, lambda: self._filesystem.info(path))
+        return None if found is None else _fsspec_entry(found, location.name)
+
+    def _ask(self, location: Location, call: Callable[[], Any]) -> Any:
+        try:
+            with _answering(location):
+                return call()
+        except FileNotFoundError:
+            return None
+
+
+def _fsspec_path(location: Location) -> str:
+    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
+    if canonical in _BUCKETS:
+        return location.authority + location.path
+    return location.authority.partition("@")[0] + location.path if canonical in _CONTAINERS else location.path
+
+
+def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
+    if found.get("type") == "directory":
+        return Entry(name, is_folder=True, size=None, modified_ms=None)
+    value = next((found[key] for key in _MODIFIED_KEYS if found.get(key) is not None), None)
+    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=_milliseconds(value))
+
+
+def _milliseconds(value: object) -> int | None:
+    if isinstance(value, datetime.datetime):
+        return int(value.timestamp() * 1000)
+    if isinstance(value, int):  # WebHDFS counts in milliseconds
+        return value
+    if isinstance(value, float):
+        return int(value * 1000)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return int(datetime.datetime.fromisoformat(value).timestamp() * 1000)
+    return None

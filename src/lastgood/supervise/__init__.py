@@ -1,0 +1,1 @@
+"""Start a command, watch it and its checkpoint, restart it within a policy."""

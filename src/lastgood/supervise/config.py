@@ -1,0 +1,282 @@
+"""`lastgood.toml`: read once, checked whole, handed on as frozen values."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.errors import ConfigError, UsageError
+from lastgood.supervise.policy import Policy
+
+CONFIG_NAME = "lastgood.toml"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """Where a pipeline's topics live."""
+
+    bootstrap: str
+    config: Path | None = None
+    """A `client.properties`, as Kafka's own tools take it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One streaming query of a pipeline."""
+
+    name: str
+    checkpoint: str
+    sink: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """An application, and the queries that it runs."""
+
+    name: str
+    command: tuple[str, ...]
+    queries: tuple[Query, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    kafka: Kafka | None = None
+    policy: Policy = field(default_factory=Policy)
+
+
+def parse_duration(text: object) -> float:
+    """Seconds from `500ms`, `10s`, `5m`, `2h`, `1d`, or a number of seconds.
+
+    Raises:
+        ValueError: it is none of these, or negative.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
+        return float(text)
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"no duration: {text!r}")
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def load_config(path: Path) -> dict[str, Pipeline]:
+    """Read every pipeline of a `lastgood.toml`, by name.
+
+    Relative paths in it are meant from its own folder.
+
+    Raises:
+        ConfigError: no such file, no TOML, or an unknown, missing or wrong entry; it names file and key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no {path.name}",
+            subject=str(path),
+            found="no such file",
+            expected="a file with a [pipeline.NAME] table",
+            next="lastgood run --checkpoint LOCATION -- COMMAND, which needs none",
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
+    top = _Table(document, path, "")
+    pipelines = {
+        name: _pipeline(name, table)
+        for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
+    }
+    top.finish()
+    return pipelines
+
+
+def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: Path) -> Pipeline:
+    """The pipeline called `name`, or the only one.
+
+    Raises:
+        UsageError: there is none of that name, or several and no name.
+    """
+    known = ", ".join(pipelines)
+    if name is None:
+        if len(pipelines) == 1:
+            return next(iter(pipelines.values()))
+        raise UsageError(
+            "which pipeline?",
+            subject=str(path),
+            found=f"pipelines {known}",
+            next=f"lastgood run {next(iter(pipelines))}",
+        )
+    if name not in pipelines:
+        raise UsageError(
+            f"there is no pipeline '{name}'",
+            subject=str(path),
+            found=f"pipelines {known}",
+            expected=f"[pipeline.{name}]",
+            next=_nearest(name, pipelines, "lastgood run {}"),
+        )
+    return pipelines[name]
+
+
+def pipeline_of_command(command: Sequence[str], checkpoints: Sequence[str]) -> Pipeline:
+    """What `lastgood run -- COMMAND` stands for: a pipeline named after its script, with the default policy."""
+    script = next((word for word in command if word.endswith(".py")), command[0])
+    queries = tuple(Query(name=str(number), checkpoint=each) for number, each in enumerate(checkpoints))
+    return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries)
+
+
+def _pipeline(name: str, table: _Table) -> Pipeline:
+    command = table.strings("command", required=True)
+    checkpoint = table.string("checkpoint")
+    sink = table.string("sink")
+    queries = tuple(
+        Query(name=query, checkpoint=each.string("checkpoint", required=True), sink=each.string("sink"))
+        for query, each in table.tables("query").items()
+        if each.finish_after("checkpoint", "sink")
+    )
+    if checkpoint is not None:
+        queries = (Query(name=name, checkpoint=checkpoint, sink=sink), *queries)
+    elif sink is not None:
+        raise table.wrong("sink", "a sink without a checkpoint", "checkpoint = … beside it")
+    cwd = table.string("cwd")
+    pipeline = Pipeline(
+        name=name,
+        command=tuple(command),
+        queries=queries,
+        env=table.string_map("env"),
+        cwd=table.folder / cwd if cwd else None,
+        kafka=_kafka(table),
+        policy=_policy(table),
+    )
+    table.finish()
+    return pipeline
+
+
+def _kafka(table: _Table) -> Kafka | None:
+    inner = table.table("kafka")
+    if inner is None:
+        return None
+    config = inner.string("config")
+    kafka = Kafka(bootstrap=inner.string("bootstrap", required=True), config=inner.folder / config if config else None)
+    inner.finish()
+    return kafka
+
+
+def _policy(table: _Table) -> Policy:
+    policy = Policy()
+    inner = table.table("policy")
+    if inner is None:
+        return policy
+    attempts = inner.integer("max_attempts")
+    policy = replace(
+        policy,
+        max_attempts=policy.max_attempts if attempts is None else attempts,
+        backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
+        backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
+        grace_seconds=inner.duration("grace", policy.grace_seconds),
+    )
+    inner.finish()
+    return policy
+
+
+class _Table:
+    """A TOML table that remembers which of its keys were asked for, so that the rest can be refused."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path, where: str) -> None:
+        self._values = values
+        self._path = path
+        self._where = where
+        self._known: list[str] = []
+
+    @property
+    def folder(self) -> Path:
+        return self._path.parent
+
+    def wrong(self, key: str, found: str, expected: str, hint: str | None = None) -> ConfigError:
+        name = f"{self._where}.{key}" if self._where else key
+        return ConfigError(
+            f"'{name}' cannot be understood",
+            subject=f"{self._path}: {name}",
+            found=found,
+            expected=expected,
+            next=hint,
+        )
+
+    def _get(self, key: str, kind: type, expected: str) -> Any:
+        self._known.append(key)
+        value = self._values.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise self.wrong(key, repr(value), expected)
+        return value
+
+    def string(self, key: str, *, required: bool = False) -> Any:
+        value = self._get(key, str, "a text in quotes")
+        if (value is None and required) or value == "":
+            raise self.wrong(key, "nothing", "a text in quotes")
+        return value
+
+    def integer(self, key: str) -> int | None:
+        value: int | None = self._get(key, int, "a whole number, 0 or more")
+        if value is not None and value < 0:
+            raise self.wrong(key, str(value), "a whole number, 0 or more")
+        return value
+
+    def duration(self, key: str, default: float) -> float:
+        self._known.append(key)
+        try:
+            return parse_duration(self._values.get(key, default))
+        except ValueError as error:
+            raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
+
+    def strings(self, key: str, *, required: bool = False) -> list[str]:
+        expected = 'a list of texts, such as ["spark-submit", "app.py"]'
+        value = self._get(key, list, expected)
+        if value is None and not required:
+            return []
+        if not value or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "nothing" if value is None else repr(value), expected)
+        return list(value)
+
+    def string_map(self, key: str) -> dict[str, str]:
+        value = self._get(key, dict, "a table of texts") or {}
+        for name, item in value.items():
+            if not isinstance(item, str):
+                raise self.wrong(f"{key}.{name}", repr(item), "a text in quotes")
+        return dict(value)
+
+    def table(self, key: str) -> _Table | None:
+        value = self._get(key, dict, "a table")
+        return None if value is None else _Table(value, self._path, f"{self._where}.{key}".lstrip("."))
+
+    def tables(self, key: str, *, required: str | None = None) -> dict[str, _Table]:
+        value = self._get(key, dict, "a table of tables") or {}
+        if required and not value:
+            raise self.wrong(key, "nothing", required)
+        for name, item in value.items():
+            if not isinstance(item, dict):
+                raise self.wrong(f"{key}.{name}", repr(item), "a table")
+        prefix = f"{self._where}.{key}".lstrip(".")
+        return {name: _Table(item, self._path, f"{prefix}.{name}") for name, item in value.items()}
+
+    def finish_after(self, *known: str) -> bool:
+        """`finish` for a table whose keys are read in the same expression."""
+        self._known.extend(known)
+        self.finish()
+        return True
+
+    def finish(self) -> None:
+        """Refuse what nobody asked for: a mistyped key must not silently mean its default."""
+        for key in self._values:
+            if key not in self._known:
+                known = ", ".join(self._known)
+                raise self.wrong(key, f"unknown key '{key}'", known, _nearest(key, self._known, "did you mean '{}'?"))
+
+
+def _nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return sentence.format(near[0]) if near else None

@@ -1,0 +1,87 @@
+"""One supervisor a checkpoint on one machine; a second one is told who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lastgood.errors import LastgoodError, Retry, StorageError
+
+_MODE = 0o644
+
+
+class CheckpointHeldError(LastgoodError):
+    """Another `lastgood run` on this machine supervises a query on this checkpoint."""
+
+    condition = "CHECKPOINT_HELD"
+    exit_code = 73
+    retry = Retry.LATER
+
+
+@contextlib.contextmanager
+def hold_checkpoint(location: str, lock_file: Path) -> Iterator[None]:
+    """Hold a checkpoint while the block runs; the kernel lets go when this process ends, however it ends.
+
+    Args:
+        location: The checkpoint, as the user knows it.
+        lock_file: What is locked; made if it is not there.
+
+    Raises:
+        CheckpointHeldError: another process holds it; names it.
+        StorageError: the lock file cannot be made.
+    """
+    try:
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    except OSError as error:
+        raise StorageError(
+            "the checkpoint cannot be held",
+            subject=str(lock_file),
+            found=error.strerror,
+            expected="a folder that can be written to",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _held(location, os.pread(descriptor, 4096, 0)) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _holder(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def lock_file_name(location: str) -> str:
+    """Name of a lock file for a checkpoint that is not on a local disk."""
+    return hashlib.sha256(location.encode()).hexdigest()[:32] + ".lock"
+
+
+def _holder() -> bytes:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
+
+
+def _held(location: str, holder: bytes) -> CheckpointHeldError:
+    try:
+        who = json.loads(holder)
+        found = f"process {who['pid']} on {who['host']}, since {who['since']}"
+        ask = f"ps -fp {who['pid']}"
+    except (ValueError, KeyError, TypeError):  # between its lock and its name, or just before its end
+        found, ask = "a process that has not written its name", None
+    return CheckpointHeldError(
+        "another lastgood run holds this checkpoint",
+        subject=location,
+        found=found,
+        expected="nobody",
+        effect="nothing was started",
+        next=ask,
+    )

@@ -1,0 +1,34 @@
+"""What every test relies on: the order of the large matrices, and an environment without surprises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
+
+
+def pytest_report_header() -> str:
+    return f"lastgood: seed {SEED}, shard {os.environ.get('LASTGOOD_SHARD', '1/1')}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the shard of `LASTGOOD_SHARD=i/n`: every n-th cell of the matrices, so that shards take alike."""
+    part, parts = map(int, os.environ.get("LASTGOOD_SHARD", "1/1").split("/"))
+    cells = [item for item in items if item.get_closest_marker("proof")]
+    dropped = {id(item) for number, item in enumerate(cells) if number % parts != part - 1}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in dropped])
+    items[:] = [item for item in items if id(item) not in dropped]
+
+
+@pytest.fixture(autouse=True)
+def _no_product_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of the person who runs the tests must not reach what is tested."""
+    for name in list(os.environ):
+        spark = name.startswith(("SPARK_", "PYSPARK_"))
+        ours = name.startswith("LASTGOOD_") and name not in {"LASTGOOD_CACHE", "LASTGOOD_FUZZ_EXAMPLES"}
+        if spark or ours:
+            monkeypatch.delenv(name)

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lastgood.process.child import Child, CommandNotFoundError, Ending
+
+DEADLINE_SECONDS = 20
+
+
+def python(code: str, *args: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(code), *args]
+
+
+def await_line(path: Path) -> str:
+    return await_lines(path, 1)[0]
+
+
+def await_lines(path: Path, count: int) -> list[str]:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if path.exists() and len(lines := path.read_text().splitlines()) >= count:
+            return lines
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never had {count} lines")
+
+
+def await_gone(pid: int) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} still runs")
+
+
+DETACHED_CHILD = """
+    import os, sys, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            print(os.getpid(), file=open(sys.argv[1], "a"), flush=True)
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+"""
+"""Leaves a process behind that has left both its session and its parent."""
+
+
+def test_exit_code_is_reported() -> None:
+    assert Child(python("raise SystemExit(7)")).wait() == Ending(7, None)
+
+
+def test_signal_is_reported_by_name() -> None:
+    child = Child(python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
+    assert child.wait() == Ending(None, "SIGKILL")
+    assert str(child.ending) == "killed by SIGKILL"
+
+
+def test_missing_program_is_named() -> None:
+    with pytest.raises(CommandNotFoundError) as raised:
+        Child(["no-such-program-here"])
+    assert raised.value.subject == "no-such-program-here"
+    assert raised.value.found == "no such file"
+
+
+def test_file_without_permission_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    with pytest.raises(CommandNotFoundError) as raised:
+        Child([str(script)])
+    assert raised.value.found == "not executable"
+
+
+def test_missing_working_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandNotFoundError) as raised:
+        Child(["true"], cwd=tmp_path / "nowhere")
+    assert raised.value.subject == str(tmp_path / "nowhere")
+
+
+def test_output_goes_where_the_owner_says(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        Child(python("import sys; print('out', flush=True); print('err', file=sys.stderr)"), output=log).wait()
+    assert (tmp_path / "log").read_text() == "out\nerr\n"
+
+
+def test_environment_and_working_directory_are_handed_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['WORD'] + os.getcwd())"
+    Child(python(code, str(out)), env={"WORD": "here:"}, cwd=tmp_path).wait()
+    assert out.read_text() == f"here:{tmp_path}"
+
+
+def test_signal_is_passed_on_to_the_command(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    child = Child(
+        python(
+            """
+            import signal, sys, time
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+            print("up", file=open(sys.argv[1], "w"), flush=True)
+            time.sleep(600)
+            """,
+            str(ready),
+        )
+    )
+    await_line(ready)
+    assert child.stop() == Ending(5, None)
+
+
+def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    child = Child(
+        python(
+            """
+            import signal, sys, time
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("up", file=open(sys.argv[1], "w"), flush=True)
+            while True: time.sleep(600)
+            """,
+            str(ready),
+        ),
+        grace_seconds=0.2,
+    )
+    await_line(ready)
+    assert child.stop() == Ending(None, "SIGKILL")
+    await_gone(child.pid)
+
+
+def test_detached_process_does_not_outlive_the_command(tmp_path: Path) -> None:
+    detached = tmp_path / "pid"
+    assert Child(python(DETACHED_CHILD, str(detached))).wait() == Ending(0, None)
+    await_gone(int(await_line(detached)))
+
+
+def test_processes_lists_the_command_and_what_it_started(tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    code = """
+        import subprocess, sys
+        sleeper = subprocess.Popen(["sleep", "600"])
+        print(sleeper.pid, file=open(sys.argv[1], "w"), flush=True)
+        sleeper.wait()
+    """
+    with Child(python(code, str(started)), grace_seconds=1) as child:
+        sleeper = int(await_line(started))
+        assert {child.pid, sleeper} <= {process.pid for process in child.processes()}
+    await_gone(sleeper)
+
+
+OWNER = """
+    import sys, time
+    from lastgood.process.child import Child
+    child = Child([sys.executable, "-c", sys.argv[1], sys.argv[2]], grace_seconds=1)
+    print(child.pid, file=open(sys.argv[2], "a"), flush=True)
+    time.sleep(600)
+"""
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+print(os.getpid(), file=open(sys.argv[1], "a"), flush=True)
+while True: time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_an_owner_however_it_dies(tmp_path: Path, signum: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    owner = subprocess.Popen(python(OWNER, STUBBORN, str(pids)))
+    started = {int(line) for line in await_lines(pids, 3)}
+    owner.send_signal(signum)
+    owner.wait()
+    for pid in started:
+        await_gone(pid)
+
+
+def test_nothing_outlives_a_guard_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    child = Child([sys.executable, "-c", STUBBORN, str(pids)], grace_seconds=1)
+    started = {int(line) for line in await_lines(pids, 2)}
+    os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
+    assert child.wait() == Ending(None, "SIGKILL")
+    for pid in started:
+        await_gone(pid)
+
+
+def test_signals_after_the_end_are_no_error() -> None:
+    child = Child(["true"])
+    child.wait()
+    child.send(signal.SIGTERM)
+    assert child.stop() == Ending(0, None)
+    assert child.kill() == Ending(0, None)
+    assert child.processes() == []

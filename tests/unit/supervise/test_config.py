@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lastgood.errors import ConfigError, UsageError
+from lastgood.supervise.config import (
+    Kafka,
+    Query,
+    choose_pipeline,
+    load_config,
+    parse_duration,
+    pipeline_of_command,
+)
+
+FULL = """
+[pipeline.orders]
+command    = ["spark-submit", "orders.py"]
+checkpoint = "s3a://lake/chk/orders"
+sink       = "delta:s3a://lake/orders"
+cwd        = "app"
+env        = { STAGE = "test" }
+kafka      = { bootstrap = "broker:9092", config = "client.properties" }
+
+[pipeline.orders.query.late]
+checkpoint = "s3a://lake/chk/late"
+
+[pipeline.orders.policy]
+max_attempts = 3
+backoff = "500ms"
+backoff_max = "2m"
+grace = 5
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "lastgood.toml"
+    path.write_text(text)
+    return path
+
+
+def refused(folder: Path, text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(folder, text))
+    return raised.value
+
+
+def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
+    pipeline = load_config(write(tmp_path, FULL))["orders"]
+    assert pipeline.command == ("spark-submit", "orders.py")
+    assert pipeline.queries == (
+        Query(name="orders", checkpoint="s3a://lake/chk/orders", sink="delta:s3a://lake/orders"),
+        Query(name="late", checkpoint="s3a://lake/chk/late"),
+    )
+    assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
+    assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
+    assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
+    assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)
+
+
+def test_a_command_is_enough(tmp_path: Path) -> None:
+    pipeline = load_config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]'))["a"]
+    assert (pipeline.queries, pipeline.kafka, pipeline.policy.max_attempts) == ((), None, 5)
+
+
+def test_missing_file_names_the_way_without_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(tmp_path / "lastgood.toml")
+    assert raised.value.found == "no such file"
+    assert "--checkpoint" in (raised.value.next or "")
+
+
+def test_broken_toml_names_line_and_column(tmp_path: Path) -> None:
+    error = refused(tmp_path, "[pipeline.a]\ncommand = nothing")
+    assert "line 2" in (error.found or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "found"),
+    [
+        ("", "pipeline", "nothing"),
+        ("pipeline = 3", "pipeline", "3"),
+        ("[pipeline.a]", "pipeline.a.command", "nothing"),
+        ("pipeline.a = 1", "pipeline.a", "1"),
+        ('[pipeline.a]\ncommand = "spark-submit x"', "pipeline.a.command", "'spark-submit x'"),
+        ("[pipeline.a]\ncommand = []", "pipeline.a.command", "[]"),
+        ("[pipeline.a]\ncommand = [1]", "pipeline.a.command", "[1]"),
+        ('[pipeline.a]\ncommand = ["x"]\ncheckpoint = ""', "pipeline.a.checkpoint", "nothing"),
+        (
+            '[pipeline.a]\ncommand = ["x"]\nsink = "delta:/t"',
+            "pipeline.a.sink",
+            "a sink without a checkpoint",
+        ),
+        ('[pipeline.a]\ncommand = ["x"]\nenv = { A = 1 }', "pipeline.a.env.A", "1"),
+        ('[pipeline.a]\ncommand = ["x"]\nkafka = {}', "pipeline.a.kafka.bootstrap", "nothing"),
+        ('[pipeline.a]\ncommand = ["x"]\nquery.b = {}', "pipeline.a.query.b.checkpoint", "nothing"),
+        ('[pipeline.a]\ncommand = ["x"]\npolicy.backoff = "soon"', "pipeline.a.policy.backoff", "'soon'"),
+        ('[pipeline.a]\ncommand = ["x"]\npolicy.max_attempts = -1', "pipeline.a.policy.max_attempts", "-1"),
+        (
+            '[pipeline.a]\ncommand = ["x"]\npolicy.max_attempts = true',
+            "pipeline.a.policy.max_attempts",
+            "True",
+        ),
+        ('[pipelines.a]\ncommand = ["x"]', "pipeline", "nothing"),
+    ],
+)
+def test_what_cannot_be_understood_is_named_by_its_key(tmp_path: Path, text: str, key: str, found: str) -> None:
+    error = refused(tmp_path, text)
+    assert error.subject == f"{tmp_path / 'lastgood.toml'}: {key}"
+    assert error.found == found
+
+
+def test_unknown_key_is_refused_and_the_nearest_one_named(tmp_path: Path) -> None:
+    error = refused(tmp_path, '[pipeline.a]\ncommand = ["x"]\nchekpoint = "/c"')
+    assert error.subject == f"{tmp_path / 'lastgood.toml'}: pipeline.a.chekpoint"
+    assert error.next == "did you mean 'checkpoint'?"
+
+
+def test_pipeline_is_chosen_by_name_or_because_it_is_the_only_one(tmp_path: Path) -> None:
+    path = write(tmp_path, '[pipeline.a]\ncommand = ["x"]')
+    pipelines = load_config(path)
+    assert choose_pipeline(pipelines, "a", path) is choose_pipeline(pipelines, None, path)
+
+
+def test_unknown_pipeline_names_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path, '[pipeline.orders]\ncommand = ["x"]\n[pipeline.clicks]\ncommand = ["y"]')
+    with pytest.raises(UsageError) as raised:
+        choose_pipeline(load_config(path), "order", path)
+    assert (raised.value.found, raised.value.next) == ("pipelines orders, clicks", "lastgood run orders")
+    with pytest.raises(UsageError, match="which pipeline"):
+        choose_pipeline(load_config(path), None, path)
+
+
+def test_command_line_pipeline_is_named_after_its_script() -> None:
+    pipeline = pipeline_of_command(["spark-submit", "--master", "local[2]", "jobs/orders.py", "x.py"], ["/c"])
+    assert (pipeline.name, pipeline.queries[0].checkpoint) == ("orders", "/c")
+    assert pipeline_of_command(["/bin/start"], []).name == "start"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("2 h", 7200), (3, 3)])
+def test_durations(text: object, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "-1s", -1, None, True, "1w", []])
+def test_durations_that_are_none(text: object) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        parse_duration(text)

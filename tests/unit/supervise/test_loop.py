@@ -1,0 +1,258 @@
+"""The supervisor, with real processes and a checkpoint that the test writes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lastgood.errors import StorageError
+from lastgood.process.driver import Launch
+from lastgood.supervise import events
+from lastgood.supervise.loop import AttemptsExhaustedError, Progress, Supervisor
+from lastgood.supervise.policy import Policy
+
+FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)
+DEADLINE_SECONDS = 20
+
+
+class Counter:
+    """A checkpoint whose progress is the number of lines in two files."""
+
+    poll_seconds = 0.01
+
+    def __init__(self, folder: Path) -> None:
+        self.planned = folder / "planned"
+        self.committed = folder / "committed"
+
+    def look(self) -> Progress:
+        return Progress(_newest(self.planned), _newest(self.committed))
+
+
+def _newest(file: Path) -> int | None:
+    count = len(file.read_text()) if file.exists() else 0
+    return count - 1 if count else None
+
+
+class Unreadable:
+    poll_seconds = 0.01
+
+    def look(self) -> Progress:
+        raise StorageError("the checkpoint cannot be listed", found="permission denied")
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.events: list[events.Event] = []
+
+    def __call__(self, event: events.Event) -> None:
+        self.events.append(event)
+
+    @property
+    def names(self) -> list[str]:
+        return [event.name for event in self.events]
+
+    def only(self, name: str) -> events.Event:
+        (found,) = [event for event in self.events if event.name == name]
+        return found
+
+
+def supervisor(folder: Path, code: str, told: Listener, policy: Policy = FAST, **watches: object) -> Supervisor:
+    command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
+    launch = Launch(command, dict(os.environ), None, None)
+    return Supervisor(launch, policy=policy, watches=watches, log=folder / "app.log", tell=told)  # type: ignore[arg-type]
+
+
+def in_background(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target)
+    thread.start()
+    return thread
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+def test_success_ends_the_supervision(tmp_path: Path) -> None:
+    told = Listener()
+    assert supervisor(tmp_path, "print('done')", told).run() == 0
+    assert told.names == ["started", "ended"]
+    assert (tmp_path / "app.log").read_text() == "done\n"
+
+
+def test_failure_is_told_with_its_last_error(tmp_path: Path) -> None:
+    told = Listener()
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(tmp_path, "raise ValueError('no such flight')", told, Policy(max_attempts=0)).run()
+    ended = told.only("ended")
+    assert isinstance(ended, events.Ended)
+    assert (ended.exit_code, ended.error) == (1, "ValueError: no such flight")
+
+
+def test_it_gives_up_after_restarts_that_commit_nothing(tmp_path: Path) -> None:
+    told = Listener()
+    with pytest.raises(AttemptsExhaustedError) as raised:
+        supervisor(tmp_path, "raise SystemExit(3)", told, checkpoint=Counter(tmp_path)).run()
+    assert told.names == ["started", "ended", *["restarting", "started", "ended"] * 3, "gave_up"]
+    assert raised.value.found == "exit code 3"
+    assert "4 times" in raised.value.sentence
+
+
+def test_a_new_committed_batch_resets_the_count(tmp_path: Path) -> None:
+    told = Listener()
+    code = """
+        import sys, pathlib
+        runs = pathlib.Path(sys.argv[1], "committed")
+        done = len(runs.read_text()) if runs.exists() else 0
+        with runs.open("a") as log: log.write("x")
+        raise SystemExit(0 if done == 8 else 1)
+    """
+    assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0
+    attempts = [event.attempt for event in told.events if isinstance(event, events.Restarting)]
+    assert attempts == [1] * 8
+
+
+def test_recovery_is_told_with_the_batch_that_was_run_again(tmp_path: Path) -> None:
+    told = Listener()
+    code = """
+        import os, pathlib, sys, time
+        folder = pathlib.Path(sys.argv[1])
+        if not (folder / "planned").exists():
+            (folder / "planned").write_text("xxx"); (folder / "committed").write_text("xx")
+            os.kill(os.getpid(), 9)
+        (folder / "committed").write_text("xxx")
+        time.sleep(0.5)
+    """
+    assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0
+    recovered = told.only("recovered")
+    assert isinstance(recovered, events.Recovered)
+    assert (recovered.batch, recovered.rerun) == (2, True)
+    ended = told.events[told.names.index("ended")]
+    assert isinstance(ended, events.Ended)
+    assert (ended.signal, ended.positions) == ("SIGKILL", {"checkpoint": {"planned": 2, "committed": 1}})
+
+
+def test_first_batch_of_a_new_plan_is_no_rerun(tmp_path: Path) -> None:
+    told = Listener()
+    code = """
+        import pathlib, sys, time
+        folder = pathlib.Path(sys.argv[1])
+        if not (folder / "planned").exists():
+            (folder / "planned").write_text("x"); (folder / "committed").write_text("x")
+            sys.exit(1)
+        (folder / "committed").write_text("xx")
+        time.sleep(0.5)
+    """
+    assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0
+    recovered = told.only("recovered")
+    assert isinstance(recovered, events.Recovered)
+    assert (recovered.batch, recovered.rerun) == (1, False)
+
+
+SLEEPER = """
+    import pathlib, signal, sys, time
+    {signals}
+    pathlib.Path(sys.argv[1], "up").write_text("")
+    while True: time.sleep(600)
+"""
+
+
+def test_stop_passes_the_signal_on_and_does_not_restart(tmp_path: Path) -> None:
+    told = Listener()
+    kept = supervisor(tmp_path, SLEEPER.format(signals=""), told)
+    codes: list[int] = []
+    thread = in_background(lambda: codes.append(kept.run()))
+    await_file(tmp_path / "up")
+    kept.stop(signal.SIGTERM)
+    thread.join(DEADLINE_SECONDS)
+    assert codes == [143]
+    assert told.names == ["started", "stopping", "ended"]
+    assert kept.child is None
+
+
+def test_command_that_hangs_on_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    told = Listener()
+    kept = supervisor(tmp_path, SLEEPER.format(signals="signal.signal(15, signal.SIG_IGN)"), told)
+    thread = in_background(kept.run)
+    await_file(tmp_path / "up")
+    kept.stop()
+    thread.join(DEADLINE_SECONDS)
+    ended = told.only("ended")
+    assert isinstance(ended, events.Ended)
+    assert ended.signal == "SIGKILL"
+
+
+def test_second_stop_does_not_wait_for_the_grace(tmp_path: Path) -> None:
+    told = Listener()
+    patient = Policy(grace_seconds=3600)
+    kept = supervisor(tmp_path, SLEEPER.format(signals="signal.signal(15, signal.SIG_IGN)"), told, patient)
+    thread = in_background(kept.run)
+    await_file(tmp_path / "up")
+    kept.stop()
+    kept.stop()
+    thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_stop_ends_a_pause_before_a_restart(tmp_path: Path) -> None:
+    told = Listener()
+    slow = Policy(max_attempts=9, backoff_seconds=3600, backoff_max_seconds=3600)
+    kept = supervisor(tmp_path, "raise SystemExit(1)", told, slow)
+    thread = in_background(kept.run)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while told.names.count("restarting") < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kept.stop()
+    thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_what_a_command_leaves_behind_is_ended_before_the_restart(tmp_path: Path) -> None:
+    told = Listener()
+    code = """
+        import os, pathlib, sys, time
+        pids = pathlib.Path(sys.argv[1], "pids")
+        if os.fork() == 0:
+            os.setsid()
+            with pids.open("a") as log: print(os.getpid(), file=log, flush=True)
+            time.sleep(600)
+        while not pids.exists(): time.sleep(0.01)
+        sys.exit(1)
+    """
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(tmp_path, code, told, Policy(max_attempts=1)).run()
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        assert not psutil.pid_exists(pid)
+
+
+def test_checkpoint_that_cannot_be_read_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
+    told = Listener()
+    assert supervisor(tmp_path, "import time; time.sleep(0.3)", told, checkpoint=Unreadable()).run() == 0
+    noticed = told.only("noticed")
+    assert isinstance(noticed, events.Noticed)
+    assert (noticed.condition, noticed.sentence) == (
+        "STORAGE_UNAVAILABLE",
+        "the checkpoint cannot be listed (permission denied)",
+    )
+
+
+def test_events_are_json_lines_with_a_time() -> None:
+    event = events.Restarting(at=1795219450.042, attempt=2, of=5, delay_seconds=1.0)
+    assert event.to_json() == {
+        "event": "restarting",
+        "at": "2026-11-21T00:04:10.042+00:00",
+        "attempt": 2,
+        "of": 5,
+        "delay_seconds": 1.0,
+    }
