@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["plugin_services"]
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
 

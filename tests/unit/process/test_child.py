@@ -198,6 +198,19 @@ def test_nothing_outlives_a_guard_that_is_killed(tmp_path: Path) -> None:
         await_gone(pid)
 
 
+MANY_OPEN_FILES = """
+    import os, resource
+    from lastgood.process.child import Child
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    assert Child(["sh", "-c", "exit 3"]).wait().exit_code == 3
+"""
+
+
+def test_owner_with_more_than_1024_open_files_can_start_commands() -> None:
+    subprocess.run(python(MANY_OPEN_FILES), check=True, timeout=60)
+
+
 def test_signals_after_the_end_are_no_error() -> None:
     child = Child(["true"])
     child.wait()

@@ -1,0 +1,482 @@
+"""A real Kafka broker on this machine: one KRaft node on loopback that ends with its owner."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+from lastgood.lab import kraft
+from lastgood.lab.ports import LOOPBACK, accepts, free_ports, is_free
+from lastgood.lab.spark import default_spark
+from lastgood.process.child import Child
+from lastgood.process.java import Java
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_POLL_SECONDS = 0.03
+_LOOK_SECONDS = 2.0
+_REQUEST_SECONDS = 30.0
+_STOP_SECONDS = 20.0
+_PORT_ATTEMPTS = 5
+
+
+class BrokerStartError(LastgoodError):
+    """The broker of the lab does not come up."""
+
+    condition = "BROKER_NOT_STARTED"
+    exit_code = 68
+    retry = Retry.AFTER_CHANGE
+
+
+class BrokerRequestError(LastgoodError):
+    """The broker of the lab refused a request, or did not answer it in time.
+
+    Attributes:
+        code: Kafka's name for it, such as `UNKNOWN_TOPIC_OR_PART`.
+    """
+
+    condition = "BROKER_REQUEST_FAILED"
+    exit_code = 69
+    retry = Retry.AFTER_CHANGE
+
+    def __init__(self, sentence: str, *, subject: str, code: str, found: str) -> None:
+        super().__init__(sentence, subject=subject, found=f"{code}: {found}")
+        self.code = code
+
+
+class KafkaBroker:
+    """One Kafka node with its data in a folder; started, stopped, killed and restarted at will.
+
+    Everything it holds survives `stop` and `kill`. Its port stays the same as long as this object lives. Use
+    it as a context manager, or call `stop` in the end; should we be killed, the broker ends too.
+
+    Example::
+
+        jars = fetch_jars(["broker"], java=java)
+        with KafkaBroker(Path("broker"), java=java, jars=jars["broker"]) as broker:
+            broker.create_topic("orders", partitions=2)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        java: Java,
+        jars: Sequence[Path],
+        port: int | None = None,
+        advertised_port: int | None = None,
+        config: Mapping[str, str] | None = None,
+        start_seconds: float = 60.0,
+    ) -> None:
+        """Describe a broker; nothing is started.
+
+        Args:
+            folder: For its data, settings and log; created, or used again with the data that it holds.
+            java: What it runs on.
+            jars: The set `broker` of `fetch_jars`.
+            port: Where it listens for clients; a free one if None.
+            advertised_port: Where clients are sent to, such as the port of a proxy in front of it.
+            config: Kafka's settings beside and above ours.
+            start_seconds: How long it may take to be ready.
+        """
+        self.folder = folder.absolute()
+        self._java = java
+        self._jars = tuple(jars)
+        self._port = port
+        self._advertised_port = advertised_port
+        self._config = dict(config or {})
+        self._start_seconds = start_seconds
+        self._ports: kraft.Ports | None = None
+        self._child: Child | None = None
+
+    @property
+    def log(self) -> Path:
+        """What the broker said, over all its starts."""
+        return self.folder / "broker.log"
+
+    @property
+    def is_running(self) -> bool:
+        """True from a start to the end of the process, however it ends."""
+        return self._child is not None and self._child.ending is None
+
+    @property
+    def port(self) -> int:
+        """Where it listens for clients; the same after a restart.
+
+        Raises:
+            RuntimeError: it has not been started, and no port was asked for.
+        """
+        if self._port is None:
+            message = "a broker has no port before its first start"
+            raise RuntimeError(message)
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        """The `bootstrap.servers` for clients."""
+        return f"{LOOPBACK}:{self._advertised_port or self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker, or None if it does not run."""
+        return self._child.pid if self._child is not None and self._child.ending is None else None
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers a client; nothing happens if it runs.
+
+        Raises:
+            BrokerStartError: it ended, or did not answer in time.
+            CommandNotFoundError: there is no such Java.
+            ExtraMissingError: there is no confluent-kafka, or no PySpark.
+            StorageError: its folder cannot be written.
+        """
+        _confluent("admin")
+        if self.is_running:
+            return
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            ports = self._choose_ports()
+            try:
+                self._launch(ports)
+            except BrokerStartError:
+                # Somebody took a port between our look and the broker's: try others, unless it must be this one.
+                taken = {port for port in astuple(ports) if not is_free(port)}
+                if not taken or self._port in taken or attempt == _PORT_ATTEMPTS:
+                    raise
+            else:
+                self._port = ports.clients
+                self._ports = ports
+                return
+
+    def stop(self) -> None:
+        """End it in order, as an administrator would."""
+        if self._child is not None:
+            self._child.stop()
+            self._child = None
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as the kernel would; what it has accepted is still there after a restart."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def restart(self) -> None:
+        """Start it again on the same data and the same port, whether it runs, was stopped or was killed.
+
+        Raises:
+            BrokerStartError: it does not come up, for example because its port was taken meanwhile.
+        """
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic and wait until it can be written to.
+
+        Raises:
+            BrokerRequestError: it exists, or a setting is not known.
+        """
+        new_topic = _confluent("admin").NewTopic
+        topic = new_topic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        self._ask(name, "create_topics", [topic])
+        self._await(name, "created", lambda: self._writable_partitions(name) == partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the broker no longer names it.
+
+        Raises:
+            BrokerRequestError: there is no such topic.
+        """
+        self._ask(name, "delete_topics", [name])
+        self._await(name, "deleted", lambda: not self._partitions(name))
+
+    def recreate_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Delete a topic and create it again, empty and with another id.
+
+        Args:
+            name: Of the topic.
+            partitions: Of the new one; as many as the old one had if None.
+            config: Of the new one; nothing is taken over from the old one.
+
+        Raises:
+            BrokerRequestError: there is no such topic.
+        """
+        before = len(self._partitions(name))
+        self.delete_topic(name)
+        self.create_topic(name, partitions or before, config)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, `total` in all, and wait until they can be written to.
+
+        Raises:
+            BrokerRequestError: there is no such topic, or it has as many already.
+        """
+        self._ask(name, "create_partitions", [_confluent("admin").NewPartitions(name, total)])
+        self._await(name, "extended", lambda: self._writable_partitions(name) == total)
+
+    def delete_records(self, name: str, before: Mapping[int, int]) -> None:
+        """Delete, per partition, every record below an offset: at once what retention does in time.
+
+        Raises:
+            BrokerRequestError: there is no such partition, or the offset is above its end.
+        """
+        topic_partition = _confluent().TopicPartition
+        bounds = [topic_partition(name, partition, offset) for partition, offset in before.items()]
+        self._ask(name, "delete_records", bounds)
+
+    def set_topic_config(self, name: str, config: Mapping[str, str | None]) -> None:
+        """Change settings of a topic, such as `retention.ms`, and wait until they hold; None: as by default.
+
+        Raises:
+            BrokerRequestError: there is no such topic or no such setting.
+        """
+        admin = _confluent("admin")
+        verbs = admin.AlterConfigOpType
+        entries = [
+            admin.ConfigEntry(key, value, incremental_operation=verbs.DELETE if value is None else verbs.SET)
+            for key, value in config.items()
+        ]
+        topic = admin.ConfigResource(admin.ResourceType.TOPIC, name, incremental_configs=entries)
+        self._ask(name, "incremental_alter_configs", [topic])
+        self._await(name, "changed", lambda: self._own_config(name, config) == dict(config))
+
+    def earliest_offsets(self, name: str) -> dict[int, int]:
+        """Per partition, the offset of the first record that is still there; the end where there is none.
+
+        Raises:
+            BrokerRequestError: the broker does not answer.
+        """
+        return self._offsets(name, _confluent("admin").OffsetSpec.earliest())
+
+    def latest_offsets(self, name: str) -> dict[int, int]:
+        """Per partition, the offset that the next record will have; empty if there is no such topic.
+
+        Raises:
+            BrokerRequestError: the broker does not answer.
+        """
+        return self._offsets(name, _confluent("admin").OffsetSpec.latest())
+
+    def topic_id(self, name: str) -> str:
+        """What tells a topic from an earlier one of the same name.
+
+        Raises:
+            BrokerRequestError: there is no such topic.
+        """
+        described = self._ask(name, "describe_topics", _confluent().TopicCollection([name]))
+        return str(described[name].topic_id)
+
+    def _offsets(self, name: str, spec: object) -> dict[int, int]:
+        topic_partition = _confluent().TopicPartition
+        wanted = {topic_partition(name, partition): spec for partition in self._partitions(name)}
+        found = self._ask(name, "list_offsets", wanted) if wanted else {}
+        return {key.partition: found[key].offset for key in sorted(found)}
+
+    def _own_config(self, name: str, keys: Iterable[str]) -> dict[str, str | None]:
+        """What these settings are for this topic alone; None where it has none of its own."""
+        admin = _confluent("admin")
+        topic = admin.ConfigResource(admin.ResourceType.TOPIC, name)
+        entries = self._ask(name, "describe_configs", [topic])[topic]
+        own = admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {key: entries[key].value if entries[key].source == own else None for key in keys}
+
+    def _writable_partitions(self, name: str) -> int:
+        return sum(has_leader for has_leader in self._partitions(name).values())
+
+    def _partitions(self, name: str) -> dict[int, bool]:
+        """The partitions of a topic, and whether each has a leader; empty if there is no such topic."""
+        admin = self._admin(name)
+        try:
+            topic = admin.list_topics(timeout=_REQUEST_SECONDS).topics.get(name)
+        except _confluent().KafkaException as error:
+            raise _refused(name, error) from error
+        return {} if topic is None else {key: value.leader >= 0 for key, value in topic.partitions.items()}
+
+    def _ask(self, name: str, verb: str, argument: object) -> dict[Any, Any]:
+        """What the broker answers to one call of its admin client, per key."""
+        admin = self._admin(name)  # in a variable: it must live until every future has its result
+        try:
+            futures = getattr(admin, verb)(argument, request_timeout=_REQUEST_SECONDS)
+            return {key: future.result() for key, future in futures.items()}
+        except _confluent().KafkaException as error:
+            raise _refused(name, error) from error
+
+    def _await(self, name: str, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait until the broker shows what its controller has agreed to."""
+        deadline = time.monotonic() + _REQUEST_SECONDS
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise BrokerRequestError(
+                    f"the topic is not {what} in time",
+                    subject=name,
+                    code="TIMED_OUT",
+                    found=f"no change within {_REQUEST_SECONDS:g} s",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _admin(self, name: str) -> AdminClient:
+        if self._ports is None or not self.is_running:
+            raise BrokerRequestError(
+                "the broker does not run",
+                subject=name,
+                code="NOT_RUNNING",
+                found=f"no process, last log in {self.log}",
+            )
+        return _admin_client(self._ports.admin)
+
+    def _choose_ports(self) -> kraft.Ports:
+        clients, admin, controller = free_ports(3)
+        return kraft.Ports(self._port or clients, admin, controller)
+
+    def _launch(self, ports: kraft.Ports) -> None:
+        """Start the process and wait until it answers."""
+        deadline = time.monotonic() + self._start_seconds
+        settings = self._write_settings(ports)
+        with self.log.open("ab") as output:
+            log_start = output.tell()
+            if not (self.folder / "data" / "meta.properties").exists():
+                command = ("format", f"--cluster-id={kraft.cluster_id(os.urandom(16))}", "--config", str(settings))
+                with Child(self._java_command("kafka.tools.StorageTool", *command), output=output) as child:
+                    ending = child.wait(self._start_seconds)
+                if ending is None or not ending.is_success:
+                    raise self._not_started("its data folder cannot be formatted", log_start)
+            child = Child(
+                self._java_command("kafka.Kafka", str(settings)),
+                output=output,
+                grace_seconds=_STOP_SECONDS,
+            )
+        try:
+            self._await_ready(child, ports, deadline, log_start)
+        except BaseException:
+            child.kill()
+            raise
+        self._child = child
+
+    def _await_ready(self, child: Child, ports: kraft.Ports, deadline: float, log_start: int) -> None:
+        while not (self._answers(ports.admin) and self._answers(ports.clients)):
+            ending = child.wait(_POLL_SECONDS)
+            if ending is not None:
+                raise self._not_started(f"it ended with {ending}", log_start)
+            if time.monotonic() > deadline:
+                raise self._not_started(f"no answer within {self._start_seconds:g} s", log_start)
+
+    def _answers(self, port: int) -> bool:
+        """True if this very broker serves clients on this port and has taken over all its partitions.
+
+        That something answers there is not enough: it may be whoever took the port before the broker could,
+        while the broker is about to die of that.
+        """
+        if not accepts(port):
+            return False
+        client = _admin_client(port)
+        try:
+            cluster = client.list_topics(timeout=_LOOK_SECONDS)
+        except _confluent().KafkaException:
+            return False  # it accepts connections before it can answer
+        partitions = [p for topic in cluster.topics.values() for p in topic.partitions.values()]
+        return (
+            cluster.cluster_id == self._cluster_id()
+            and bool(cluster.brokers)
+            and all(partition.leader >= 0 for partition in partitions)
+        )
+
+    def _cluster_id(self) -> str | None:
+        lines = (self.folder / "data" / "meta.properties").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line).get("cluster.id")
+
+    def _write_settings(self, ports: kraft.Ports) -> Path:
+        file = self.folder / "server.properties"
+        settings = kraft.server_settings(
+            ports,
+            advertised_port=self._advertised_port,
+            data=self.folder / "data",
+            config=self._config,
+        )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(kraft.properties(settings))
+            (self.folder / "log4j2.properties").write_text(kraft.LOG4J)
+        except OSError as error:
+            raise StorageError(
+                "the folder of the broker cannot be written",
+                subject=str(self.folder),
+                found=error.strerror,
+                expected="a folder that can be written",
+            ) from error
+        return file
+
+    def _java_command(self, *command: str) -> list[str]:
+        spark_jars = default_spark().home / "jars"
+        shared, missing = kraft.shared_jars(jar.name for jar in spark_jars.glob("*.jar"))
+        if missing:
+            raise BrokerStartError(
+                "the broker runs on jars of PySpark 4, and not all are there",
+                subject=str(spark_jars),
+                found=f"no {missing[0]}*.jar",
+                expected="the pyspark of the extra 'demo'",
+                next="pip install 'lastgood[demo]'",
+            )
+        classpath = os.pathsep.join(map(str, (*self._jars, *(spark_jars / name for name in shared))))
+        return [
+            *(str(self._java.program), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            *("-cp", classpath, *command),
+        ]
+
+    def _not_started(self, found: str, log_start: int) -> BrokerStartError:
+        with self.log.open("rb") as log:
+            log.seek(log_start)
+            cause = kraft.last_cause(log.read().decode(errors="replace"))
+        return BrokerStartError(
+            "the broker of the lab does not come up",
+            subject=str(self.log),
+            found=f"{found}: {cause}" if cause else found,
+            expected="a broker that answers",
+            next=f"tail {self.log}",
+        )
+
+
+def _confluent(module: str | None = None) -> ModuleType:
+    """The client library, or a module of it."""
+    try:
+        return importlib.import_module(f"confluent_kafka.{module}" if module else "confluent_kafka")
+    except ImportError as error:
+        raise ExtraMissingError(
+            extra="kafka",
+            module="confluent_kafka",
+            needed_for="a Kafka broker on this machine",
+        ) from error
+
+
+def _admin_client(port: int) -> AdminClient:
+    """A new client, one for each call: none is left to complain when the broker is killed."""
+    client: AdminClient = _confluent("admin").AdminClient(
+        {
+            "bootstrap.servers": f"{LOOPBACK}:{port}",
+            "log_level": 0,  # else it writes to our standard error that it cannot connect yet
+            "allow.auto.create.topics": False,
+        },
+    )
+    return client
+
+
+def _refused(name: str, error: Exception) -> BrokerRequestError:
+    cause = error.args[0]
+    return BrokerRequestError("the broker refuses", subject=name, code=cause.name(), found=cause.str())

@@ -1,0 +1,85 @@
+"""Real services as fixtures, each started once per session; loaded by `conftest.py`.
+
+What this machine lacks (a Java, the network) skips a person's tests with a reason, and fails where `CI` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from lastgood.lab.jars import JarsUnavailableError, fetch_jars
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
+from lastgood.process.java import Java, JavaMissingError, find_java
+
+
+def require_service(reason: str) -> NoReturn:
+    """Skip the test; fail it where `CI` is set."""
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """The Java of this machine."""
+    try:
+        return find_java(os.environ)
+    except JavaMissingError as error:
+        require_service(f"{error}: {error.found}")
+
+
+def _jars(name: str, java: Java) -> tuple[Path, ...]:
+    try:
+        return fetch_jars([name], java=java)[name]
+    except JarsUnavailableError as error:
+        require_service(f"{error}: {error.found}")
+
+
+@pytest.fixture(scope="session")
+def spark_jars(java: Java) -> tuple[Path, ...]:
+    """Kafka's source and Delta for the default Spark."""
+    return _jars("spark", java)
+
+
+@pytest.fixture(scope="session")
+def broker_jars(java: Java) -> tuple[Path, ...]:
+    """What a Kafka broker consists of."""
+    return _jars("broker", java)
+
+
+@pytest.fixture(scope="session")
+def broker(
+    java: Java,
+    broker_jars: tuple[Path, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[KafkaBroker]:
+    """A broker for all tests of a session that leave it running; use `topic` for a name of your own."""
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), java=java, jars=broker_jars) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test has; the topic is not created."""
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '-', request.node.name)[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def spark_of() -> Callable[[str], SparkEnvironment]:
+    """Gives the Spark of a version, in an environment of its own if it is not the installed one."""
+
+    def of(version: str) -> SparkEnvironment:
+        try:
+            return spark_environment(version)
+        except SparkUnavailableError as error:
+            require_service(f"{error}: {error.found}")
+
+    return of
