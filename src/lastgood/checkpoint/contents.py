@@ -1,0 +1,208 @@
+"""A whole checkpoint as it was found: what is there, what is damaged, what is missing. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
+from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
+from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SparkVersions
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
+from lastgood.checkpoint.state import State
+
+_IDS_MISSING_MAX = 1000
+
+
+class Presence(enum.Enum):
+    """Whether there is anything at the location."""
+
+    MISSING = "missing"
+    """No such folder. Object stores cannot tell it from an empty one."""
+    EMPTY = "empty"
+    """A folder with nothing in it."""
+    PRESENT = "present"
+
+
+class Mode(enum.Enum):
+    """How the query writes its logs."""
+
+    MICRO_BATCH = "micro_batch"
+    """Every batch; also real-time mode, whose files look the same."""
+    ASYNC_PROGRESS = "async_progress"
+    """Some batches, the same in both logs: holes are normal."""
+    CONTINUOUS = "continuous"
+    """Epochs, offsets after the fact, no metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What `read_checkpoint` found."""
+
+    location: str
+    presence: Presence
+    mode: Mode
+    query: QueryMetadata | Damage | None
+    """The file `metadata`; None if it is not there."""
+    offsets: BatchLog[OffsetEntry]
+    commits: BatchLog[CommitEntry]
+    sources: tuple[SourceLog, ...]
+    """What the sources keep for themselves; by index, then by name."""
+    state: State | None
+    """None if there is no folder `state`."""
+    foreign: tuple[str, ...] = ()
+    """What else lies in the checkpoint's own folder; folders end with a slash."""
+
+    @property
+    def last_planned(self) -> int | None:
+        """L: the newest batch in the offset log."""
+        return self.offsets.newest
+
+    @property
+    def last_committed(self) -> int | None:
+        """C: the newest batch in the commit log."""
+        return self.commits.newest
+
+    @property
+    def last_loadable(self) -> int | None:
+        """V: the newest batch after which all state can be loaded; None for a stateless query or if there is none."""
+        return self.state.last_loadable_batch if self.state else None
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the query keeps state, as far as its files show: a lost folder `state` may hide it."""
+        if self.state and self.state.operators:
+            return True
+        return any(isinstance(entry, CommitEntry) and entry.state_unique_ids for entry in self.commits.entries.values())
+
+    @property
+    def orphan(self) -> int | None:
+        """The batch that is planned and not committed, and that a restart runs again; None if there is none."""
+        planned = self.last_planned
+        return (
+            planned if planned is not None and (self.last_committed is None or planned > self.last_committed) else None
+        )
+
+    @property
+    def newest_offsets(self) -> OffsetEntry | None:
+        """The newest entry of the offset log that was read and can be parsed."""
+        entries = (self.offsets.entries[batch_id] for batch_id in sorted(self.offsets.entries, reverse=True))
+        return next((entry for entry in entries if isinstance(entry, OffsetEntry)), None)
+
+    @property
+    def spark_versions(self) -> SparkVersions | None:
+        """Which Spark wrote the newest batch, as far as the confs that it pinned tell."""
+        newest = self.newest_offsets
+        return newest.metadata.spark_versions if newest and newest.metadata else None
+
+    @property
+    def shuffle_partitions(self) -> int | None:
+        """The number of partitions that is pinned for stateful operators."""
+        return pinned_partitions(self.newest_offsets)
+
+    @property
+    def damage(self) -> Mapping[str, Damage]:
+        """Every damaged file among those that were read, by its path below the checkpoint."""
+        found: dict[str, Damage] = {}
+        if isinstance(self.query, Damage):
+            found["metadata"] = self.query
+        for damage in (self.offsets.damage, self.commits.damage, *(source.damage for source in self.sources)):
+            found.update(damage)
+        for operator in self.state.operators if self.state else ():
+            if isinstance(operator.metadata, Damage) and operator.metadata_path:
+                found[operator.metadata_path] = operator.metadata
+        for obstacle in self.state.obstacles if self.state else ():
+            if obstacle.damage:
+                found[obstacle.name] = obstacle.damage
+        return found
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Files that the next start of Spark would look for and that are not there, by their path."""
+        missing = [] if self.query is not None or self.presence is not Presence.PRESENT else ["metadata"]
+        missing += self._absent_offsets()
+        newest = self.newest_offsets
+        for source in self.sources:
+            line = newest.source(source.name) if newest else None
+            missing += _absent_source_entries(source, line.offset if line else None)
+        if newest:
+            missing += self._absent_sources(newest)
+        missing += [obstacle.name for obstacle in self.state.obstacles if not obstacle.damage] if self.state else []
+        return tuple(missing)
+
+    def _absent_offsets(self) -> list[str]:
+        planned, committed = self.last_planned, self.last_committed
+        if self.mode is Mode.CONTINUOUS:
+            return [f"offsets/{committed}"] if committed is not None and committed not in self.offsets.ids else []
+        missing = []
+        if planned and self.mode is Mode.MICRO_BATCH and planned - 1 not in self.offsets.ids:
+            missing.append(planned - 1)
+        if committed is not None and (planned is None or committed > planned):
+            first = 0 if planned is None else planned + 1
+            missing += range(max(first, committed - _IDS_MISSING_MAX), committed + 1)
+        return [f"offsets/{batch_id}" for batch_id in missing]
+
+    def _absent_sources(self, newest: OffsetEntry) -> list[str]:
+        there = {source.name for source in self.sources}
+        lines = ((line.source_id, line.offset) for line in newest.sources if line.source_id not in there)
+        return [
+            f"sources/{source_id}/{offset.log_offset}"
+            for source_id, offset in lines
+            if isinstance(offset, FileOffset) and offset.log_offset >= 0
+        ]
+
+
+def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:
+    """Entries of a file source's log that Spark reads at its start: since the newest compaction, up to the offset."""
+    if not isinstance(offset, FileOffset) or offset.log_offset < 0:
+        return []
+    listing = source.listing
+    newest = max(offset.log_offset, -1 if listing.ids.newest is None else listing.ids.newest)
+    compact = listing.compact
+    needed = ids_read_at_start(newest, compact_interval(compact)) if compact else range(newest + 1)
+    first = max(needed.start, newest - _IDS_MISSING_MAX)
+    return [f"{source.folder}/{log_id}" for log_id in range(first, newest + 1) if log_id not in listing.ids]
+
+
+def recognise_mode(offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry], *, has_state: bool) -> Mode:
+    """Tell how the query writes its logs, from their ids and newest entries."""
+    entries = [entry for entry in offsets.entries.values() if isinstance(entry, OffsetEntry)]
+    if entries and all(entry.metadata is None and _can_be_continuous(entry) for entry in entries):
+        return Mode.CONTINUOUS
+    if commits.ids.gaps and not has_state and _same_holes(offsets.ids, commits.ids):
+        return Mode.ASYNC_PROGRESS
+    return Mode.MICRO_BATCH
+
+
+def _same_holes(offsets: BatchIds, commits: BatchIds) -> bool:
+    """Whether both logs hold the same batches from where both begin up to the newest commit, with holes between."""
+    oldest = max(offsets.oldest or 0, commits.oldest or 0)
+    newest = commits.newest or 0
+    planned = [batch_id for batch_id in offsets if oldest <= batch_id <= newest]
+    committed = [batch_id for batch_id in commits if batch_id >= oldest]
+    return planned == committed and bool(BatchIds.of(committed).gaps)
+
+
+def _can_be_continuous(entry: OffsetEntry) -> bool:
+    return all(isinstance(line.offset, KafkaOffset | ContinuousRateOffset) for line in entry.sources)
+
+
+def in_mode(log: BatchLog[OffsetEntry], mode: Mode) -> Mapping[int, OffsetEntry | Damage]:
+    """The entries as that mode takes them: a micro-batch without metadata is damaged."""
+    if mode is Mode.CONTINUOUS:
+        return log.entries
+    blank = Damage(DamageKind.BLANK_METADATA_LINE, line=2)
+    return {
+        batch_id: blank if isinstance(entry, OffsetEntry) and entry.metadata is None else entry
+        for batch_id, entry in log.entries.items()
+    }
+
+
+def pinned_partitions(entry: OffsetEntry | None) -> int | None:
+    """`spark.sql.shuffle.partitions` of an entry; None if it has none that is a number."""
+    text = entry.conf.get(SHUFFLE_PARTITIONS, "") if entry else ""
+    return int(text) if text.isdecimal() and len(text) < 10 else None

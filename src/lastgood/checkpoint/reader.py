@@ -1,0 +1,224 @@
+"""Reads a checkpoint from a storage: as few requests as it takes, at the same time where they do not need each other.
+
+Nothing is written and nothing is judged; what is damaged or missing is part of the result.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode, pinned_partitions, recognise_mode
+from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.file_logs import SourceLogEntry
+from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
+from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
+from lastgood.checkpoint.logs import BatchLog, SourceLog, list_log
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.query import parse_query_metadata
+from lastgood.checkpoint.state import State, StateOperator, judge_state
+from lastgood.checkpoint.state_reader import commits_needed, list_operators, look_into_stores
+from lastgood.storage import Location, Storage
+
+BATCHES_DEFAULT = 10
+ALL_BATCHES = sys.maxsize
+"""For `read_checkpoint(batches=…)`; `read_batches` parses every entry too, but does not hold them all."""
+
+_SOURCE_ENTRIES_MAX = 64
+_SOURCE_ENTRY_BYTES_MAX = 1024 * 1024
+_OWN_NAMES = (f"{OFFSETS}/", f"{COMMITS}/", f"{SOURCES}/", f"{STATE}/", METADATA, f".{METADATA}.crc")
+
+EntryT = TypeVar("EntryT")
+
+
+def read_checkpoint(storage: Storage, location: Location, *, batches: int = BATCHES_DEFAULT) -> Checkpoint:
+    """Read what is at `location`.
+
+    Args:
+        storage: From `open_storage(location)`.
+        location: The checkpoint, as it is given to Spark.
+        batches: How many of the newest entries of each log to parse; all of them are listed in any case.
+
+    Raises:
+        StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
+    """
+    with _threads(storage.parallel) as pool:
+        return _Reader(storage, location, pool).read(max(batches, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Both records of one batch; None where there is no such file."""
+
+    batch_id: int
+    offsets: OffsetEntry | Damage | None
+    commit: CommitEntry | Damage | None
+
+
+def read_batches(storage: Storage, location: Location, batch_ids: Iterable[int]) -> Iterator[Batch]:
+    """Read the entries of many batches, in the order of `batch_ids`, holding only a few at a time.
+
+    Args:
+        storage: From `open_storage(location)`.
+        location: The checkpoint.
+        batch_ids: Such as `checkpoint.offsets.ids`.
+
+    Raises:
+        StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
+    """
+
+    def read(batch_id: int) -> Batch:
+        return Batch(
+            batch_id,
+            read_file(storage, location / f"{OFFSETS}/{batch_id}", parse_offset_entry),
+            read_file(storage, location / f"{COMMITS}/{batch_id}", parse_commit_entry),
+        )
+
+    with _threads(storage.parallel) as pool:
+        ahead: deque[Future[Batch]] = deque()
+        for batch_id in batch_ids:
+            ahead.append(pool.submit(read, batch_id))
+            if len(ahead) > 2 * storage.parallel:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def read_file(
+    storage: Storage, file: Location, parse: Callable[[bytes], EntryT | Damage], *, limit: int = ENTRY_BYTES_MAX
+) -> EntryT | Damage | None:
+    """Read and parse one file; None if there is none.
+
+    Raises:
+        StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
+    """
+    raw = storage.read(file, limit=limit + 1)
+    if raw is not None and len(raw) > limit:
+        return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
+    return None if raw is None else parse(raw)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(count, thread_name_prefix="checkpoint")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Reader:
+    """Every part is conducted by a thread of its own, which gives its single requests to `pool`."""
+
+    def __init__(self, storage: Storage, location: Location, pool: ThreadPoolExecutor) -> None:
+        self._storage = storage
+        self._location = location
+        self._pool = pool
+
+    def read(self, batches: int) -> Checkpoint:
+        with _threads(6) as parts:
+            root = parts.submit(self._root)
+            query = parts.submit(read_file, self._storage, self._location / METADATA, parse_query_metadata)
+            planned = parts.submit(self._log, OFFSETS, parse_offset_entry, batches)
+            committed = parts.submit(self._log, COMMITS, parse_commit_entry, batches)
+            sources = parts.submit(self._sources)
+            operators = parts.submit(list_operators, self._storage, self._location, self._pool)
+            offsets, commits, found = planned.result(), committed.result(), operators.result()
+            mode = recognise_mode(offsets, commits, has_state=bool(found))
+            offsets = replace(offsets, entries=in_mode(offsets, mode))
+            names = root.result()
+            return Checkpoint(
+                location=str(self._location),
+                presence=Presence.MISSING if names is None else Presence.PRESENT if names else Presence.EMPTY,
+                mode=mode,
+                query=query.result(),
+                offsets=offsets,
+                commits=commits,
+                sources=sources.result(),
+                state=None if found is None else self._state(found, offsets, commits),
+                foreign=tuple(name for name in names or () if name not in _OWN_NAMES),
+            )
+
+    def _root(self) -> list[str] | None:
+        names = self._storage.names(self._location)
+        return None if names is None else sorted(names)
+
+    def _log(self, folder: str, parse: Callable[[bytes], EntryT | Damage], batches: int) -> BatchLog[EntryT]:
+        log: BatchLog[EntryT] = BatchLog(folder, list_log(self._storage.names(self._location / folder)))
+        wanted = log.ids.last(batches)
+        if not wanted:
+            return log
+        facts = self._pool.submit(self._storage.stat, self._location / f"{folder}/{wanted[-1]}")
+        read = list(self._pool.map(lambda batch_id: self._entry(log, batch_id, parse), wanted))
+        newest = facts.result()
+        return replace(
+            log,
+            entries={batch_id: entry for batch_id, (entry, _) in zip(wanted, read, strict=True) if entry is not None},
+            checksum_damage={batch_id: wrong for batch_id, (_, wrong) in zip(wanted, read, strict=True) if wrong},
+            newest_modified_ms=newest.modified_ms if newest else None,
+        )
+
+    def _entry(
+        self, log: BatchLog[EntryT], batch_id: int, parse: Callable[[bytes], EntryT | Damage]
+    ) -> tuple[EntryT | Damage | None, Damage | None]:
+        """An entry, and what is wrong with its checksum file."""
+        folder = self._location / log.folder
+        raw = self._storage.read(folder / str(batch_id), limit=ENTRY_BYTES_MAX + 1)
+        if raw is None:  # purged since it was listed
+            return None, None
+        checksum = None
+        if batch_id in log.listing.checksums:
+            checksum = read_file(self._storage, folder / f".{batch_id}.crc", parse_hadoop_checksum)
+        return parse(raw), checksum.check(raw) if isinstance(checksum, HadoopChecksum) else checksum
+
+    def _sources(self) -> tuple[SourceLog, ...]:
+        names = self._storage.names(self._location / SOURCES)
+        folders = [name[:-1] for name in names or () if name.endswith("/")]
+        folders.sort(key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+        logs = list(self._pool.map(self._source, folders))
+        wanted = [(log, log_id) for log in logs for log_id in _source_entries_wanted(log)]
+        read = self._pool.map(lambda pair: self._source_entry(*pair), wanted)
+        entries: dict[str, dict[int, SourceLogEntry | InitialOffset | Damage]] = {log.name: {} for log in logs}
+        for (log, log_id), entry in zip(wanted, read, strict=True):
+            if entry is not None:
+                entries[log.name][log_id] = entry
+        return tuple(replace(log, entries=entries[log.name]) for log in logs)
+
+    def _source(self, name: str) -> SourceLog:
+        names = self._storage.names(self._location / SOURCES / name)
+        return SourceLog(name, list_log(names, compactible=True))
+
+    def _source_entry(self, log: SourceLog, log_id: int) -> SourceLogEntry | InitialOffset | Damage | None:
+        file = self._location / f"{log.folder}/{log.entry_name(log_id)}"
+        return read_file(self._storage, file, parse_source_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
+
+    def _state(
+        self, operators: list[StateOperator], offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry]
+    ) -> State:
+        version = None if commits.newest is None else commits.newest + 1
+        batch_ids = commits_needed(operators, commits.ids, version)
+        unread = [batch_id for batch_id in batch_ids if batch_id not in commits.entries]
+        read = self._pool.map(lambda batch_id: self._entry(commits, batch_id, parse_commit_entry)[0], unread)
+        entries = {**commits.entries, **dict(zip(unread, read, strict=True))}
+        ids = {n: entry.state_unique_ids for n, entry in entries.items() if isinstance(entry, CommitEntry)}
+        looked = look_into_stores(self._storage, self._location, self._pool, operators, ids, version)
+        newest = max((n for n, entry in offsets.entries.items() if isinstance(entry, OffsetEntry)), default=None)
+        entry = offsets.entries[newest] if newest is not None else None
+        partitions = pinned_partitions(entry if isinstance(entry, OffsetEntry) else None)
+        return judge_state(looked, ids, restart_version=version, partitions_pinned=partitions)
+
+
+def _source_entries_wanted(log: SourceLog) -> list[int]:
+    """The entries since the newest compact file, which Spark reads at its start, and where the source began."""
+    ids = log.listing.ids
+    since = log.listing.compact.newest or 0
+    newest = [log_id for log_id in ids.last(_SOURCE_ENTRIES_MAX) if log_id >= since]
+    return newest if 0 in newest or 0 not in ids else [0, *newest]

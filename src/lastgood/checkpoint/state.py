@@ -1,0 +1,320 @@
+"""State stores: which versions can be loaded, from the names of their files and what commits say. Pure.
+
+Batch N makes version N+1; version 0 is empty and needs no file. A load begins at the newest snapshot and applies
+the changes of each version after it. In state checkpoint format v2 every version has an id, which a commit names.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from lastgood.checkpoint.commits import StateUniqueIds
+from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.logs import BatchIds
+from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata
+from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, StateFile, StateFileKind
+
+_PARTITIONS_MAX = 10_000
+
+UniqueIds: TypeAlias = Mapping[int, frozenset[str]]
+"""Per version of one store: the ids that commits name for it (those of the other stores beside it do no harm)."""
+
+
+class StateFormat(enum.Enum):
+    """How a store keeps its versions."""
+
+    HDFS_BACKED = "hdfs_backed"
+    ROCKSDB = "rocksdb"
+    ROCKSDB_CHANGELOG = "rocksdb_changelog"
+    ROCKSDB_V2 = "rocksdb_v2"
+    """State checkpoint format v2: names with ids."""
+
+
+class Obstacle(NamedTuple):
+    """The first file that keeps a version from being loaded."""
+
+    name: str
+    """Below the folder of the store; below the checkpoint in `State.obstacles`."""
+    damage: Damage | None
+    """None: it is not there."""
+
+
+class _Node(NamedTuple):
+    version: int
+    unique_id: str | None
+
+
+def _node(file: StateFile) -> _Node:
+    return _Node(file.version, file.unique_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """One state store of one partition."""
+
+    operator: int
+    partition: int
+    name: str
+    files: tuple[StateFile, ...] = ()
+    """Every file with a version in its name, ascending."""
+    immutables: Mapping[str, int | None] = field(default_factory=dict)
+    """SST and log files of RocksDB, and their sizes."""
+    snapshots: Mapping[StateFile, SnapshotMetadata | Damage] = field(default_factory=dict)
+    """Those `.zip` that were looked into."""
+    lineages: Mapping[StateFile, tuple[LineageItem, ...] | Damage] = field(default_factory=dict)
+    """Those changelogs of format v2 that were looked into."""
+
+    @property
+    def folder(self) -> str:
+        """Its path below the checkpoint."""
+        store = "" if self.name == STORE_DEFAULT else f"/{self.name}"
+        return f"state/{self.operator}/{self.partition}{store}"
+
+    @property
+    def format(self) -> StateFormat | None:
+        """How it keeps its newest version; None while it has none."""
+        if not self.files:
+            return None
+        newest = max(self.files, key=lambda file: (file.version, file.unique_id is not None))
+        if newest.unique_id:
+            return StateFormat.ROCKSDB_V2
+        if newest.kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT):
+            return StateFormat.HDFS_BACKED
+        changes = any(file.kind is StateFileKind.CHANGELOG for file in self.files)
+        return StateFormat.ROCKSDB_CHANGELOG if changes else StateFormat.ROCKSDB
+
+    @property
+    def versions(self) -> BatchIds:
+        """Versions that have any file, loadable or not."""
+        return BatchIds.of({file.version for file in self.files})
+
+
+class Loads:
+    """What it takes to load the versions of one store."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        unique_ids: UniqueIds | None = None,
+        *,
+        hdfs_backed: bool | None = None,
+        auto_repair: bool = False,
+    ) -> None:
+        """Judge `store`.
+
+        Args:
+            store: The store, with what was looked into.
+            unique_ids: Per version the ids that commits name (version N+1 in commit N); format v2 only.
+            hdfs_backed: Which provider loads it; None: the one that wrote its newest file.
+            auto_repair: As Spark 4.1 and later do: go past a broken snapshot to an older one.
+        """
+        self._store = store
+        self._auto_repair = auto_repair
+        hdfs_backed = store.format is StateFormat.HDFS_BACKED if hdfs_backed is None else hdfs_backed
+        self._change_kind = StateFileKind.DELTA if hdfs_backed else StateFileKind.CHANGELOG
+        snapshot_kind = StateFileKind.SNAPSHOT if hdfs_backed else StateFileKind.ZIP
+        self._changes = {_node(file): file for file in store.files if file.kind is self._change_kind}
+        self._snapshots = {_node(file): file for file in store.files if file.kind is snapshot_kind}
+        self._named = {version: [_Node(version, one) for one in ids] for version, ids in (unique_ids or {}).items()}
+        self._has_ids = any(file.unique_id for file in store.files)
+        self._before: dict[_Node, _Node] = {}
+        self._follow_lineages()
+
+    def _follow_lineages(self) -> None:
+        for file, lineage in sorted(self._store.lineages.items(), reverse=True):
+            if isinstance(lineage, Damage):
+                continue
+            chain = [*(_Node(*item) for item in lineage), _node(file)]
+            self._before.update((node, before) for before, node in itertools.pairwise(chain))
+            if _node(file) in self._named.get(file.version, ()):
+                for node in chain[:-1]:  # what a version in force builds on was in force
+                    self._named[node.version] = [node]
+
+    def _in_force(self, version: int) -> _Node:
+        """The version as it counts: with the id that a commit names, or without one where names have none."""
+        named = self._named.get(version)
+        if named is None:
+            plain = _Node(version, None)
+            is_plain = not self._has_ids or plain in self._changes or plain in self._snapshots
+            return plain if is_plain else _Node(version, "*")
+        present = [node for node in named if node in self._changes or node in self._snapshots]
+        return present[0] if present else named[0] if len(named) == 1 else _Node(version, "*")
+
+    def _one_before(self, node: _Node) -> _Node | None:
+        """What the changes of `node` apply to; None if that is not known."""
+        if node.unique_id is None or node.version == 1:
+            return _Node(node.version - 1, None)
+        known = self._before.get(node)
+        return known or (self._in_force(node.version - 1) if node.version - 1 in self._named else None)
+
+    def path(self, version: int) -> list[StateFile]:
+        """The files that a load of `version` reads, oldest first; those that are not there have no size.
+
+        It begins with a snapshot, or with version 1, or where the trail of ids is lost.
+        """
+        files: list[StateFile] = []
+        node: _Node | None = self._in_force(version)
+        while node is not None and node.version > 0:
+            snapshot = self._snapshots.get(node)
+            if snapshot and (not self._auto_repair or self._broken(snapshot) is None):
+                files.append(snapshot)
+                break
+            files.append(self._changes.get(node, StateFile(node.version, self._change_kind, node.unique_id)))
+            node = self._one_before(node)
+        return files[::-1]
+
+    def obstacle(self, version: int) -> Obstacle | None:
+        """What keeps `version` from being loaded, the first that Spark would meet; None if nothing does."""
+        path = self.path(version)
+        if path and path[-1].unique_id and not self._is_there(path[-1]):
+            return Obstacle(path[-1].name, None)  # without it Spark does not know the others
+        for file in path:
+            if not self._is_there(file):
+                return Obstacle(file.name, None)
+            damage = self._broken(file) if file.kind.is_snapshot else None
+            if damage or file.size == 0:
+                return Obstacle(file.name, damage or Damage(DamageKind.EMPTY))
+        if path and path[0].version > 1 and not path[0].kind.is_snapshot:
+            return Obstacle(StateFile(path[0].version - 1, self._change_kind, "*").name, None)
+        return None
+
+    def loadable(self) -> BatchIds:
+        """The versions, from 1 on, that can be loaded as far as it was looked."""
+        good: set[_Node] = set()
+        for node in sorted({*self._changes, *self._snapshots}, key=lambda node: node.version):
+            if self._can_load(node, good):  # what it builds on has been judged before it
+                good.add(node)
+        return BatchIds.of({node.version for node in good if node == self._in_force(node.version)})
+
+    def _can_load(self, node: _Node, good: Collection[_Node]) -> bool:
+        snapshot, change = self._snapshots.get(node), self._changes.get(node)
+        if snapshot:
+            if self._broken(snapshot) is None:
+                return True
+            if not self._auto_repair:
+                return False
+        before = self._one_before(node)
+        if change is None or change.size == 0 or before is None:
+            return False
+        return before.version == 0 or before in good
+
+    def _is_there(self, file: StateFile) -> bool:
+        return _node(file) in (self._snapshots if file.kind.is_snapshot else self._changes)
+
+    def _broken(self, snapshot: StateFile) -> Damage | None:
+        if snapshot.size == 0:
+            return Damage(DamageKind.EMPTY)
+        metadata = self._store.snapshots.get(snapshot)
+        if metadata is None:
+            return None
+        if isinstance(metadata, Damage):
+            return None if metadata.kind is DamageKind.TOO_LARGE else metadata
+        for name, size in metadata.files.items():
+            found = self._store.immutables.get(name, -1)
+            if found is not None and found != size:
+                return damaged(DamageKind.MISSING_PART, f"{name}, {'not there' if found < 0 else f'{found} bytes'}")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StateOperator:
+    """One stateful operator."""
+
+    operator: int
+    metadata: OperatorMetadata | Damage | None
+    """The newest; None before Spark 4.0, or if it is gone."""
+    metadata_path: str | None
+    """Where that lies below the checkpoint."""
+    stores: tuple[StateStore, ...]
+    """Of every partition that is there."""
+
+    @property
+    def is_hdfs_backed(self) -> bool:
+        """Whether any of its stores is kept by the HDFS-backed provider."""
+        return any(store.format is StateFormat.HDFS_BACKED for store in self.stores)
+
+    def expected(self, partitions_pinned: int | None) -> list[tuple[int, str]]:
+        """Every partition and store that Spark will load.
+
+        Args:
+            partitions_pinned: `spark.sql.shuffle.partitions` of the offset log; counts where there is no metadata.
+        """
+        seen = {store.partition for store in self.stores}
+        count = max(seen, default=-1) + 1
+        names = {store.name for store in self.stores}
+        if isinstance(self.metadata, OperatorMetadata):
+            names = {info.name for info in self.metadata.stores} or names
+            count = max((info.partitions for info in self.metadata.stores), default=count)
+        elif count > 1 and partitions_pinned is not None:  # an operator with one partition does not follow the conf
+            count = max(count, partitions_pinned)
+        count = min(count, max(len(seen), _PARTITIONS_MAX))  # a damaged number must not cost memory
+        return [(partition, name) for partition in range(count) for name in sorted(names)]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The folder `state`."""
+
+    operators: tuple[StateOperator, ...]
+    loadable: BatchIds
+    """Versions that every store of every partition can load."""
+    obstacles: tuple[Obstacle, ...]
+    """One for each store that cannot load the version that a restart needs."""
+
+    @property
+    def last_loadable_batch(self) -> int | None:
+        """V: the newest batch after which all state can be loaded; None if there is none."""
+        newest = self.loadable.newest
+        return None if newest is None else newest - 1
+
+
+def judge_state(
+    operators: Iterable[StateOperator],
+    commits: Mapping[int, StateUniqueIds | None],
+    *,
+    restart_version: int | None,
+    partitions_pinned: int | None,
+    auto_repair: bool = False,
+) -> State:
+    """Tell which versions all stores can load, and what stands in the way of the one that a restart needs.
+
+    Args:
+        operators: What is there.
+        commits: `state_unique_ids` of the commits that were read, by batch.
+        restart_version: C+1, or None if no batch is committed.
+        partitions_pinned: See `StateOperator.expected`.
+        auto_repair: See `Loads`.
+    """
+    operators = tuple(operators)
+    common: set[int] | None = None
+    obstacles = []
+    for operator in operators:
+        stores = {(store.partition, store.name): store for store in operator.stores}
+        for partition, name in operator.expected(partitions_pinned):
+            store = stores.get((partition, name), StateStore(operator.operator, partition, name))
+            loads = Loads(
+                store,
+                unique_ids_of(store, commits),
+                hdfs_backed=operator.is_hdfs_backed if not store.files else None,
+                auto_repair=auto_repair,
+            )
+            loadable = loads.loadable()
+            common = set(loadable) if common is None else common.intersection(loadable)
+            obstacle = loads.obstacle(restart_version or 0)
+            if obstacle:
+                obstacles.append(obstacle._replace(name=f"{store.folder}/{obstacle.name}"))
+    return State(operators, BatchIds.of(common or ()), tuple(obstacles))
+
+
+def unique_ids_of(store: StateStore, commits: Mapping[int, StateUniqueIds | None]) -> dict[int, frozenset[str]]:
+    """The ids that commits name for the partition of `store`, by version."""
+    named = {}
+    for batch_id, ids in commits.items():
+        partitions = (ids or {}).get(store.operator, ())
+        if store.partition < len(partitions):
+            named[batch_id + 1] = frozenset(partitions[store.partition])
+    return named

@@ -1,0 +1,249 @@
+"""Files of a state store: their names, and the little of their content that tells what else a load needs. Pure."""
+
+from __future__ import annotations
+
+import enum
+import io
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.lines import LONG_MAX, Json, encode, is_long, read_json, read_object, split_log, to_json
+from lastgood.checkpoint.operators import JavaData
+
+ZIP_BYTES_MAX = 16 * 1024 * 1024
+"""Largest snapshot archive that is looked into; its SST files lie beside it, not in it."""
+CHANGELOG_HEAD_BYTES = 128 * 1024
+"""So much of a changelog holds its lineage."""
+
+_METADATA_BYTES_MAX = 4 * 1024 * 1024
+_METADATA_VERSION_NEWEST = 2
+_LINEAGE_VERSIONS = ("v3", "v4")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NAME = re.compile(rf"(\d+)(?:_({_UUID}))?\.(delta|snapshot|changelog|zip)", re.ASCII)
+_ZIP_MAGIC = b"PK\3\4"
+_LZ4_MAGIC = b"LZ4Block"
+_LZ4_HEADER = struct.Struct("<8sBiii")
+_LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
+_LZ4_BLOCK_MAX = 32 * 1024 * 1024
+
+
+class StateFileKind(enum.Enum):
+    """The value is the suffix of the file's name."""
+
+    DELTA = "delta"
+    """HDFS-backed: the changes of one version."""
+    SNAPSHOT = "snapshot"
+    """HDFS-backed: everything at one version."""
+    CHANGELOG = "changelog"
+    """RocksDB: the changes of one version."""
+    ZIP = "zip"
+    """RocksDB: a snapshot, with SST files beside it."""
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether a load can begin with it."""
+        return self in (StateFileKind.SNAPSHOT, StateFileKind.ZIP)
+
+
+class StateFile(NamedTuple):
+    """A file that holds a version of a state store, or its changes."""
+
+    version: int
+    """Batch N makes version N+1."""
+    kind: StateFileKind
+    unique_id: str | None = None
+    """State checkpoint format v2: the id that a commit names."""
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        unique = f"_{self.unique_id}" if self.unique_id else ""
+        return f"{self.version}{unique}.{self.kind.value}"
+
+
+def parse_state_file_name(name: str, size: int | None = None) -> StateFile | None:
+    """The state file that a name stands for; None for any other, also for a number with leading zeros."""
+    found = _NAME.fullmatch(name)
+    if found is None or len(found[1]) > 19 or str(int(found[1])) != found[1] or int(found[1]) > LONG_MAX:
+        return None
+    kind = StateFileKind(found[3])
+    hdfs_backed = kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT)
+    return None if found[2] and hdfs_backed else StateFile(int(found[1]), kind, found[2], size)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMetadata:
+    """The entry `metadata` of a RocksDB snapshot archive."""
+
+    version: int
+    """Spark 4.0 writes 2 where there are column families; Spark 4.3 writes and reads 1 only."""
+    files: Mapping[str, int]
+    """Names in `SSTs/` and `logs/` of the immutable files that belong to it, and their sizes in bytes."""
+    keys: int
+    """How many keys it holds; -1 if nobody counted."""
+    fields: Mapping[str, Json]
+    """All of it, also what lastgood does not know."""
+    raw: bytes | None = field(default=None, compare=False, repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The entry as it was read, or as Spark writes it."""
+        return self.raw if self.raw is not None else encode(f"v{self.version}\n{to_json(self.fields)}")
+
+
+def parse_snapshot(raw: bytes) -> SnapshotMetadata | Damage:
+    """Read the metadata of a RocksDB snapshot from the whole archive."""
+    if not raw:
+        return Damage(DamageKind.EMPTY)
+    if len(raw) > ZIP_BYTES_MAX:
+        return damaged(DamageKind.TOO_LARGE, f"{len(raw)} bytes")
+    if not raw.startswith(_ZIP_MAGIC):  # Python would find its way from the end, Java does not
+        return damaged(DamageKind.BAD_ARCHIVE, raw[:16])
+    content = _unpack_metadata(raw)
+    return content if isinstance(content, Damage) else parse_snapshot_metadata(content)
+
+
+def _unpack_metadata(raw: bytes) -> bytes | Damage:
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive, archive.open("metadata") as entry:
+            content = entry.read(_METADATA_BYTES_MAX + 1)
+    except KeyError:
+        return damaged(DamageKind.BAD_ARCHIVE, "no entry 'metadata'")
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, RuntimeError) as error:
+        return damaged(DamageKind.BAD_ARCHIVE, type(error).__name__)
+    if len(content) > _METADATA_BYTES_MAX:
+        return damaged(DamageKind.TOO_LARGE, f"more than {_METADATA_BYTES_MAX} bytes of metadata")
+    return content
+
+
+def parse_snapshot_metadata(raw: bytes) -> SnapshotMetadata | Damage:
+    """Read the entry `metadata` of a RocksDB snapshot archive."""
+    log = split_log(raw, newest=_METADATA_VERSION_NEWEST)
+    if isinstance(log, Damage):
+        return log
+    text = "\n".join(log.body)
+    fields = read_object(text, 2)
+    if isinstance(fields, Damage):
+        return fields
+    files: dict[str, int] = {}
+    for key, name_key in (("sstFiles", "dfsSstFileName"), ("logFiles", "dfsLogFileName")):
+        listed = fields.get(key)
+        for file in listed if isinstance(listed, list) else []:
+            name, size = (file.get(name_key), file.get("sizeBytes")) if isinstance(file, dict) else (None, None)
+            if not isinstance(name, str) or not is_long(size):
+                return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
+            files[name] = size
+    keys = fields.get("numKeys")
+    return SnapshotMetadata(
+        log.version, MappingProxyType(files), keys if is_long(keys) else -1, MappingProxyType(fields), raw
+    )
+
+
+class LineageItem(NamedTuple):
+    """A version that a changelog builds on, and the id of its file."""
+
+    version: int
+    unique_id: str
+
+
+def parse_lineage(head: bytes) -> tuple[LineageItem, ...] | Damage:
+    """The versions since the last snapshot that a changelog of format v2 builds on, oldest first.
+
+    Args:
+        head: The first `CHANGELOG_HEAD_BYTES` of the file, or all of it.
+    """
+    if not head:
+        return Damage(DamageKind.EMPTY)
+    text = _lz4_head(head)
+    if isinstance(text, Damage):
+        return text
+    data = JavaData(text)
+    try:
+        version = data.utf()
+        lineage = read_json(data.utf()) if version in _LINEAGE_VERSIONS else None
+    except EOFError:
+        return damaged(DamageKind.TRUNCATED, f"{len(head)} bytes")
+    except UnicodeDecodeError:
+        return damaged(DamageKind.BAD_HEADER, text[:16])
+    if isinstance(lineage, Damage):
+        return lineage
+    items = [_lineage_item(item) for item in lineage] if isinstance(lineage, list) else [None]
+    known = [item for item in items if item is not None]
+    return tuple(sorted(known)) if known == items else damaged(DamageKind.BAD_HEADER, text)
+
+
+def _lineage_item(value: Json) -> LineageItem | None:
+    if not isinstance(value, dict):
+        return None
+    version, unique_id = value.get("version"), value.get("checkpointUniqueId")
+    return LineageItem(version, unique_id) if is_long(version) and isinstance(unique_id, str) else None
+
+
+def _lz4_head(raw: bytes) -> bytes | Damage:
+    """The first 64 KB and more of what an `LZ4BlockOutputStream` packed."""
+    if len(raw) < _LZ4_HEADER.size:
+        short = _LZ4_MAGIC.startswith(raw[: len(_LZ4_MAGIC)])
+        return damaged(DamageKind.TRUNCATED if short else DamageKind.UNKNOWN_CODEC, raw[:16])
+    unpacked = bytearray()
+    at = 0
+    while len(unpacked) <= 0x10004 and at + _LZ4_HEADER.size <= len(raw):
+        magic, token, packed, size, _ = _LZ4_HEADER.unpack_from(raw, at)
+        if magic != _LZ4_MAGIC:
+            return damaged(DamageKind.UNKNOWN_CODEC if not at else DamageKind.BAD_HEADER, raw[at : at + 16])
+        at += _LZ4_HEADER.size
+        if not size:  # the mark of the end
+            break
+        method = token & 0xF0
+        if packed < 0 or not 0 < size <= _LZ4_BLOCK_MAX or method not in (_LZ4_RAW, _LZ4_PACKED):
+            return damaged(DamageKind.BAD_HEADER, raw[:16])
+        block = raw[at : at + packed]
+        if len(block) < packed:
+            return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+        piece = block if method == _LZ4_RAW else _lz4_block(block, min(size, 0x20000))
+        if piece is None:
+            return damaged(DamageKind.BAD_HEADER, raw[:16])
+        unpacked += piece
+        at += packed
+    return bytes(unpacked)
+
+
+def _lz4_block(block: bytes, limit: int) -> bytes | None:
+    """Unpack one LZ4 block up to `limit` bytes or a little more; None if it is none."""
+    out = bytearray()
+    at = 0
+    try:
+        while at < len(block) and len(out) < limit:
+            token = block[at]
+            literals, at = _lz4_length(block, at + 1, token >> 4)
+            out += block[at : at + literals]
+            at += literals
+            if at >= len(block):  # the last sequence is literals alone
+                break
+            distance = block[at] | block[at + 1] << 8
+            length, at = _lz4_length(block, at + 2, token & 15)
+            if not 0 < distance <= len(out):
+                return None
+            begin, length = len(out) - distance, min(length + 4, limit + 4)
+            pattern = out[begin : begin + length]
+            out += (pattern * (length // len(pattern) + 1))[:length]
+    except IndexError:
+        return None
+    return bytes(out)
+
+
+def _lz4_length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
+    length = nibble
+    while nibble == 15:
+        more = block[at]
+        at += 1
+        length += more
+        if more != 255:
+            break
+    return length, at

@@ -1,0 +1,136 @@
+"""Many questions to a storage at once, and an end to the waiting.
+
+It knows nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lastgood.errors import StorageError
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment at which an answer is no longer waited for. Make one with `Deadline.after`."""
+
+    seconds: float
+    """How long it was when it was set."""
+    monotonic: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The moment in so many seconds."""
+        return cls(seconds, time.monotonic() + seconds)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; 0 when it has passed."""
+        return max(0.0, self.monotonic - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[AnswerT]):
+    """What came back on one question: a value, or why there is none."""
+
+    value: AnswerT | None = None
+    error: StorageError | None = None
+    """None if there was an answer, be it a value or that there is nothing."""
+
+    def or_raise(self) -> AnswerT | None:
+        """The value.
+
+        Raises:
+            StorageError: there was no answer.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def ask_all(
+    questions: Sequence[Callable[[], AnswerT]], *, parallel: int, deadline: Deadline, subject: str
+) -> list[Answer[AnswerT]]:
+    """Ask each question in one of `parallel` threads; give their answers, in order, when all are in or time is up.
+
+    A question that hangs, as on a dead network share, keeps its thread; nobody waits for that, not even at exit.
+
+    Args:
+        questions: They raise StorageError where the storage does not answer.
+        parallel: How many threads at most.
+        deadline: When to stop waiting.
+        subject: What an error is about that says that time is up.
+
+    Raises:
+        Exception: whatever else a question raises.
+    """
+    run = _Run(questions)
+    for _ in range(min(parallel, len(questions))):
+        threading.Thread(target=run.work, name="parallel", daemon=True).start()
+    run.is_done.wait(deadline.left if questions else 0)
+    return run.answers(
+        StorageError(
+            "the storage does not answer in time",
+            subject=subject,
+            found=f"no answer within {deadline.seconds:g} s",
+        )
+    )
+
+
+def ask_one(question: Callable[[], AnswerT], *, deadline: Deadline, subject: str) -> AnswerT | None:
+    """Ask one question; see `ask_all`.
+
+    Raises:
+        StorageError: there is no answer, or not in time.
+    """
+    return ask_all([question], parallel=1, deadline=deadline, subject=subject)[0].or_raise()
+
+
+class _Run(Generic[AnswerT]):
+    def __init__(self, questions: Sequence[Callable[[], AnswerT]]) -> None:
+        self._questions = questions
+        self._answers: dict[int, Answer[AnswerT]] = {}
+        self._next = 0
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self.is_done = threading.Event()
+
+    def work(self) -> None:
+        """Answer questions until there are none left, or nobody waits any more."""
+        while (number := self._take()) is not None:
+            answer: Answer[AnswerT] = Answer()
+            failure = None
+            try:
+                answer = Answer(self._questions[number]())
+            except StorageError as error:
+                answer = Answer(error=error)
+            except Exception as error:  # noqa: BLE001 - it is raised to who asked
+                failure = error
+            self._put(number, answer, failure)
+
+    def answers(self, late: StorageError) -> list[Answer[AnswerT]]:
+        with self._lock:
+            self._next = len(self._questions)
+            if self._failure is not None:
+                raise self._failure
+            return [self._answers.get(number, Answer(error=late)) for number in range(len(self._questions))]
+
+    def _take(self) -> int | None:
+        with self._lock:
+            number = self._next
+            self._next += 1
+        return number if number < len(self._questions) else None
+
+    def _put(self, number: int, answer: Answer[AnswerT], failure: Exception | None) -> None:
+        with self._lock:
+            self._answers[number] = answer
+            self._failure = self._failure or failure
+            if self._failure or len(self._answers) == len(self._questions):
+                self._next = len(self._questions)
+                self.is_done.set()
