@@ -7,7 +7,7 @@ SEED ?= $(shell date +%s)
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check proof format constraints clean
+.PHONY: help setup demo test check proof docs format constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -31,6 +31,9 @@ check: setup ## format, lint, types, layering, unit tests
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"
 	LASTGOOD_SHARD=$(SHARD) LASTGOOD_SEED=$(SEED) $(BIN)/pytest -m proof --durations=15
+
+docs: setup ## write the generated pages of docs/reference
+	@$(BIN)/python tools/reference
 
 format: setup ## format the code, mend what the linter can mend
 	$(BIN)/ruff format -q .

@@ -16,7 +16,9 @@ from lastgood.cli.output import chosen_format, print_error
 from lastgood.errors import LastgoodError, UsageError
 
 VERBS = {
+    "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
     "run": "Supervise a command: start it, watch it, start it again.",
+    "verify": "Count what was lost or doubled between source and sink.",
     "completion": "Print the completion script for a shell.",
 }
 """Verb → what it does in one line; `lastgood.cli.VERB` holds its function of the same name."""

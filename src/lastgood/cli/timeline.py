@@ -18,17 +18,20 @@ Listener = Callable[[events.Event], None]
 
 
 @contextlib.contextmanager
-def timeline(console: Console, *, live: bool) -> Iterator[Listener]:
+def timeline(
+    console: Console, *, live: bool, also: Callable[[events.Event], list[str]] = lambda _: []
+) -> Iterator[Listener]:
     """A listener that prints events as lines; on a terminal, the last line shows what is going on now.
 
     Args:
         console: Where to.
         live: Whether that last line is wanted; it must not be where the command's own output is shown.
+        also: Tells what events mean that are not the supervisor's own.
     """
     status = console.status("starting") if live and console.is_terminal else None
 
     def listen(event: events.Event) -> None:
-        for line in lines(event):
+        for line in _lines(event, _tell(event) or also(event)):
             console.print(line)
         now = _now(event)
         if status is not None and now is not None:
@@ -41,9 +44,7 @@ def timeline(console: Console, *, live: bool) -> Iterator[Listener]:
             status.stop()
 
 
-def lines(event: events.Event) -> list[str]:
-    """The event as lines of rich markup; none for what is not worth one."""
-    told = _tell(event)
+def _lines(event: events.Event, told: list[str]) -> list[str]:
     if not told:
         return []
     clock = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")

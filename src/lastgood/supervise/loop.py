@@ -171,7 +171,11 @@ class Supervisor:
         self._look_at_all()
         if not ending.is_success:
             self._failed_at, self._at_failure = ended_at, dict(self._seen)
-        self._tell(self._ended(child, ending, ended_at, None if ending.is_success else last_error(output.tail())))
+        self._tell(
+            self._ended(
+                child, ending, ended_at, None if ending.is_success or self._stop.is_set() else last_error(output.tail())
+            )
+        )
         return ending
 
     def _watch(self, child: Child) -> Ending:

@@ -1,0 +1,202 @@
+"""`lastgood verify`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lastgood.cli.output import console, format_option, print_json
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lastgood.spark.audit import Audit, Difference, PartitionDifference
+
+_RANGES_SHOWN = 10
+_SAMPLES_SHOWN = 3
+
+
+@click.command()
+@click.argument("checkpoint")
+@click.option("--data", is_flag=True, help="Compare every record of the source with the rows of the sink, by Spark.")
+@click.option("--kafka", metavar="SERVERS", help="bootstrap.servers of the source.")
+@click.option("--sink", metavar="TABLE", help="delta:LOCATION, file:LOCATION (Parquet), table:NAME, or a LOCATION.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="NAME[=SQL]",
+    help="Column of the sink that tells rows apart, and SQL over the Kafka record that it was made from; without SQL"
+    " that field of the record's JSON value. Repeatable. Default: the columns topic, partition, offset.",
+)
+@click.option(
+    "--compare", multiple=True, metavar="NAME[=SQL]", help="Column whose values are compared too. Repeatable."
+)
+@click.option(
+    "--where", metavar="SQL", help="Which Kafka records the query keeps; others are not expected in the sink."
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    help="How the query reads. Default: aborted records are found out and reported apart.",
+)
+@click.option("--spark-submit", metavar="COMMAND", help="Such as 'spark-submit --master yarn'. Default: pyspark, here.")
+@click.option("--packages", metavar="COORDINATES", help="For spark-submit: libraries of Kafka and of the table.")
+@click.option("--jars", metavar="FILES", help="For spark-submit.")
+@format_option
+def verify(  # noqa: PLR0913 - one for each option
+    checkpoint: str,
+    *,
+    data: bool,
+    kafka: str | None,
+    sink: str | None,
+    keys: tuple[str, ...],
+    compare: tuple[str, ...],
+    where: str | None,
+    isolation_level: str | None,
+    spark_submit: str | None,
+    packages: str | None,
+    jars: str | None,
+    output_format: str,
+) -> int:
+    r"""Count what was lost or doubled between a Kafka source and a sink.
+
+    Compared is what the newest committed batch of CHECKPOINT had read, as far as Kafka still has it.
+
+    \b
+    lastgood verify s3a://lake/chk/orders --data --kafka broker:9092 --sink delta:s3a://lake/orders --key id
+    lastgood verify chk --data --kafka localhost:9092 --sink delta:/lake/orders \
+        --key "id=cast(key as string)" --compare amount
+
+    Exit codes: 0 nothing lost, duplicated, changed or unknown; 1 something is; 38 no committed batch; 60-65 Kafka
+    or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C, which ends the job.
+    """
+    from lastgood.operations.verify import SparkSubmit, verify_data
+
+    if not data or kafka is None or sink is None:
+        missing = [name for name, given in (("--data", data), ("--kafka", kafka), ("--sink", sink)) if not given]
+        raise UsageError(
+            f"verify needs {', '.join(missing)}",
+            expected="source and sink to compare",
+            next=f"lastgood verify {shlex.quote(checkpoint)} --data --kafka SERVERS --sink TABLE --key COLUMN",
+        )
+    spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
+    with _progress() as tell:
+        audit = verify_data(
+            checkpoint,
+            kafka=kafka,
+            sink=sink,
+            keys=keys,
+            compare=compare,
+            where=where,
+            isolation_level=isolation_level,
+            spark=spark,
+            progress=tell,
+        )
+    if output_format == "json":
+        print_json(audit.to_json())
+    else:
+        print_audit(audit, console())
+    return 0 if audit.is_exact else 1
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Shows what is being done, on a terminal only."""
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield lambda _: None
+        return
+    with out.status("") as status:
+        yield status.update
+
+
+def print_audit(audit: Audit, out: Console) -> None:
+    """The result as a person reads it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for label, fact in _facts(audit).items():
+        out.print(Text.assemble((f"{label:<11} ", "dim"), fact))
+    out.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("total", justify="right")
+    table.add_column("partition")
+    table.add_column("offsets", overflow="fold")
+    for kind, difference in audit.differences():
+        style = "bold red" if difference.total else "green"
+        places = [(f"{each.topic}-{each.partition}", _offsets(each)) for each in difference.partitions] or [("", "")]
+        for number, (partition, offsets) in enumerate(places):
+            first = (Text(kind, style), Text(f"{difference.total:,}", style)) if number == 0 else ("", "")
+            table.add_row(*first, partition, offsets)
+        if difference.samples:
+            table.add_row("", "", "such as", _samples(difference))
+    out.print(table)
+    out.print()
+    for remark in _remarks(audit):
+        out.print(Text(remark))
+    out.print("Nothing has been changed.")
+
+
+def _facts(audit: Audit) -> dict[str, str]:
+    partitions = {(each.topic, each.partition) for each in audit.ranges}
+    topics = ", ".join(sorted({topic for topic, _ in partitions}))
+    version = f" at version {audit.sink_version}" if audit.sink_version is not None else ""
+    return {
+        "checkpoint": f"{audit.checkpoint}, committed up to batch {audit.last_committed}",
+        "source": f"{topics} ({_count(len(partitions), 'partition')}): {_count(audit.source_offsets, 'offset')},"
+        f" {_count(audit.source_records, 'record')}",
+        "sink": f"{audit.sink}{version}: {_count(audit.sink_rows, 'row')}",
+        "compared by": ", ".join(audit.keys),
+    }
+
+
+def _offsets(difference: PartitionDifference) -> str:
+    shown = [
+        f"{begin}" if end - begin == 1 else f"{begin}-{end - 1}" for begin, end in difference.ranges[:_RANGES_SHOWN]
+    ]
+    left_out = len(difference.ranges) - len(shown) + difference.ranges_left_out
+    return ", ".join(shown) + (f" and {left_out:,} more ranges" if left_out else "")
+
+
+def _samples(difference: Difference) -> str:
+    return "; ".join(_key(sample["key"]) for sample in difference.samples[:_SAMPLES_SHOWN])
+
+
+def _key(key: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in key.items())
+
+
+def _remarks(audit: Audit) -> Iterator[str]:
+    """What has to be known to read the numbers right."""
+    for each in audit.ranges:
+        if each.expired:
+            yield (
+                f"Not compared: {each.topic}-{each.partition}, offsets {each.start}-{each.begin - 1},"
+                " which Kafka no longer has."
+            )
+    if audit.aborted_records:
+        yield (
+            f"{_count(audit.aborted_records, 'record')} of aborted transactions are neither lost nor duplicated;"
+            f" the sink holds {_count(audit.aborted_rows, 'row')} of them."
+        )
+    if audit.rows_not_verifiable:
+        yield (
+            f"{_count(audit.rows_not_verifiable, 'row')} cannot be verified:"
+            " their records may be among those that Kafka has deleted or compacted away."
+        )
+    if audit.rows_before:
+        yield f"{_count(audit.rows_before, 'row')} not compared: their offsets are before the compared ones."
+    if audit.rows_after:
+        yield f"{_count(audit.rows_after, 'row')} not compared: their offsets are after the newest committed batch."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,353 @@
+"""`verify --data`: every record that a query has read, counted against the rows of its sink."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import platformdirs
+
+import lastgood.spark
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.reader import read_checkpoint, read_file
+from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.lab.jars import fetch_jars
+from lastgood.lab.spark import default_spark, submit
+from lastgood.process.child import Child
+from lastgood.process.driver import prepare_launch
+from lastgood.process.java import find_java
+from lastgood.sources.kafka import Broker, OffsetRange, committed_ranges, served_ranges
+from lastgood.spark.audit import (
+    ISOLATION_LEVELS,
+    MARK,
+    SINK_KINDS,
+    Audit,
+    AuditSpec,
+    SinkTable,
+    parse_columns,
+)
+from lastgood.storage import Location, Storage, open_storage, parse_location
+
+_JOB = Path(lastgood.spark.__file__).parent / "audit_job.py"
+_LOCAL_CONF = {"spark.master": "local[*]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "32"}
+
+
+class NoCommittedBatchError(LastgoodError):
+    """A checkpoint holds no committed batch whose offsets can be read."""
+
+    condition = "NO_COMMITTED_BATCH"
+    exit_code = 38
+    retry = Retry.LATER
+
+
+class RangeExpiredError(LastgoodError):
+    """Kafka serves nothing of what the query has read."""
+
+    condition = "SOURCE_RANGE_EXPIRED"
+    exit_code = 63
+
+
+class SinkUnreadableError(LastgoodError):
+    """The sink is not there, or Spark cannot read it as what it is said to be."""
+
+    condition = "SINK_UNREADABLE"
+    exit_code = 65
+    retry = Retry.AFTER_CHANGE
+
+
+class AuditFailedError(LastgoodError):
+    """The Spark job that compares source and sink failed."""
+
+    condition = "AUDIT_FAILED"
+    exit_code = 66
+    retry = Retry.LATER
+
+
+class ColumnMissingError(UsageError):
+    """The sink has no such column."""
+
+    condition = "SINK_COLUMN_MISSING"
+
+
+class ExpressionInvalidError(UsageError):
+    """Spark does not understand an SQL expression."""
+
+    condition = "SQL_INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSubmit:
+    """How the job gets to Spark."""
+
+    command: tuple[str, ...] = ()
+    """Such as `spark-submit --master yarn`, in client deploy mode; empty: the pyspark of this Python, right here."""
+    packages: str | None = None
+    """Maven coordinates of Kafka's and the table's libraries, where that Spark has them not."""
+    jars: str | None = None
+
+
+def verify_data(  # noqa: PLR0913 - the options of the command, all by name
+    checkpoint: str,
+    *,
+    kafka: str,
+    sink: str,
+    keys: Sequence[str] = (),
+    compare: Sequence[str] = (),
+    where: str | None = None,
+    isolation_level: str | None = None,
+    spark: SparkSubmit | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Audit:
+    """Compare what a query has read from Kafka with what its sink holds, by a Spark job; changes nothing.
+
+    What is compared ends where the newest committed batch ends, so that what is still to come is not called
+    lost, and begins where Kafka still has the records.
+
+    Args:
+        checkpoint: Location of the query's checkpoint.
+        kafka: `bootstrap.servers` of the brokers.
+        sink: A table: `delta:LOCATION`, `file:LOCATION` (Parquet files), `table:NAME`, or a location alone.
+        keys: `NAME` or `NAME=SQL`: a column of the sink, and the SQL over the Kafka record that it was made from;
+            without SQL the record's own topic, partition, offset or timestamp, else that field of its JSON value.
+            None at all: topic, partition and offset, where the sink has these columns.
+        compare: As `keys`, for columns whose values are compared too.
+        where: SQL over the Kafka record, true for those that the query keeps.
+        isolation_level: `read_committed` or `read_uncommitted`, as the query reads; None: find out aborted records
+            and report them apart.
+        spark: Where the job runs.
+        progress: Is told, in a few words, what is being done.
+
+    Raises:
+        UsageError: an argument is not understood, or names a column or SQL that does not exist (subclasses).
+        NoCommittedBatchError, SourceKindError: there is nothing to verify, or nothing that can be.
+        KafkaUnreachableError, TopicMissingError, TopicRecreatedError, RangeExpiredError: the source does not serve it.
+        SinkUnreadableError: the sink cannot be read.
+        AuditFailedError: the Spark job failed.
+        LastgoodError: storage, Java, Python or JVM parts are not there (subclasses).
+    """
+    began = time.monotonic()
+    tell = progress or (lambda _: None)
+    tell("reading the checkpoint and asking Kafka")
+    spec = audit_spec(
+        checkpoint,
+        kafka=kafka,
+        sink=sink,
+        keys=keys,
+        compare=compare,
+        where=where,
+        isolation_level=isolation_level,
+    )
+    result = _run_job(spec, spark or SparkSubmit(), tell)
+    return Audit.of(result, spec, seconds=time.monotonic() - began)
+
+
+def audit_spec(
+    checkpoint: str,
+    *,
+    kafka: str,
+    sink: str,
+    keys: Sequence[str] = (),
+    compare: Sequence[str] = (),
+    where: str | None = None,
+    isolation_level: str | None = None,
+) -> AuditSpec:
+    """What `verify_data` asks the Spark job, found out without Spark; arguments and errors are the same."""
+    if isolation_level is not None and isolation_level not in ISOLATION_LEVELS:
+        raise UsageError("no such isolation level", found=isolation_level, expected=" or ".join(ISOLATION_LEVELS))
+    columns, compared = parse_columns(keys), parse_columns(compare)
+    table = sink_table(sink)
+    committed = read_committed(checkpoint)
+    broker = Broker(kafka)
+    ranges = served_ranges(committed.ranges, broker)
+    if not any(each.served for each in ranges):
+        raise RangeExpiredError(
+            "Kafka serves nothing of what the query has read",
+            subject=checkpoint,
+            found=f"{sum(each.end - each.start for each in ranges)} offsets read, none of them still served",
+            expected="records to compare with the sink",
+        )
+    return AuditSpec(
+        checkpoint=checkpoint,
+        last_committed=committed.batch_id,
+        bootstrap_servers=kafka,
+        ranges=ranges,
+        is_start_known=committed.is_start_known,
+        sink=table,
+        keys=columns,
+        compare=compared,
+        where=where,
+        isolation_level=isolation_level,
+        compacted=tuple(broker.compacted({each.topic for each in ranges})),
+    )
+
+
+def sink_table(text: str) -> SinkTable:
+    """The table that `--sink` names; its kind told from what is there where the text does not say it.
+
+    Raises:
+        UsageError: nothing is named.
+        SinkUnreadableError: there is no such folder.
+        StorageError: the location is not understood or cannot be read (subclasses).
+    """
+    kind, colon, rest = text.partition(":")
+    if kind == "table" and colon and rest:
+        return SinkTable(kind, rest)
+    location = parse_location(rest if kind in SINK_KINDS else text)
+    if kind in SINK_KINDS:
+        return SinkTable(kind, str(location))
+    storage = open_storage(location)
+    if storage.stat(location / "_delta_log") is not None:
+        return SinkTable("delta", str(location))
+    if storage.stat(location) is None:
+        raise SinkUnreadableError("there is no such table", subject=text, found="no such folder", expected="a table")
+    return SinkTable("file", str(location))
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a query has read and committed."""
+
+    batch_id: int
+    ranges: tuple[OffsetRange, ...]
+    is_start_known: bool
+    """False if the checkpoint no longer tells where the query began."""
+
+
+def read_committed(checkpoint: str) -> Committed:
+    """What the newest committed batch of a checkpoint had read.
+
+    Raises:
+        NoCommittedBatchError: there is none, or its entry in the offset log cannot be read.
+        SourceKindError: a source of the query is not Kafka.
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    location = parse_location(checkpoint)
+    storage = open_storage(location)
+    found = read_checkpoint(storage, location)
+    if found.last_committed is None or found.offsets.ids.oldest is None:
+        raise NoCommittedBatchError(
+            "the checkpoint holds no committed batch",
+            subject=checkpoint,
+            found=f"newest planned batch {found.last_planned}, none committed" if found.offsets.ids else "no batch",
+            expected="a checkpoint whose query has committed a batch",
+        )
+    committed = _offset_entry(storage, location, found.last_committed)
+    oldest = _offset_entry(storage, location, found.offsets.ids.oldest)
+    initial = {source.name: source.initial.offset for source in found.sources if source.initial is not None}
+    is_start_known = all(line.source_id in initial for line in committed.sources)
+    return Committed(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
+
+
+def _offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> OffsetEntry:
+    file = checkpoint / f"{OFFSETS}/{batch_id}"
+    entry = read_file(storage, file, parse_offset_entry)
+    if isinstance(entry, OffsetEntry):
+        return entry
+    raise NoCommittedBatchError(
+        "the offsets of a committed batch cannot be read",
+        subject=str(file),
+        found="no such file" if entry is None else str(entry),
+        expected="an entry of the offset log",
+        next=f"lastgood diagnose {checkpoint}",
+    )
+
+
+def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -> Mapping[str, Any]:
+    """What the job found."""
+    log = platformdirs.user_log_path("lastgood", ensure_exists=True) / "verify.log"
+    with tempfile.TemporaryDirectory(prefix="lastgood-verify-") as folder:
+        question, answer = Path(folder) / "spec.json", Path(folder) / "answer.json"
+        question.write_text(json.dumps(spec.to_json()))
+        reader, writer = os.pipe()
+        with os.fdopen(reader, errors="replace") as lines:
+            with os.fdopen(writer, "wb") as output:
+                child = _submit(spark, [str(question), str(answer)], output, tell)
+            with child, log.open("w") as kept:
+                tell("starting Spark")
+                last = _follow(lines, kept, tell)
+                ending = child.wait()
+        found = json.loads(answer.read_text()) if answer.exists() else {}
+    if "result" in found:
+        result: Mapping[str, Any] = found["result"]
+        return result
+    if "error" in found:
+        raise _refused(found["error"], log)
+    raise _failed(f"the job ended with {ending}: {last}" if last else f"the job ended with {ending}", log)
+
+
+def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> str:
+    """Keep Spark's log, pass on what the job does; return the last line that is no part of a stack trace."""
+    last = ""
+    for line in lines:
+        if line.startswith(MARK):
+            tell(json.loads(line.removeprefix(MARK))["stage"])
+            continue
+        log.write(line)
+        if line.strip() and not line[0].isspace():
+            last = line.strip()
+    return last
+
+
+def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tell: Callable[[str], None]) -> Child:
+    """Start the job on the Spark that is asked for, or on the one of this Python."""
+    if spark.command:
+        options = (*_option("--packages", spark.packages), *_option("--jars", spark.jars))
+        launch = prepare_launch([*spark.command, *options, str(_JOB), *arguments], os.environ)
+        return Child(launch.command, env=launch.env, output=output)
+    environment, java = default_spark(), find_java(os.environ)
+    conf = dict(_LOCAL_CONF)
+    if spark.packages is None and spark.jars is None:
+        if environment.jar_set is None:
+            raise UsageError(
+                f"the libraries of Kafka and Delta for Spark {environment.version} are not known",
+                expected="their coordinates",
+                next="lastgood verify … --packages GROUP:ARTIFACT:VERSION,…",
+            )
+        jars = fetch_jars([environment.jar_set], java=java, progress=tell)[environment.jar_set]
+        return submit(_JOB, arguments, environment=environment, java=java, jars=jars, conf=conf, output=output)
+    if spark.packages is not None:
+        conf["spark.jars.packages"] = spark.packages
+    if spark.jars is not None:
+        conf["spark.jars"] = spark.jars
+    return submit(_JOB, arguments, environment=environment, java=java, conf=conf, output=output)
+
+
+def _option(name: str, value: str | None) -> tuple[str, ...]:
+    return () if value is None else (name, value)
+
+
+def _refused(error: Mapping[str, str], log: Path) -> LastgoodError:
+    subject, found = error["subject"], error["found"]
+    match error["kind"]:
+        case "no_such_column":
+            return ColumnMissingError(
+                "the sink has no such column", found=subject, expected=f"one of {found}", next="--key NAME"
+            )
+        case "bad_expression":
+            return ExpressionInvalidError("Spark does not understand the SQL", subject=subject, found=found)
+        case "no_key":
+            return UsageError(
+                "a key is needed to tell the rows of this sink apart",
+                found=f"the columns {found}",
+                expected="columns topic, partition and offset, or a key",
+                next="--key NAME, or --key 'NAME=SQL over the Kafka record'",
+            )
+        case "sink_unreadable":
+            return SinkUnreadableError("the sink cannot be read", subject=subject, found=found)
+    return _failed(found, log)
+
+
+def _failed(found: str, log: Path) -> AuditFailedError:
+    return AuditFailedError(
+        "the Spark job that compares source and sink failed",
+        found=found,
+        effect="nothing is known about the sink",
+        next=f"see {log}",
+    )

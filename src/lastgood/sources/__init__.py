@@ -1,0 +1,1 @@
+"""What a query reads: offsets, and what of them can still be served."""

@@ -1,0 +1,298 @@
+"""What a Kafka cluster said when it was asked: topics, ids, offsets, retention; as values and as JSON. Pure.
+
+Every part may be unknown, with the reason: an unreachable broker or a forbidden topic is an answer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from lastgood.checkpoint.lines import is_long
+from lastgood.errors import UsageError
+from lastgood.sources.kafka_ranges import Offsets
+
+CONFIG_KEYS = (
+    "retention.ms",
+    "retention.bytes",
+    "cleanup.policy",
+    "message.timestamp.type",
+    "segment.ms",
+    "segment.bytes",
+    "min.insync.replicas",
+    "remote.storage.enable",
+)
+"""The settings of a topic that are asked for."""
+
+ValueT = TypeVar("ValueT")
+
+
+class KafkaFactsError(UsageError):
+    """A file of broker facts is none."""
+
+    condition = "KAFKA_FACTS_INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """Where one partition begins and ends."""
+
+    earliest: int | None = None
+    """First offset that is still served; equal to `latest` if nothing is. None: unknown."""
+    latest: int | None = None
+    """One past the newest record."""
+    last_stable: int | None = None
+    """Where a `read_committed` reader ends: below `latest` while a transaction is open. None: unknown."""
+    leader_epoch: int | None = None
+    unknown: str | None = None
+    """Why an offset is unknown; None if all are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """One topic."""
+
+    topic_id: str | None = None
+    """Another one after the topic was deleted and created again; 22 characters. None: unknown."""
+    partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Effective settings, those of `CONFIG_KEYS`."""
+    replication_factor: int | None = None
+    exists: bool | None = True
+    """None: unknown."""
+    unknown: str | None = None
+    """Why it is not known what the topic holds, or whether it exists."""
+    config_unknown: str | None = None
+    """Why the settings are not known."""
+
+    def config_number(self, key: str) -> int | None:
+        """A setting as a number; None if it is unknown. -1 is Kafka's "no limit"."""
+        text = self.config.get(key, "")
+        return int(text) if text.removeprefix("-").isdecimal() else None
+
+    @property
+    def is_compacted(self) -> bool | None:
+        """Whether records with the same key may be gone from its middle; None if unknown."""
+        policy = self.config.get("cleanup.policy")
+        return None if policy is None else "compact" in _policies(policy)
+
+    @property
+    def is_deleted_by_age(self) -> bool | None:
+        """Whether retention deletes its oldest records; None if unknown."""
+        policy = self.config.get("cleanup.policy")
+        return None if policy is None else "delete" in _policies(policy)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecord:
+    """A record that was looked for, by its time or by its offset."""
+
+    offset: int | None = None
+    """None: there is none, or it is unknown."""
+    timestamp_ms: int | None = None
+    """Its time, as its producer or the broker set it; None if it has none or is unknown."""
+    unknown: str | None = None
+    """Why nobody knows; None if the answer is known, also if it is that there is none."""
+
+
+Found = Mapping[str, Mapping[int, FoundRecord]]
+"""A record per topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFacts:
+    """What a cluster said at one moment."""
+
+    bootstrap: str
+    asked_at_ms: int
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    """Every topic that was asked for, also those that do not exist."""
+    first_at: Mapping[int, Found] = field(default_factory=dict)
+    """Per time in milliseconds the first record written then or later."""
+    unread: Found = field(default_factory=dict)
+    """The first unread record of the partitions that have one."""
+    unknown: str | None = None
+    """Why the cluster did not answer at all; None if it did."""
+
+    @property
+    def earliest(self) -> Offsets:
+        """Earliest offsets of the partitions where they are known."""
+        return self._offsets(lambda partition: partition.earliest)
+
+    @property
+    def latest(self) -> Offsets:
+        """Latest offsets of the partitions where they are known."""
+        return self._offsets(lambda partition: partition.latest)
+
+    @property
+    def missing_topics(self) -> tuple[str, ...]:
+        """Topics of which the cluster said that they do not exist."""
+        return tuple(name for name, topic in self.topics.items() if topic.exists is False)
+
+    @property
+    def unknowns(self) -> Mapping[str, str]:
+        """What is not known, and why: the cluster (empty name), topics, and partitions as `topic/0`."""
+        found = {} if self.unknown is None else {"": self.unknown}
+        for name, topic in self.topics.items():
+            if topic.unknown is not None:
+                found[name] = topic.unknown
+            for number, partition in topic.partitions.items():
+                if partition.unknown is not None:
+                    found[f"{name}/{number}"] = partition.unknown
+        return found
+
+    def _offsets(self, get: Callable[[PartitionFacts], int | None]) -> Offsets:
+        found: dict[str, dict[int, int]] = {}
+        for name, topic in self.topics.items():
+            for number, partition in topic.partitions.items():
+                offset = get(partition)
+                if offset is not None:
+                    found.setdefault(name, {})[number] = offset
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as they are kept in a file; what is not known or not asked is left out."""
+        times = {str(time): _found_to_json(found) for time, found in self.first_at.items()}
+        return {
+            "bootstrap": self.bootstrap,
+            "captured_at_ms": self.asked_at_ms,
+            "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items()},
+            **_present({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
+            **_present({"unknown": self.unknown}),
+        }
+
+
+def facts_from_json(value: object) -> KafkaFacts:
+    """Read facts that were written down by `KafkaFacts.to_json`, or by hand; keys that are not known are ignored.
+
+    Raises:
+        KafkaFactsError: the value has another shape.
+    """
+    facts = _object(value, "the facts")
+    topics = _object(facts.get("topics", {}), "topics")
+    times = _object(facts.get("first_at", {}), "first_at")
+    return KafkaFacts(
+        bootstrap=_typed(facts, "bootstrap", str, "the facts") or "",
+        asked_at_ms=_number(facts, "captured_at_ms", "the facts") or 0,
+        topics={name: _topic_from_json(topic, f"topic {name}") for name, topic in topics.items()},
+        first_at={_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()},
+        unread=_found_from_json(facts.get("unread", {}), "unread"),
+        unknown=_typed(facts, "unknown", str, "the facts"),
+    )
+
+
+def _policies(text: str) -> set[str]:
+    return {policy.strip() for policy in text.split(",")}
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _topic_to_json(topic: TopicFacts) -> dict[str, Any]:
+    partitions = {}
+    for number, partition in topic.partitions.items():
+        known = {"earliest": partition.earliest, "latest": partition.latest, "last_stable": partition.last_stable}
+        partitions[str(number)] = _present(
+            {**known, "leader_epoch": partition.leader_epoch, "unknown": partition.unknown}
+        )
+    return {
+        **_present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor}),
+        **({} if topic.exists else {"exists": topic.exists}),
+        "partitions": partitions,
+        **({"config": dict(topic.config)} if topic.config else {}),
+        **_present({"unknown": topic.unknown, "config_unknown": topic.config_unknown}),
+    }
+
+
+def _topic_from_json(value: object, where: str) -> TopicFacts:
+    topic = _object(value, where)
+    partitions = _object(topic.get("partitions", {}), f"partitions of {where}")
+    config = _object(topic.get("config", {}), f"config of {where}")
+    return TopicFacts(
+        topic_id=_typed(topic, "topic_id", str, where),
+        partitions={
+            _key(number, where): _partition_from_json(partition, f"{where}, partition {number}")
+            for number, partition in partitions.items()
+        },
+        config={key: str(setting) for key, setting in config.items()},
+        replication_factor=_number(topic, "replication_factor", where),
+        exists=_typed(topic, "exists", bool, where) if "exists" in topic else True,
+        unknown=_typed(topic, "unknown", str, where),
+        config_unknown=_typed(topic, "config_unknown", str, where),
+    )
+
+
+def _partition_from_json(value: object, where: str) -> PartitionFacts:
+    fields = _object(value, where)
+    return PartitionFacts(
+        earliest=_number(fields, "earliest", where),
+        latest=_number(fields, "latest", where),
+        last_stable=_number(fields, "last_stable", where),
+        leader_epoch=_number(fields, "leader_epoch", where),
+        unknown=_typed(fields, "unknown", str, where),
+    )
+
+
+def _found_to_json(found: Found) -> dict[str, Any]:
+    return {
+        topic: {
+            str(number): _present(
+                {"offset": record.offset, "timestamp_ms": record.timestamp_ms, "unknown": record.unknown}
+            )
+            for number, record in records.items()
+        }
+        for topic, records in found.items()
+    }
+
+
+def _found_from_json(value: object, where: str) -> Found:
+    return {
+        topic: {
+            _key(number, where): _record_from_json(record, f"{where}, {topic}/{number}")
+            for number, record in _object(records, where).items()
+        }
+        for topic, records in _object(value, where).items()
+    }
+
+
+def _record_from_json(value: object, where: str) -> FoundRecord:
+    fields = _object(value, where)
+    return FoundRecord(
+        offset=_number(fields, "offset", where),
+        timestamp_ms=_number(fields, "timestamp_ms", where),
+        unknown=_typed(fields, "unknown", str, where),
+    )
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(where, value, "an object")
+    return value
+
+
+def _typed(fields: Mapping[str, Any], key: str, kind: type[ValueT], where: str) -> ValueT | None:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise _wrong(f"{key} of {where}", value, f"a value of type {kind.__name__}")
+    return value
+
+
+def _number(fields: Mapping[str, Any], key: str, where: str) -> int | None:
+    value = fields.get(key)
+    if value is None or is_long(value):
+        return value
+    raise _wrong(f"{key} of {where}", value, "a whole number")
+
+
+def _key(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise _wrong(f"a key of {where}", text, "a whole number")
+    return int(text)
+
+
+def _wrong(subject: str, found: object, expected: str) -> KafkaFactsError:
+    return KafkaFactsError(
+        "the facts about Kafka are not understood", subject=subject, found=repr(found)[:80], expected=expected
+    )

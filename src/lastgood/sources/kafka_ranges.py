@@ -1,0 +1,138 @@
+"""Ranges of Kafka offsets per topic and partition: what a batch reads, what of it is gone, how many offsets. Pure.
+
+Offsets are not records: transaction markers, aborted and compacted records take up offsets that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import TypeAlias
+
+Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
+"""Per topic and partition one offset; where a batch ends it is the next one to read."""
+Range: TypeAlias = tuple[int, int]
+"""`[from, to)` in offsets."""
+Spans: TypeAlias = tuple[Range, ...]
+"""Ranges of one partition, ascending, neither empty nor touching."""
+Ranges: TypeAlias = Mapping[str, Mapping[int, Spans]]
+"""Ranges per topic and partition; partitions without any are left out."""
+
+_FOR_EVER = 2**63
+
+
+def planned(start: Offsets, end: Offsets) -> Ranges:
+    """What a batch from `start` to `end` reads of the partitions that both name.
+
+    Nothing of a partition that went back (`went_back`), and nothing of one that only `end` names (`only_in`): where
+    that one starts is not written down.
+    """
+    return _collect(
+        (topic, partition, ((first, end[topic][partition]),))
+        for topic, partition, first in _each(start)
+        if partition in end.get(topic, {})
+    )
+
+
+def went_back(start: Offsets, end: Offsets) -> dict[str, dict[int, Range]]:
+    """Partitions whose end lies below their start: such a batch cannot be run again."""
+    found: dict[str, dict[int, Range]] = {}
+    for topic, partition, first in _each(start):
+        last = end.get(topic, {}).get(partition, first)
+        if last < first:
+            found.setdefault(topic, {})[partition] = (first, last)
+    return found
+
+
+def only_in(offsets: Offsets, others: Offsets) -> dict[str, dict[int, int]]:
+    """The partitions that `offsets` names and `others` does not: gone, or added, as the caller puts it."""
+    found: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in _each(offsets):
+        if partition not in others.get(topic, {}):
+            found.setdefault(topic, {})[partition] = offset
+    return found
+
+
+def below(ranges: Ranges, bounds: Offsets) -> Ranges:
+    """The part of `ranges` below `bounds`: lost, if these are the earliest offsets; none where there is no bound."""
+    return common(ranges, _collect((topic, partition, ((0, bound),)) for topic, partition, bound in _each(bounds)))
+
+
+def from_on(ranges: Ranges, bounds: Offsets) -> Ranges:
+    """The part of `ranges` from `bounds` on: never written, if these are the latest offsets."""
+    return common(
+        ranges, _collect((topic, partition, ((bound, _FOR_EVER),)) for topic, partition, bound in _each(bounds))
+    )
+
+
+def served(ranges: Ranges, earliest: Offsets, latest: Offsets) -> Ranges:
+    """The part of `ranges` that a broker with these offsets still serves; none of partitions it says nothing about."""
+    return common(ranges, planned(earliest, latest))
+
+
+def union(one: Ranges, other: Ranges) -> Ranges:
+    """What is in either of the two."""
+    return _combined(one, other, lambda left, right: left or right)
+
+
+def common(one: Ranges, other: Ranges) -> Ranges:
+    """What is in both."""
+    return _combined(one, other, lambda left, right: left and right)
+
+
+def minus(one: Ranges, other: Ranges) -> Ranges:
+    """What is in `one` and not in `other`."""
+    return _combined(one, other, lambda left, right: left and not right)
+
+
+def offset_count(ranges: Ranges) -> int:
+    """How many offsets the ranges hold in all; the number of records is this at most."""
+    return sum(to - start for parts in ranges.values() for spans in parts.values() for start, to in spans)
+
+
+def ranges_to_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
+    """As plans and reports show them: `{"orders": {"0": [[10, 20]]}}`."""
+    return {
+        topic: {str(partition): [list(span) for span in parts[partition]] for partition in sorted(parts)}
+        for topic, parts in sorted(ranges.items())
+    }
+
+
+def _each(offsets: Offsets) -> Iterable[tuple[str, int, int]]:
+    return ((topic, partition, offset) for topic, parts in offsets.items() for partition, offset in parts.items())
+
+
+def _collect(found: Iterable[tuple[str, int, Spans]]) -> Ranges:
+    ranges: dict[str, dict[int, Spans]] = {}
+    for topic, partition, spans in found:
+        kept = tuple(span for span in spans if span[0] < span[1])
+        if kept:
+            ranges.setdefault(topic, {})[partition] = kept
+    return ranges
+
+
+def _combined(one: Ranges, other: Ranges, keep: Callable[[bool, bool], bool]) -> Ranges:
+    topics = {**one, **other}
+    return _collect(
+        (
+            topic,
+            partition,
+            _merged(one.get(topic, {}).get(partition, ()), other.get(topic, {}).get(partition, ()), keep),
+        )
+        for topic in topics
+        for partition in sorted({*one.get(topic, {}), *other.get(topic, {})})
+    )
+
+
+def _merged(one: Spans, other: Spans, keep: Callable[[bool, bool], bool]) -> Spans:
+    """Between two neighbouring bounds nothing changes, so each stretch is kept or dropped as a whole."""
+    merged: list[Range] = []
+    for start, to in pairwise(sorted({bound for span in (*one, *other) for bound in span})):
+        if keep(_covers(one, start), _covers(other, start)):
+            before = merged.pop() if merged and merged[-1][1] == start else (start, start)
+            merged.append((before[0], to))
+    return tuple(merged)
+
+
+def _covers(spans: Spans, offset: int) -> bool:
+    return any(start <= offset < to for start, to in spans)

@@ -1,0 +1,194 @@
+"""How long Kafka will still serve what is unread, and whether a topic is the one that was read. Pure.
+
+Both are told from facts; times are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
+
+MAX_CLOCK_SKEW_MS = 5 * 60 * 1000
+"""How far the clocks of producers, brokers and drivers are taken to be apart."""
+
+
+class HeadroomKind(enum.Enum):
+    """What retention will do to the unread part of a partition."""
+
+    LOST = "lost"
+    """It has begun: some unread offsets are gone."""
+    LIMITED = "limited"
+    """Not before `Headroom.ms` have passed."""
+    UNKNOWN = "unknown"
+    NOTHING_UNREAD = "nothing_unread"
+    UNLIMITED = "unlimited"
+    """Nothing is deleted by age."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How long the first unread record of a partition stays."""
+
+    kind: HeadroomKind
+    because: str
+    ms: int | None = None
+    """A lower bound, since a segment goes as a whole; 0 if it may go at any moment. Set if the kind is LIMITED."""
+    limited_by_size: bool = False
+    """Whether `retention.bytes` may end it earlier, which no single look can tell: see `size_headroom_ms`."""
+
+
+def headroom(topic: TopicFacts, partition: int, next_offset: int, unread: FoundRecord | None, now_ms: int) -> Headroom:
+    """How long Kafka will still serve the first unread record of a partition.
+
+    Args:
+        topic: Facts of the topic.
+        partition: Its number.
+        next_offset: First unread offset.
+        unread: The record there, as `KafkaFacts.unread` has it.
+        now_ms: The time by which to judge.
+    """
+    offsets = topic.partitions.get(partition)
+    if offsets is None or offsets.earliest is None or offsets.latest is None:
+        reason = (offsets.unknown if offsets else topic.unknown) or "the offsets of the partition are not known"
+        return Headroom(HeadroomKind.UNKNOWN, reason)
+    if next_offset < offsets.earliest:
+        return Headroom(HeadroomKind.LOST, f"offsets [{next_offset}, {offsets.earliest}) are gone")
+    if next_offset >= offsets.latest:
+        return Headroom(HeadroomKind.NOTHING_UNREAD, f"all up to {offsets.latest} is read")
+    if topic.is_deleted_by_age is False:
+        return Headroom(HeadroomKind.UNLIMITED, "cleanup.policy is compact")
+    return _until_deleted(topic, unread or FoundRecord(), now_ms)
+
+
+def _until_deleted(topic: TopicFacts, unread: FoundRecord, now_ms: int) -> Headroom:
+    by_size = (topic.config_number("retention.bytes") or 0) > 0
+    retention_ms = topic.config_number("retention.ms")
+    if topic.is_deleted_by_age is None or retention_ms is None:
+        reason = topic.config_unknown or "the settings of the topic are not known"
+        return Headroom(HeadroomKind.UNKNOWN, reason, limited_by_size=by_size)
+    if retention_ms < 0:
+        return Headroom(HeadroomKind.UNLIMITED, "retention.ms is -1", limited_by_size=by_size)
+    if unread.timestamp_ms is None:
+        reason = unread.unknown or "the time of the first unread record is not known"
+        return Headroom(HeadroomKind.UNKNOWN, reason, limited_by_size=by_size)
+    age_ms = now_ms - unread.timestamp_ms
+    reason = f"the first unread record is {max(0, age_ms)} ms old, retention.ms is {retention_ms}"
+    return Headroom(HeadroomKind.LIMITED, reason, max(0, retention_ms - age_ms), by_size)
+
+
+def least_headroom(each: Sequence[Headroom]) -> Headroom | None:
+    """The one that a person must hear of first: lost, then the shortest, then unknown; None if there are none."""
+    order = list(HeadroomKind)
+    return min(each, key=lambda one: (order.index(one.kind), one.ms or 0), default=None)
+
+
+def size_headroom_ms(looks: Sequence[tuple[int, int]], next_offset: int) -> int | None:
+    """An estimate, from earlier looks, of when retention by size reaches `next_offset`, counted from the last look.
+
+    Args:
+        looks: Pairs of time and earliest offset, oldest first.
+        next_offset: First unread offset.
+
+    Returns:
+        Milliseconds; 0 if it is reached already; None if nothing was deleted between the looks.
+    """
+    if not looks:
+        return None
+    (first_ms, first), (last_ms, last) = looks[0], looks[-1]
+    if next_offset <= last:
+        return 0
+    if last <= first or last_ms <= first_ms:
+        return None
+    return (next_offset - last) * (last_ms - first_ms) // (last - first)
+
+
+class TopicIdentity(enum.Enum):
+    """Whether a topic is the one that a query has read."""
+
+    SAME = "same"
+    """Proven by its id, or no sign of anything else."""
+    ANOTHER = "another"
+    """Proven by its id: it was deleted and created again."""
+    SHORTER = "shorter"
+    """It ends before what was read: created again, or cut by an unclean election."""
+    LOOKS_RECREATED = "looks_recreated"
+    """Records below the committed end are newer than the batch that read up to there: a strong hint, no proof."""
+    WITHIN_SKEW = "within_skew"
+    """The same, but by so little that clocks may be the reason."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityAnswer:
+    """What was found out about the identity of a topic."""
+
+    identity: TopicIdentity
+    because: str
+    partitions: tuple[int, ...] = ()
+    """Those that show it."""
+
+
+def identify_topic(
+    topic: TopicFacts,
+    *,
+    committed_end: Mapping[int, int],
+    batch_timestamp_ms: int,
+    first_after: Mapping[int, FoundRecord],
+    recorded_topic_id: str | None = None,
+    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
+) -> IdentityAnswer:
+    """Tell whether a topic was deleted and created again since a batch read it.
+
+    Args:
+        topic: Facts of today.
+        committed_end: Per partition where the newest committed batch ended.
+        batch_timestamp_ms: `batchTimestampMs` of that batch.
+        first_after: Per partition the first record at `batch_timestamp_ms + 1` or later, from `KafkaFacts.first_at`.
+        recorded_topic_id: The id that was written down while the query ran, if it was.
+        max_clock_skew_ms: How far clocks may be apart.
+    """
+    if recorded_topic_id is not None and topic.topic_id is not None:
+        if recorded_topic_id == topic.topic_id:
+            return IdentityAnswer(TopicIdentity.SAME, f"its id is still {topic.topic_id}")
+        return IdentityAnswer(TopicIdentity.ANOTHER, f"its id was {recorded_topic_id} and is {topic.topic_id}")
+    shorter = tuple(
+        number
+        for number, end in sorted(committed_end.items())
+        if (facts := topic.partitions.get(number)) and facts.latest is not None and facts.latest < end
+    )
+    if shorter:
+        return IdentityAnswer(TopicIdentity.SHORTER, "it ends before what was read", shorter)
+    return _by_time(committed_end, first_after, batch_timestamp_ms + max_clock_skew_ms)
+
+
+def _by_time(
+    committed_end: Mapping[int, int], first_after: Mapping[int, FoundRecord], surely_ms: int
+) -> IdentityAnswer:
+    """The timestamp test.
+
+    Spark takes the time of a batch after it has fetched its end offsets, so what it read is older than that. Where
+    the first record written later stands *below* the committed end, what stands there is not what was read. Producers
+    set record times as they like (unless `message.timestamp.type` is `LogAppendTime`), so this is no proof.
+    """
+    known = {
+        number: first_after.get(number, FoundRecord(unknown="it was not asked by time")) for number in committed_end
+    }
+    newer = {
+        number: record
+        for number, record in sorted(known.items())
+        if record.offset is not None and record.offset < committed_end[number]
+    }
+    surely = tuple(number for number, record in newer.items() if (record.timestamp_ms or surely_ms + 1) > surely_ms)
+    if surely:
+        reason = "records below the committed end are newer than the batch"
+        return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, surely)
+    if newer:
+        reason = "records below the committed end are newer than the batch, by no more than clocks may be apart"
+        return IdentityAnswer(TopicIdentity.WITHIN_SKEW, reason, tuple(newer))
+    unknown = {number: record.unknown for number, record in sorted(known.items()) if record.unknown is not None}
+    if unknown:
+        return IdentityAnswer(TopicIdentity.UNKNOWN, next(iter(unknown.values())), tuple(unknown))
+    return IdentityAnswer(TopicIdentity.SAME, "nothing below the committed end is newer than the batch")
