@@ -18,7 +18,8 @@ setup: ## virtual environment with every extra in .venv (Java too, if it is miss
 demo: setup ## the main job on real input: Kafka, Spark, Delta, three kills, an audit
 	@$(BIN)/lastgood demo
 
-test: check ## everything a change must pass: check, then real brokers and real Sparks
+test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
+	$(BIN)/pytest -q -n 2 --ignore=tests/unit -m "not spark and not services and not proof"
 	$(BIN)/pytest -m "(spark or services) and not proof" --durations=15
 
 check: setup ## format, lint, types, layering, unit tests
@@ -26,7 +27,7 @@ check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q -n 2 -m "not spark and not services and not proof"
+	$(BIN)/pytest -q -n 2 tests/unit
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"

@@ -244,12 +244,12 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
         factory = fsspec.get_filesystem_class(canonical)
     except ImportError as error:
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
-    with _answering(location):
+    with answering(location):
         return factory(**{**settings, **options})
 
 
 @contextlib.contextmanager
-def _answering(location: Location) -> Iterator[None]:
+def answering(location: Location) -> Iterator[None]:
     """Turn what a filesystem raises into our errors; what is not there stays FileNotFoundError."""
     try:
         yield
@@ -271,7 +271,7 @@ class LocalStorage:
 
     def __init__(self, mount: str = "") -> None:
         """Read below `mount`, the folder under which the filesystem of the locations is mounted."""
-        self._mount = mount
+        self.mount = mount
 
     @property
     def parallel(self) -> int:
@@ -290,8 +290,8 @@ class LocalStorage:
 
     def _listing(self, folder: Location) -> _OpenFolder | None:
         try:
-            with _answering(folder):
-                return _OpenFolder(os.scandir(self._mount + folder.path))
+            with answering(folder):
+                return _OpenFolder(os.scandir(self.mount + folder.path))
         except FileNotFoundError:
             return None
 
@@ -311,9 +311,9 @@ class LocalStorage:
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
         try:
-            with _answering(file):
+            with answering(file):
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
-                descriptor = os.open(self._mount + file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                descriptor = os.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                         return None
@@ -327,8 +327,8 @@ class LocalStorage:
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         try:
-            with _answering(location):
-                found = os.stat(self._mount + location.path)  # noqa: PTH116
+            with answering(location):
+                found = os.stat(self.mount + location.path)  # noqa: PTH116
         except FileNotFoundError:
             return None
         if stat.S_ISDIR(found.st_mode):
@@ -343,14 +343,14 @@ class _OpenFolder:
         self._listing = listing
 
     def __iter__(self) -> Iterator[os.DirEntry[str]]:
-        yield from self._listing
+        return iter(self._listing)
 
     def __del__(self) -> None:
         self._listing.close()
 
 
 def _local_names(folder: Location, listing: _OpenFolder) -> Iterator[str]:
-    with _answering(folder):
+    with answering(folder):
         for found in listing:
             if found.is_file():
                 yield found.name
@@ -359,7 +359,7 @@ def _local_names(folder: Location, listing: _OpenFolder) -> Iterator[str]:
 
 
 def _local_entries(folder: Location, listing: _OpenFolder, *, facts: bool) -> Iterator[Entry]:
-    with _answering(folder):
+    with answering(folder):
         for found in listing:
             if found.is_dir():
                 yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
@@ -381,7 +381,7 @@ class FsspecStorage:
 
     def __init__(self, filesystem: Any) -> None:
         """Use `filesystem`, made with its listing cache off."""
-        self._filesystem = filesystem
+        self.filesystem = filesystem
 
     @property
     def parallel(self) -> int:
@@ -395,8 +395,8 @@ class FsspecStorage:
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
-        path = _fsspec_path(folder)
-        listed = self._ask(folder, lambda: self._filesystem.ls(path, detail=True))
+        path = fsspec_path(folder)
+        listed = self._ask(folder, lambda: self.filesystem.ls(path, detail=True))
         if listed is None:
             return None
         own = path.strip("/")
@@ -407,8 +407,8 @@ class FsspecStorage:
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
-        path = _fsspec_path(folder)
-        listed = self._ask(folder, lambda: self._filesystem.find(path, detail=True))
+        path = fsspec_path(folder)
+        listed = self._ask(folder, lambda: self.filesystem.find(path, detail=True))
         if not listed:
             return None
         skip = len(path.strip("/")) + 1
@@ -416,9 +416,9 @@ class FsspecStorage:
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
-        path = _fsspec_path(file)
+        path = fsspec_path(file)
         try:
-            content = self._ask(file, lambda: self._filesystem.cat_file(path, start=0, end=limit))
+            content = self._ask(file, lambda: self.filesystem.cat_file(path, start=0, end=limit))
         except StorageError:
             entry = self.stat(file)
             if entry is None or entry.is_folder:
@@ -430,19 +430,20 @@ class FsspecStorage:
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
-        path = _fsspec_path(location)
-        found = self._ask(location, lambda: self._filesystem.info(path))
+        path = fsspec_path(location)
+        found = self._ask(location, lambda: self.filesystem.info(path))
         return None if found is None else _fsspec_entry(found, location.name)
 
     def _ask(self, location: Location, call: Callable[[], Any]) -> Any:
         try:
-            with _answering(location):
+            with answering(location):
                 return call()
         except FileNotFoundError:
             return None
 
 
-def _fsspec_path(location: Location) -> str:
+def fsspec_path(location: Location) -> str:
+    """The path by which the filesystem itself knows a location."""
     canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
     if canonical in _BUCKETS:
         return location.authority + location.path

@@ -259,13 +259,14 @@ def run(folder: Path, command: str, typed: str = "") -> None:
 
 
 def test_wrong_password_is_an_answer_that_does_not_show_it(
-    secured: KafkaBroker, certificates: Certificates, tmp_path: Path
+    secured: KafkaBroker, certificates: Certificates, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = config_of(tmp_path, login(password="Tr0ub4dor") + pem_stores(certificates))
     answer = facts(secured, config)
     assert answer.unknown is not None
     assert "uthentication" in answer.unknown
     assert "Tr0ub4dor" not in f"{answer} {answer.to_json()} {config}"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_authority_that_nobody_trusts_is_an_answer(

@@ -26,11 +26,11 @@ from lastgood.operations.verify import SparkSubmit, audit_spec, verify_data
 from lastgood.process.java import Java
 from lastgood.spark.audit import Audit, AuditSpec
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.timeout(1200)]
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 JOB_FOLDER = Path(lastgood.spark.__file__).parent
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 180
 AMOUNT = "amount=get_json_object(cast(value as string), '$.amount')"
 LOCAL = ("spark-submit", "--master", "local[2]", "--driver-memory", "600m", "--conf", "spark.ui.enabled=false")
 LOCAL += ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
@@ -274,7 +274,7 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
             script, arguments, environment=default_spark(), java=java, jars=spark_jars, conf=conf, output=output
         ) as child,
     ):
-        ending = child.wait(DEADLINE_SECONDS * 4)
+        ending = child.wait(DEADLINE_SECONDS * 8)
     assert ending is not None, log.read_text()[-5000:]
     assert ending.is_success, log.read_text()[-5000:]
     found = dict(zip(specs, json.loads(answer.read_text()), strict=True))

@@ -348,6 +348,14 @@ def test_an_empty_object_is_read_where_the_service_refuses_ranges_of_it() -> Non
     assert on.read(lake / "offsets", limit=9) is None
 
 
+def test_an_object_that_is_there_and_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    memory.pipe_file("/lake/offsets/7", b"v1")
+    monkeypatch.setattr(memory, "cat_file", refuse(BackendError("slow down")))
+    with pytest.raises(StorageError, match="does not answer"):
+        FsspecStorage(memory).read(Location("file", "", "/lake/offsets/7"), limit=9)
+
+
 class Listed(Memory):
     """Lists what it is given."""
 

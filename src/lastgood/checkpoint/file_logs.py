@@ -86,11 +86,8 @@ class FileLogEntry(Generic[FileT]):
         """The files, oldest first."""
         lines = byte_lines(self.raw)
         next(lines)  # the version
-        for line in lines:
-            fields = read_object(line.decode())
-            found = None if isinstance(fields, Damage) else self._read_line(fields)
-            if found is not None:
-                yield found
+        read = (_read_file(line, 0, self._read_line) for line in lines)
+        return (file for file in read if not isinstance(file, Damage))
 
     def to_bytes(self) -> bytes:
         """The file as it was read or made."""
@@ -157,13 +154,18 @@ def _parse(raw: bytes, read_line: Callable[[dict[str, Json]], FileT | None]) -> 
     if isinstance(version, Damage):
         return version
     for number, line in enumerate(lines, start=2):
-        text = _text(line, number)
-        fields = text if isinstance(text, Damage) else read_object(text, number)
-        if isinstance(fields, Damage):
-            return fields
-        if read_line(fields) is None:
-            return damaged(DamageKind.UNEXPECTED_JSON, line, number)
+        file = _read_file(line, number, read_line)
+        if isinstance(file, Damage):
+            return file
     return FileLogEntry(raw, read_line)
+
+
+def _read_file(line: bytes, number: int, read_line: Callable[[dict[str, Json]], FileT | None]) -> FileT | Damage:
+    text = _text(line, number)
+    fields = text if isinstance(text, Damage) else read_object(text, number)
+    if isinstance(fields, Damage):
+        return fields
+    return read_line(fields) or damaged(DamageKind.UNEXPECTED_JSON, line, number)
 
 
 def _text(line: bytes, number: int) -> str | Damage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,7 +11,6 @@ from lastgood.checkpoint.lines import decode, encode, read_version
 from lastgood.checkpoint.source_offsets import SourceOffset, TextOffset, parse_source_offset
 
 VERSION_NEWEST = 1
-_JSON_LINE_BEGINNING = re.compile(rb"v\d+\s*\n\s*\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def parse_source_entry(raw: bytes) -> InitialOffset | SourceLogEntry | Damage:
     if raw[:1] == b"\0":
         return parse_initial_offset(raw)
     entry = parse_source_log_entry(raw)
-    if not isinstance(entry, Damage) or _JSON_LINE_BEGINNING.match(raw):
+    if not isinstance(entry, Damage) or raw.partition(b"\n")[2][:1] == b"{":
         return entry
     initial = parse_initial_offset(raw)
     return entry if isinstance(initial, Damage) else initial

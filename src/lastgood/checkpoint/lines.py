@@ -23,7 +23,7 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _VERSION = re.compile(r"v\+?(\d{1,10})")
-_OPEN_STRING = re.compile(r'"(?:[^"\\]|\\.)*\\?|u[0-9a-fA-F]{0,3}|', re.DOTALL)
+_CUT_ESCAPE = re.compile(r"u[0-9a-fA-F]{0,3}")
 _SPACE = " \t\r\n"
 
 
@@ -31,7 +31,6 @@ _SPACE = " \t\r\n"
 class LogText:
     """A log file split into its lines."""
 
-    version_line: str
     version: int
     body: tuple[str, ...]
     """The lines after the version."""
@@ -62,7 +61,7 @@ def split_log(raw: bytes, *, newest: int, trim: bool = False) -> LogText | Damag
     version = read_version(lines[0].strip() if trim else lines[0], newest=newest)
     if isinstance(version, Damage):
         return version
-    return LogText(lines[0], version, tuple(lines[1:]))
+    return LogText(version, tuple(lines[1:]))
 
 
 def byte_lines(raw: bytes) -> Iterator[bytes]:
@@ -111,7 +110,9 @@ def read_json(text: str, line: int | None = None) -> Json | Damage:
 def _ends_early(text: str, position: int) -> bool:
     """Whether what the decoder stumbled over at `position` is the end of the text."""
     rest = text[position:].lstrip(_SPACE)
-    return _OPEN_STRING.fullmatch(rest) is not None
+    if rest.startswith('"'):
+        return '"' not in rest[1:].replace("\\\\", "").replace('\\"', "")
+    return not rest or _CUT_ESCAPE.fullmatch(rest) is not None
 
 
 def read_object(text: str, line: int | None = None) -> dict[str, Json] | Damage:

@@ -35,6 +35,10 @@ class SparkVersions:
     below: str | None
     """None: no version known to us bounds it."""
 
+    def __str__(self) -> str:
+        """As a person says it."""
+        return f"{self.at_least} or newer" if self.below is None else f"{self.at_least} up to before {self.below}"
+
 
 @dataclass(frozen=True, slots=True)
 class ControlBatch:

@@ -18,7 +18,11 @@ from lastgood.errors import LastgoodError, UsageError
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
     "run": "Supervise a command: start it, watch it, start it again.",
-    "verify": "Count what was lost or doubled between source and sink.",
+    "status": "Where a query stands on one screen; a folder of checkpoints, graded.",
+    "inspect": "Every batch; one in full; its state; which batch holds an offset, a file, a time.",
+    "offsets": "Where a query stood after a batch, as startingOffsets for Spark.",
+    "backup": "Back up the logs of a query, list backups, restore a lost checkpoint.",
+    "verify": "Every offset in exactly one committed batch; --data: count source against sink.",
     "completion": "Print the completion script for a shell.",
 }
 """Verb → what it does in one line; `lastgood.cli.VERB` holds its function of the same name."""

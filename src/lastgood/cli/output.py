@@ -42,7 +42,9 @@ def console(*, stderr: bool = False) -> Console:
     """A console on standard output or error; plain text unless that is a terminal."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    stream = sys.stderr if stderr else sys.stdout
+    # Without a terminal there is no edge to wrap at: a table is as wide as what it holds.
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=None if stream.isatty() else 1000)
 
 
 def print_json(value: Any) -> None:
@@ -62,3 +64,8 @@ def print_error(error: LastgoodError, output_format: str) -> None:
     out.print(Text.assemble(("error", "bold red"), f" [{error.condition}] ", error.sentence))
     for label, fact in error.facts().items():
         out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+
+
+def nothing_changed() -> None:
+    """How every reading verb ends, for people."""
+    console().print("Nothing has been changed.")

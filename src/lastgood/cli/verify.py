@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.inspect import print_summary
+from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SAMPLES_SHOWN = 3
 
 
 @click.command()
-@click.argument("checkpoint")
+@click.argument("target")
 @click.option("--data", is_flag=True, help="Compare every record of the source with the rows of the sink, by Spark.")
 @click.option("--kafka", metavar="SERVERS", help="bootstrap.servers of the source.")
 @click.option("--sink", metavar="TABLE", help="delta:LOCATION, file:LOCATION (Parquet), table:NAME, or a LOCATION.")
@@ -50,8 +51,8 @@ _SAMPLES_SHOWN = 3
 @click.option("--packages", metavar="COORDINATES", help="For spark-submit: libraries of Kafka and of the table.")
 @click.option("--jars", metavar="FILES", help="For spark-submit.")
 @format_option
-def verify(  # noqa: PLR0913 - one for each option
-    checkpoint: str,
+def verify(
+    target: str,
     *,
     data: bool,
     kafka: str | None,
@@ -65,31 +66,46 @@ def verify(  # noqa: PLR0913 - one for each option
     jars: str | None,
     output_format: str,
 ) -> int:
-    r"""Count what was lost or doubled between a Kafka source and a sink.
+    r"""Check that every offset is in exactly one committed batch; with --data, count records in source and sink.
 
-    Compared is what the newest committed batch of CHECKPOINT had read, as far as Kafka still has it.
+    TARGET is a checkpoint location or a pipeline's name, which brings its broker and sink from lastgood.toml. From the
+    logs alone it tells what was planned, not what was read. --data compares, by a Spark job, what the newest committed
+    batch had read, as far as Kafka still has it, with the table.
 
     \b
+    lastgood verify s3a://lake/chk/orders
+    lastgood verify orders --data --key id
     lastgood verify s3a://lake/chk/orders --data --kafka broker:9092 --sink delta:s3a://lake/orders --key id
     lastgood verify chk --data --kafka localhost:9092 --sink delta:/lake/orders \
         --key "id=cast(key as string)" --compare amount
 
-    Exit codes: 0 nothing lost, duplicated, changed or unknown; 1 something is; 38 no committed batch; 60-65 Kafka
-    or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C, which ends the job.
+    Exit codes: 0 contiguous, or nothing lost, duplicated, changed or unknown; 1 something is; 20 no checkpoint; 38 no
+    committed batch; 60-65 Kafka or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C,
+    which ends the job.
     """
+    if not data:
+        given = {"--key": keys, "--compare": compare, "--where": where, "--isolation-level": isolation_level}
+        options = [name for name, value in given.items() if value]
+        if options:
+            raise UsageError(f"{options[0]} goes with --data", next=f"lastgood verify {shlex.quote(target)} --data …")
+        return _verify_logs(target, output_format)
+    from lastgood.operations.target import resolve_target
     from lastgood.operations.verify import SparkSubmit, verify_data
 
-    if not data or kafka is None or sink is None:
-        missing = [name for name, given in (("--data", data), ("--kafka", kafka), ("--sink", sink)) if not given]
+    known = resolve_target(target)
+    kafka = kafka or (known.kafka.bootstrap if known.kafka else None)
+    sink = sink or known.sink
+    if kafka is None or sink is None:
+        missing = [name for name, value in (("--kafka", kafka), ("--sink", sink)) if value is None]
         raise UsageError(
-            f"verify needs {', '.join(missing)}",
+            f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
-            next=f"lastgood verify {shlex.quote(checkpoint)} --data --kafka SERVERS --sink TABLE --key COLUMN",
+            next=f"lastgood verify {shlex.quote(target)} --data --kafka SERVERS --sink TABLE --key COLUMN",
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
     with _progress() as tell:
         audit = verify_data(
-            checkpoint,
+            known.checkpoint,
             kafka=kafka,
             sink=sink,
             keys=keys,
@@ -104,6 +120,33 @@ def verify(  # noqa: PLR0913 - one for each option
     else:
         print_audit(audit, console())
     return 0 if audit.is_exact else 1
+
+
+def _verify_logs(target: str, output_format: str) -> int:
+    from lastgood.operations.verify_logs import verify_logs
+
+    audit = verify_logs(target)
+    if output_format == "json":
+        print_json(audit.to_json())
+        return 0 if audit.is_contiguous else 1
+    out = console()
+    print_summary(audit.evidence, out)
+    out.print(f"{audit.batches:,} committed batches compared, {audit.first} to {audit.last}")
+    if len(audit.queries) > 1:
+        out.print(f"across {len(audit.queries)} query ids: {', '.join(audit.queries)}")
+    words = {
+        "GAP": "offsets that no batch read",
+        "OVERLAP": "offsets planned twice",
+        "UNKNOWN": "batches missing before",
+    }
+    for seam in audit.seams:
+        where = f" {seam.topic}/{seam.partition} [{seam.offsets[0]:,}, {seam.offsets[1]:,})" if seam.offsets else ""
+        out.print(f"[red]{words[seam.condition]}[/]  batch {seam.batch_id}{where}")
+    if audit.is_contiguous:
+        out.print("[green]contiguous[/]: every offset between the first and the last is in exactly one committed batch")
+    out.print("As planned, not as read: --data compares the records themselves.")
+    nothing_changed()
+    return 0 if audit.is_contiguous else 1
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import IO, Any
 import platformdirs
 
 import lastgood.spark
+from lastgood.checkpoint.contents import Checkpoint, Presence
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint, read_file
@@ -235,14 +236,21 @@ def read_committed(checkpoint: str) -> Committed:
         raise NoCommittedBatchError(
             "the checkpoint holds no committed batch",
             subject=checkpoint,
-            found=f"newest planned batch {found.last_planned}, none committed" if found.offsets.ids else "no batch",
+            found=_nothing_committed(found),
             expected="a checkpoint whose query has committed a batch",
         )
     committed = _offset_entry(storage, location, found.last_committed)
-    oldest = _offset_entry(storage, location, found.offsets.ids.oldest)
     initial = {source.name: source.initial.offset for source in found.sources if source.initial is not None}
     is_start_known = all(line.source_id in initial for line in committed.sources)
+    # A running query may remove its oldest entry at any time: it is asked for only if it is needed.
+    oldest = committed if is_start_known else _offset_entry(storage, location, found.offsets.ids.oldest)
     return Committed(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
+
+
+def _nothing_committed(found: Checkpoint) -> str:
+    if found.presence is not Presence.PRESENT:
+        return "no such folder" if found.presence is Presence.MISSING else "an empty folder"
+    return "no batch" if found.last_planned is None else f"batch {found.last_planned}, planned and not committed"
 
 
 def _offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> OffsetEntry:
@@ -255,7 +263,6 @@ def _offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> Offs
         subject=str(file),
         found="no such file" if entry is None else str(entry),
         expected="an entry of the offset log",
-        next=f"lastgood diagnose {checkpoint}",
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.sources.kafka_config import SECRET_SETTINGS
@@ -37,7 +37,9 @@ _GRACE_SECONDS = 2.0
 _HOPELESS = ("_AUTHENTICATION", "_SSL")
 _FETCH_BYTES = 65_536
 
-Place = tuple[str, int]
+_NO_TOPIC_ID = "A" * 22  # from brokers older than topic ids
+
+Place: TypeAlias = tuple[str, int]
 """A topic and the number of a partition."""
 AnswerT = TypeVar("AnswerT")
 
@@ -270,24 +272,28 @@ class _Cluster:
             "queued.min.messages": 1,
         }
         found: dict[Place, FoundRecord] = {}
-        consumer = self._kafka.Consumer(settings)
         try:
-            partition = self._kafka.TopicPartition
-            consumer.assign([partition(*place, offset) for place, offset in next_offsets.items()])
-            while len(found) < len(next_offsets) and self._left > 0 and not self._is_hopeless:
-                message = consumer.poll(min(_POLL_SECONDS, self._left))
-                if message is None or message.topic() is None:
-                    continue
-                place = (message.topic(), message.partition())
-                if place not in found:
-                    found[place] = self._record(message)
-                    consumer.incremental_unassign([partition(*place)])
+            consumer = self._kafka.Consumer(settings)
+            try:
+                self._poll(consumer, next_offsets, found)
+            finally:
+                consumer.close()
         except self._kafka.KafkaException as error:
             self._complaints["_FAIL"] = self._text(error)
-        finally:
-            consumer.close()
         late = FoundRecord(unknown=self._silence)
         return _nested({place: found.get(place, late) for place in next_offsets})
+
+    def _poll(self, consumer: Any, next_offsets: Mapping[Place, int], found: dict[Place, FoundRecord]) -> None:
+        partition = self._kafka.TopicPartition
+        consumer.assign([partition(*place, offset) for place, offset in next_offsets.items()])
+        while len(found) < len(next_offsets) and self._left > 0 and not self._is_hopeless:
+            message = consumer.poll(min(_POLL_SECONDS, self._left))
+            if message is None or message.topic() is None:
+                continue
+            place = (message.topic(), message.partition())
+            if place not in found:
+                found[place] = self._record(message)
+                consumer.incremental_unassign([partition(*place)])
 
     def _record(self, message: Any) -> FoundRecord:
         error = message.error()
@@ -345,6 +351,9 @@ class _Cluster:
 
     @property
     def _is_hopeless(self) -> bool:
+        """Whether to give up early. A cluster that has answered once is given all the time there is."""
+        if not self.is_silent:
+            return False
         if any(code in self._complaints for code in _HOPELESS):
             return True
         return self._down_since is not None and time.monotonic() - self._down_since > _GRACE_SECONDS
@@ -398,8 +407,9 @@ def _unknown(topics: Iterable[str], because: str) -> dict[str, TopicFacts]:
 def _described(answer: _Answer[Any]) -> TopicFacts:
     if answer.value is not None:
         replicas = [len(partition.replicas) for partition in answer.value.partitions]
+        topic_id = str(answer.value.topic_id)
         return TopicFacts(
-            topic_id=str(answer.value.topic_id),
+            topic_id=None if topic_id == _NO_TOPIC_ID else topic_id,
             partitions={partition.id: PartitionFacts() for partition in answer.value.partitions},
             replication_factor=min(replicas, default=None),
         )
@@ -431,10 +441,13 @@ def _limits(answers: Mapping[str, _Answer[Any]]) -> PartitionFacts:
     known = {kind: answer.value.offset for kind, answer in answers.items() if answer.value is not None}
     epochs = [answer.value.leader_epoch for answer in answers.values() if answer.value is not None]
     reasons = [f"{kind}: {answer.because}" for kind, answer in answers.items() if answer.because]
+    latest, last_stable = known.get("latest"), known.get("last_stable")
+    if latest is not None and last_stable is not None:
+        latest = max(latest, last_stable)  # asked for at the same time: a transaction may have ended in between
     return PartitionFacts(
         earliest=known.get("earliest"),
-        latest=known.get("latest"),
-        last_stable=known.get("last_stable"),
+        latest=latest,
+        last_stable=last_stable,
         leader_epoch=max((epoch for epoch in epochs if epoch is not None), default=None),
         unknown="; ".join(reasons) or None,
     )

@@ -14,7 +14,7 @@ def kind(result: object) -> DamageKind | None:
 def test_a_log_is_split_as_java_splits_lines() -> None:
     log = split_log(b"v1\r\na\rb\nc\n", newest=1)
     assert not isinstance(log, Damage)
-    assert (log.version_line, log.version, log.body) == ("v1", 1, ("a", "b", "c"))
+    assert (log.version, log.body) == (1, ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("raw", [b"v1\r\na\rb\nc\n", b"v1\na\r\n\r\nb", b"\n", b"a\r\r\nb", b"a\r", b"\r\n\r\n", b"v1"])

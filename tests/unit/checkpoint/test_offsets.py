@@ -152,3 +152,8 @@ def test_the_pinned_confs_tell_which_spark_planned_the_batch(keys: tuple[str, ..
     metadata = entry(b"v1\n{}\n5").with_conf(dict.fromkeys(keys, "x")).metadata
     assert metadata
     assert metadata.spark_versions == expected
+
+
+def test_a_range_of_sparks_is_shown_as_a_person_says_it() -> None:
+    assert str(SparkVersions("4.0", "4.2")) == "4.0 up to before 4.2"
+    assert str(SparkVersions("4.3", None)) == "4.3 or newer"

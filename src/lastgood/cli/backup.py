@@ -1,0 +1,148 @@
+"""`lastgood backup`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.times import clock
+
+
+class _Duration(click.ParamType[int]):
+    """Milliseconds, from `12h` or `30d`."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from lastgood.supervise.config import parse_duration
+
+        try:
+            return int(parse_duration(value) * 1000)
+        except ValueError:
+            self.fail(f"{value!r} is no duration such as 12h or 30d", param, ctx)
+
+
+@click.group()
+def backup() -> None:
+    r"""Keep the logs of a query, and put a lost checkpoint back from them.
+
+    A backup holds metadata, offsets, commits and sources, byte for byte; it does not hold state. The mirror, which
+    `lastgood run` keeps by itself, holds the same, batch by batch.
+
+    \b
+    lastgood backup create orders
+    lastgood backup list orders
+    lastgood backup restore orders                 from the mirror, after the checkpoint was lost
+    lastgood backup restore orders --from last
+    """
+
+
+@backup.command()
+@click.argument("target")
+@click.option("--retain", "retain_ms", type=_Duration(), help="Remove older backups, but those that are kept.")
+@format_option
+def create(target: str, *, retain_ms: int | None, output_format: str) -> int:
+    """Back up the logs of TARGET as they stand now.
+
+    The query may go on running.
+
+    Exit codes: 0; 20 nothing to back up; 41 it did not come back as written; 10-13 storage.
+    """
+    from lastgood.operations.backup import create as operation
+
+    made, removed = operation(target, retain_ms=retain_ms)
+    if output_format == "json":
+        print_json({**made.to_json(), "removed": [each.id for each in removed]})
+        return 0
+    out = console()
+    out.print(f"backed up [bold]{made.id}[/]: {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}")
+    for each in removed:
+        out.print(f"removed {each.id}")
+    out.print(f"Restore it with: lastgood backup restore {target} --from {made.id}", markup=False)
+    return 0
+
+
+@backup.command("list")
+@click.argument("target")
+@format_option
+def list_(target: str, *, output_format: str) -> int:
+    """List the backups of TARGET, oldest first. Exit codes: 0; 10-13 storage."""
+    from rich.table import Table
+
+    from lastgood.operations.backup import backups
+
+    found = backups(target)
+    if output_format == "json":
+        print_json({"backups": [each.to_json() for each in found]})
+        return 0
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("backup", "made at", "planned", "committed", "files", "bytes", ""):
+        table.add_column(heading, justify="right" if heading not in ("backup", "made at", "") else "left")
+    for each in found:
+        table.add_row(
+            each.id,
+            clock(each.at_ms),
+            str(each.last_planned),
+            str(each.last_committed),
+            str(each.files),
+            f"{each.size:,}",
+            "kept" if each.kept else "",
+        )
+    out.print(table if found else "no backup")
+    nothing_changed()
+    return 0
+
+
+@backup.command()
+@click.argument("target")
+@click.argument("backup_id")
+@click.option("--off", is_flag=True, help="Take the mark away.")
+@format_option
+def keep(target: str, backup_id: str, *, off: bool, output_format: str) -> int:
+    """Mark a backup of TARGET, so that `create --retain` never removes it.
+
+    Exit codes: 0; 41 no such backup; 10-13 storage.
+    """
+    from lastgood.operations.backup import keep as operation
+
+    marked = operation(target, backup_id, kept=not off)
+    if output_format == "json":
+        print_json(marked.to_json())
+    else:
+        console().print(f"{marked.id} is {'kept' if marked.kept else 'removed with age'}")
+    return 0
+
+
+@backup.command()
+@click.argument("target")
+@click.option(
+    "--from", "source", default="mirror", show_default=True, metavar="mirror|ID|last", help="What to restore."
+)
+@format_option
+def restore(target: str, *, source: str, output_format: str) -> int:
+    """Put the lost checkpoint TARGET back, byte for byte.
+
+    Only where offset log and commit log are gone; nothing that is there is overwritten. What the query did after the
+    last copy is not known to it: compare with the sink before you start it.
+
+    Exit codes: 0; 1 restored, but a restart still misses something; 41 no such backup; 42 there still is a checkpoint;
+    10-13 storage.
+    """
+    from rich.markup import escape
+
+    from lastgood.operations.backup import restore as operation
+
+    restored = operation(target, source=source)
+    if output_format == "json":
+        print_json(restored.to_json())
+    else:
+        out = console()
+        batches = f"batch {restored.last_planned} planned, batch {restored.last_committed} committed"
+        out.print(f"restored {restored.files} files from {restored.source}: {batches}")
+        for path in restored.absent:
+            out.print(f"[red]missing[/]  {escape(path)}")
+        out.print(f"Look at it with: lastgood inspect {restored.checkpoint}", markup=False)
+    return 1 if restored.absent else 0

@@ -1,0 +1,225 @@
+"""`lastgood inspect`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.times import TIME, clock
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from lastgood.history import SourceRead
+    from lastgood.operations.evidence import Evidence
+    from lastgood.operations.inspect import BatchRow, Inspection
+    from lastgood.operations.state_sizes import StateSizes
+
+    _Shown = TypeVar("_Shown", Inspection, StateSizes)
+
+
+@click.command()
+@click.argument("target")
+@click.option("--batch", type=click.IntRange(0), metavar="N", help="One batch in full: plan, commit, ranges, confs.")
+@click.option("--state", is_flag=True, help="State: sizes, growth and skew, per operator and partition.")
+@click.option("--offset", "place", metavar="TOPIC/PARTITION/OFFSET", help="Which batch read this offset of Kafka.")
+@click.option("--file", "file_name", metavar="NAME", help="Which batch read the input file whose path ends like this.")
+@click.option("--time", "time_ms", type=TIME, help="Which batch was running at this time.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many batches to show.")
+@click.option("--all", "show_all", is_flag=True, help="Show every known batch, from the mirror as well.")
+@format_option
+def inspect(
+    target: str,
+    *,
+    batch: int | None,
+    state: bool,
+    place: str | None,
+    file_name: str | None,
+    time_ms: int | None,
+    limit: int,
+    show_all: bool,
+    output_format: str,
+) -> int:
+    r"""Show what a query has planned and committed, newest batch first.
+
+    TARGET is a checkpoint location or a pipeline's name. Batches that Spark has purged come from the mirror.
+
+    \b
+    lastgood inspect s3a://lake/chk/orders
+    lastgood inspect orders --batch 42
+    lastgood inspect orders --offset clicks/3/1200345      which batch read it
+    lastgood inspect orders --state
+
+    Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
+    """
+    from lastgood.operations import inspect as operation
+
+    asked = {"--batch": batch, "--state": state or None, "--offset": place, "--file": file_name, "--time": time_ms}
+    questions = [name for name, value in asked.items() if value is not None]
+    if len(questions) > 1:
+        raise UsageError("one question at a time", found=" and ".join(questions), expected="one of them")
+    if state:
+        from lastgood.operations.state_sizes import inspect_state
+
+        _show(inspect_state(target), _print_state, output_format)
+        return 0
+    if not questions:
+        _show(operation.inspect_batches(target, limit=None if show_all else limit), _print_batches, output_format)
+        return 0
+    row, evidence, how = _find(target, batch, place, file_name, time_ms)
+    if output_format == "json":
+        print_json({**operation.summary(evidence), "found": how, "batch": operation.batch_json(row, evidence)})
+    else:
+        _print_batch(row, evidence, how, console())
+        nothing_changed()
+    return 0
+
+
+def _show(found: _Shown, show: Callable[[_Shown, Console], None], output_format: str) -> None:
+    if output_format == "json":
+        print_json(found.to_json())
+        return
+    show(found, console())
+    nothing_changed()
+
+
+def _find(
+    target: str, batch: int | None, place: str | None, file_name: str | None, time_ms: int | None
+) -> tuple[BatchRow, Evidence, str | None]:
+    from lastgood.operations import inspect as operation
+
+    if place is not None:
+        row, evidence = operation.find_offset(target, *operation.parse_place(place))
+        return row, evidence, place
+    if file_name is not None:
+        row, path, evidence = operation.find_file(target, file_name)
+        return row, evidence, path
+    if time_ms is not None:
+        row, evidence = operation.find_time(target, time_ms)
+        return row, evidence, clock(time_ms)
+    row, evidence = operation.inspect_batch(target, batch or 0)
+    return row, evidence, None
+
+
+def _print_batches(inspection: Inspection, out: Console) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    evidence = inspection.evidence
+    print_summary(evidence, out)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, justify in (("batch", "right"), ("planned at", "left"), ("committed", "left"), ("watermark", "left")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_column("read", justify="right")
+    table.add_column("")
+    for row in inspection.rows:
+        notes = [*row.notes, *(["from the mirror"] if row.mirrored else [])]
+        colour = "yellow" if row.planned and not row.committed else None
+        table.add_row(
+            str(row.batch),
+            clock(row.time_ms) if row.time_ms else "-",
+            "yes" if row.committed else "no",
+            clock(row.watermark_ms) if row.watermark_ms else "-",
+            ", ".join(map(_amount, row.reads)) or "-",
+            escape("; ".join(notes)),
+            style=colour,
+        )
+    out.print(table)
+    if inspection.known > len(inspection.rows):
+        out.print(f"[dim]{inspection.known - len(inspection.rows)} older batches: --all, or --limit N[/]")
+
+
+def _amount(read: SourceRead) -> str:
+    if read.count is None:
+        return read.kind
+    unit = {"offsets": "offset", "log entries": "log entry"}[read.unit] if read.count == 1 else read.unit
+    return f"{read.count:,} {unit}"
+
+
+def print_summary(evidence: Evidence, out: Console) -> None:
+    """Where the query stands, in two lines, and what is wrong with its files."""
+    from rich.markup import escape
+
+    checkpoint = evidence.checkpoint
+    planned, committed = checkpoint.last_planned, checkpoint.last_committed
+    out.print(f"[bold]{escape(str(evidence.location))}[/]  query {evidence.query_id or 'unknown'}")
+    kind = "stateful" if checkpoint.is_stateful else "stateless"
+    versions = f", written by Spark {checkpoint.spark_versions}" if checkpoint.spark_versions else ""
+    out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
+    for path, damage in checkpoint.damage.items():
+        out.print(f"[red]damaged[/]  {escape(f'{path}: {damage}')}")
+    for path in checkpoint.absent:
+        out.print(f"[red]missing[/]  {escape(path)}")
+    out.print()
+
+
+def _print_batch(row: BatchRow, evidence: Evidence, how: str | None, out: Console) -> None:
+    from rich.markup import escape
+
+    from lastgood.operations.inspect import batch_json
+
+    if how is not None:
+        out.print(f"{escape(how)} is in [bold]batch {row.batch}[/]")
+    facts = batch_json(row, evidence)
+    out.print(f"[bold]batch {row.batch}[/] of {escape(str(evidence.location))}")
+    out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
+    out.print(f"  committed  {'yes' if row.committed else 'no'}")
+    if row.watermark_ms:
+        out.print(f"  watermark  {clock(row.watermark_ms)}")
+    for read in row.reads:
+        out.print(f"  source {read.source_id}   {read.kind}, {_amount(read)}")
+        for line in _ranges(read):
+            out.print(f"             {line}", markup=False)
+    for note in row.notes:
+        out.print(f"  note       {note}", markup=False)
+    for name, value in facts["conf"].items():
+        out.print(f"  [dim]{escape(f'{name} = {value}')}[/]")
+    out.print("To process it again:")
+    for line in facts["again"]:
+        out.print(f"  {line}", markup=False)
+
+
+def _ranges(read: SourceRead) -> Iterator[str]:
+    for topic, partitions in (read.ranges or {}).items():
+        for partition, spans in partitions.items():
+            for start, end in spans:
+                yield f"{topic}/{partition}  offsets {start:,} to {end - 1:,}"
+    for topic, back in read.went_back.items():
+        for partition, (start, end) in back.items():
+            yield f"{topic}/{partition}  went back from {start:,} to {end:,}"
+    for words, ends in (("start not written down, read up to", read.added), ("gone, was read up to", read.gone)):
+        for topic, each in ends.items():
+            for partition, end in each.items():
+                yield f"{topic}/{partition}  {words} {end:,}"
+
+
+def _print_state(sizes: StateSizes, out: Console) -> None:
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    print_summary(sizes.evidence, out)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
+        table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")
+    for store in sizes.stores:
+        table.add_row(
+            f"{store.operator} {store.operator_name or ''}",
+            str(store.partition),
+            store.store,
+            store.format or "-",
+            "-" if store.versions is None else f"{store.versions[0]}-{store.versions[1]}",
+            str(store.files),
+            decimal(store.size),
+            "-" if store.newest_change is None else decimal(store.newest_change),
+        )
+    out.print(table)
+    for operator in sorted({store.operator for store in sizes.stores}):
+        skew = sizes.skew(operator)
+        if skew is not None:
+            out.print(f"operator {operator}: largest partition {skew:.1f} x the mean")
+    out.print(f"{decimal(sum(store.size for store in sizes.stores))} of state in all" if sizes.stores else "no state")

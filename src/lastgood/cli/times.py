@@ -1,0 +1,35 @@
+"""Times, as people type and read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+
+class _Time(click.ParamType[int]):
+    """`2026-11-21T03:12`, with or without seconds and zone (local if none), or milliseconds since 1970."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if value.isdecimal():
+            return int(value)
+        try:
+            return int(datetime.fromisoformat(value).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time such as 2026-11-21T03:12 or 2026-11-21T03:12:00Z", param, ctx)
+
+
+TIME = _Time()
+
+
+def clock(time_ms: int) -> str:
+    """A moment in local time, to the second; years beyond what a calendar has are shown as a number."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"

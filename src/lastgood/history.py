@@ -1,0 +1,249 @@
+"""Every batch of a query that is still known, from its logs and from their mirror; what each of them read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.sources.kafka_ranges import Range, Ranges, offset_count, only_in, planned, ranges_to_json, went_back
+
+InitialOffsets: TypeAlias = Mapping[str, SourceOffset]
+"""Source → where it began, for sources that write that down (`sources/<i>/0`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What is known of one batch."""
+
+    batch_id: int
+    offsets: OffsetEntry | Damage | None
+    """None: there is no such file, nor a copy of it."""
+    commit: CommitEntry | Damage | None
+    is_mirrored: bool = False
+    """True if the checkpoint itself no longer has the plan: it comes from the mirror."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether there is a file in the commit log: Spark does not look into older ones."""
+        return self.commit is not None
+
+    @property
+    def time_ms(self) -> int | None:
+        """Processing time of the batch, milliseconds since 1970."""
+        metadata = self.offsets.metadata if isinstance(self.offsets, OffsetEntry) else None
+        return metadata.batch_timestamp_ms if metadata else None
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Event-time watermark while it ran; None if there is none."""
+        return (self.offsets.batch_watermark_ms or None) if isinstance(self.offsets, OffsetEntry) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What one batch read of one source, as it was planned."""
+
+    source_id: str
+    kind: str
+    """`kafka`, `file`, …; see `SourceOffset`."""
+    end: str
+    """End offset as Spark wrote it."""
+    ranges: Ranges | None = None
+    """Kafka: per topic and partition `[from, to)`."""
+    files: Range | None = None
+    """File source: entries of its own log, `[from, to)`."""
+    went_back: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
+    """Kafka: partitions whose end lies below their start."""
+    added: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Kafka: partitions whose start is not written down, and their end."""
+    gone: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Kafka: partitions that the batch before had and this one has not, and where that left them."""
+
+    @property
+    def count(self) -> int | None:
+        """Offsets, or entries of the file log; None where that cannot be told."""
+        if self.ranges is not None:
+            return offset_count(self.ranges)
+        return None if self.files is None else max(0, self.files[1] - self.files[0])
+
+    @property
+    def unit(self) -> str:
+        """What `count` counts."""
+        return "log entries" if self.files is not None else "offsets"
+
+    def to_json(self) -> dict[str, object]:
+        """Its part of `inspect --format json`."""
+        return {
+            "source": self.source_id,
+            "kind": self.kind,
+            "end": self.end,
+            "count": self.count,
+            "unit": self.unit if self.count is not None else None,
+            "ranges": None if self.ranges is None else ranges_to_json(self.ranges),
+            "file_log": None if self.files is None else list(self.files),
+            "went_back": _text_keys(self.went_back),
+            "added": _text_keys(self.added),
+            "gone": _text_keys(self.gone),
+        }
+
+
+def reads(
+    entry: OffsetEntry, before: OffsetEntry | None, initial: InitialOffsets | None = None, *, is_first: bool = False
+) -> tuple[SourceRead, ...]:
+    """What a batch reads of each source.
+
+    Args:
+        entry: Its plan.
+        before: The plan of the batch before it: its ends are the starts of this one. None if it is not known.
+        initial: Where the sources began, for the first batch.
+        is_first: There is no batch before it.
+    """
+    found = []
+    for line in entry.sources:
+        earlier = before.source(line.source_id) if before else None
+        start = earlier.offset if earlier else (initial or {}).get(line.source_id)
+        found.append(_read(line.source_id, line.text, line.offset, start, is_new=is_first or before is not None))
+    return tuple(found)
+
+
+def _read(source_id: str, text: str, end: SourceOffset, start: SourceOffset | None, *, is_new: bool) -> SourceRead:
+    """`is_new`: a source without a start is new with this batch, not just unknown before it."""
+    match start, end:
+        case KafkaOffset(), KafkaOffset():
+            return SourceRead(
+                source_id,
+                end.kind,
+                text,
+                ranges=planned(start.topics, end.topics),
+                went_back=went_back(start.topics, end.topics),
+                added=only_in(end.topics, start.topics),
+                gone=only_in(start.topics, end.topics),
+            )
+        case FileOffset(), FileOffset():
+            return SourceRead(source_id, end.kind, text, files=(start.log_offset + 1, end.log_offset + 1))
+        case ((None | VoidOffset()), FileOffset()) if is_new or start is not None:
+            return SourceRead(source_id, end.kind, text, files=(0, end.log_offset + 1))
+        case ((None | VoidOffset()), KafkaOffset()):
+            return SourceRead(source_id, end.kind, text, added=end.topics)
+    return SourceRead(source_id, end.kind, text)
+
+
+def merge(checkpoint: Iterable[BatchRecord], mirror: Iterable[BatchRecord]) -> dict[int, BatchRecord]:
+    """Both by batch id, oldest first; what the checkpoint still has counts, the mirror fills in what it has not.
+
+    What the checkpoint has planned since its newest commit is not committed, whatever the mirror once saw.
+    """
+    held = list(checkpoint)
+    last_committed = max((record.batch_id for record in held if record.commit is not None), default=-1)
+    merged = {record.batch_id: record for record in mirror}
+    for record in held:
+        older = merged.get(record.batch_id)
+        commit = record.commit
+        if commit is None and older is not None and record.batch_id < last_committed:
+            commit = older.commit
+        plan_is_lost = not isinstance(record.offsets, OffsetEntry)
+        if older is not None and plan_is_lost and isinstance(older.offsets, OffsetEntry):
+            merged[record.batch_id] = BatchRecord(record.batch_id, older.offsets, commit, is_mirrored=True)
+        else:
+            merged[record.batch_id] = BatchRecord(record.batch_id, record.offsets, commit)
+    return dict(sorted(merged.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where what one batch read does not begin exactly where the batch before it ended."""
+
+    condition: str
+    """`GAP`: offsets that no known batch read; `OVERLAP`: read twice; `UNKNOWN`: batches are missing between."""
+    batch_id: int
+    """The later batch."""
+    topic: str | None = None
+    partition: int | None = None
+    offsets: Range | None = None
+    """`[from, to)`; None for `UNKNOWN`."""
+
+    def to_json(self) -> dict[str, object]:
+        """Its part of `verify --format json`."""
+        return {
+            "condition": self.condition,
+            "batch": self.batch_id,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offsets": None if self.offsets is None else list(self.offsets),
+        }
+
+
+def seams(records: Sequence[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:
+    """Where the committed batches, as planned, are not contiguous.
+
+    A batch begins where the plan before it ends, so within one unbroken log only a partition that went back or was
+    forgotten can break the line; what stands between two known batches that are not neighbours is unknown.
+
+    Args:
+        records: The batches, oldest first.
+        is_sparse: The query writes its progress down only now and then: batches that are missing never were.
+    """
+    found: list[Seam] = []
+    position: dict[tuple[str, str, int], int] = {}
+    previous: BatchRecord | None = None
+    for record in records:
+        if not isinstance(record.offsets, OffsetEntry) or not record.is_committed:
+            continue
+        if previous is not None and record.batch_id != previous.batch_id + 1 and not is_sparse:
+            found.append(Seam("UNKNOWN", record.batch_id))
+        before = previous.offsets if previous and isinstance(previous.offsets, OffsetEntry) else None
+        for read in reads(record.offsets, before) if before else ():
+            found += _breaks(record.batch_id, read, position)
+        previous = record
+    return found
+
+
+def seams_between(left: OffsetEntry, initial: InitialOffsets) -> list[Seam]:
+    """Where a new query on the same topics does not begin where the query before it had committed.
+
+    Args:
+        left: The newest committed plan of the query before.
+        initial: Where the sources of the new query began.
+    """
+    found = []
+    for line in left.sources:
+        ends, start = line.offset, initial.get(line.source_id)
+        if not isinstance(ends, KafkaOffset) or not isinstance(start, KafkaOffset):
+            continue
+        for topic, partitions in ends.topics.items():
+            for partition, end in partitions.items():
+                begin = start.topics.get(topic, {}).get(partition)
+                if begin is not None and begin > end:
+                    found.append(Seam("GAP", 0, topic, partition, (end, begin)))
+                elif begin is not None and begin < end:
+                    found.append(Seam("OVERLAP", 0, topic, partition, (begin, end)))
+    return found
+
+
+def _breaks(batch_id: int, read: SourceRead, position: dict[tuple[str, str, int], int]) -> list[Seam]:
+    """Partitions that went back, or came again after they had been forgotten, at another offset."""
+    found = []
+    for topic, partitions in read.went_back.items():
+        for partition, (start, end) in partitions.items():
+            found.append(Seam("OVERLAP", batch_id, topic, partition, (end, start)))
+    for topic, ends in read.gone.items():
+        for partition, end in ends.items():
+            position[read.source_id, topic, partition] = end
+    for topic, ends in read.added.items():
+        for partition, end in ends.items():
+            left = position.pop((read.source_id, topic, partition), None)
+            if left is not None:  # a partition that is new to the query is read from its earliest offset again
+                found.append(Seam("OVERLAP", batch_id, topic, partition, (0, min(left, end))))
+    return found
+
+
+def _text_keys(nested: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
+    return {
+        topic: {str(partition): list(value) if isinstance(value, tuple) else value for partition, value in each.items()}
+        for topic, each in nested.items()
+    }

@@ -1,0 +1,242 @@
+"""`backup create|list|keep|restore`: the logs of a query at one moment, and a lost checkpoint back from them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.operations.evidence import CheckpointMissingError, now_ms
+from lastgood.operations.target import resolve_target
+from lastgood.recovery.backups import (
+    Backup,
+    BackupMissingError,
+    CheckpointNotEmptyError,
+    backups_folder,
+    find_backup,
+    keep_backup,
+    list_backups,
+    new_backup,
+    newest_in,
+    read_backup,
+    remove_older,
+    restore_order,
+    write_backup,
+)
+from lastgood.recovery.copies import Copy, standing
+from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.storage import Location, open_storage, parse_location
+from lastgood.writing import WritableStorage, open_writable
+
+MIRROR = "mirror"
+"""What `backup restore --from` takes for the newest state of the mirror."""
+_BATCHES_RESTORED = 101
+"""As many as Spark keeps: `spark.sql.streaming.minBatchesToRetain` and the one that is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A checkpoint that was put back."""
+
+    checkpoint: str
+    source: str
+    """`mirror`, or the id of the backup."""
+    files: int
+    last_planned: int | None
+    last_committed: int | None
+    absent: tuple[str, ...]
+    """What a restart would still look for and not find; state among it, which no backup holds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `backup restore --format json` prints."""
+        return {
+            "checkpoint": self.checkpoint,
+            "from": self.source,
+            "files": self.files,
+            "last_planned": self.last_planned,
+            "last_committed": self.last_committed,
+            "absent": list(self.absent),
+        }
+
+
+def create(target: str, *, retain_ms: int | None = None, config: Path | None = None) -> tuple[Backup, list[Backup]]:
+    """Back up the logs of a query, into the mirror as well.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        retain_ms: Remove older backups that are not kept; none if None.
+        config: Another configuration than `lastgood.toml` here.
+
+    Returns:
+        The backup, and those that were removed.
+
+    Raises:
+        CheckpointMissingError: there is nothing to back up.
+        StorageError: checkpoint or work folder cannot be read or written (subclasses).
+    """
+    location, storage = _open(target, config)
+    at_ms = now_ms()
+    writer = MirrorWriter(
+        location,
+        storage=storage,
+        folder=mirror_folder(location),
+        target=storage,
+        writer=secrets.token_hex(4),
+        now_ms=lambda: at_ms,
+    )
+    copies = writer.snapshot()
+    if not copies:
+        raise CheckpointMissingError(
+            "there is nothing to back up", subject=str(location), found="no log files", expected="a checkpoint"
+        )
+    writer.look()
+    writer.settle()
+    backup, content = new_backup(copies, at_ms=at_ms, mark=secrets.token_hex(2))
+    folder = backups_folder(location)
+    write_backup(storage, folder, backup, content)
+    removed = [] if retain_ms is None else remove_older(storage, folder, before_ms=at_ms - retain_ms)
+    return backup, removed
+
+
+def backups(target: str, *, config: Path | None = None) -> list[Backup]:
+    """Every backup of a query, oldest first.
+
+    Raises:
+        StorageError: the work folder cannot be read (subclasses).
+    """
+    location = parse_location(_resolve(target, config))
+    return list_backups(open_storage(location), backups_folder(location))
+
+
+def keep(target: str, backup_id: str, *, kept: bool = True, config: Path | None = None) -> Backup:
+    """Pin a backup, so that age does not remove it, or unpin it.
+
+    Raises:
+        BackupMissingError: there is no such backup.
+        StorageError: the work folder cannot be written (subclasses).
+    """
+    location, storage = _open(target, config)
+    folder = backups_folder(location)
+    return keep_backup(storage, folder, find_backup(storage, folder, backup_id), kept=kept)
+
+
+def restore(target: str, *, source: str = MIRROR, config: Path | None = None) -> Restored:
+    """Put a lost checkpoint back, byte for byte.
+
+    Only where offset log and commit log are gone: what is there is never overwritten.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        source: `mirror`, the id of a backup, or `last`.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        CheckpointNotEmptyError: there is a checkpoint, or a file of one with other content.
+        BackupMissingError: there is no such backup, or nothing in the mirror.
+        StorageError: it cannot be read or written (subclasses).
+    """
+    location, storage = _open(target, config)
+    checkpoint = read_checkpoint(storage, location)
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        raise CheckpointNotEmptyError(
+            "there still is a checkpoint",
+            subject=str(location),
+            found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
+            expected="empty logs: only a lost checkpoint is restored",
+            next=f"lastgood inspect {location}",
+        )
+    if source == MIRROR:
+        copies = _newest_of(read_mirror(storage, mirror_folder(location)))
+        if newest_in(copies, OFFSETS) is None:
+            raise BackupMissingError("the mirror holds no batch", subject=str(mirror_folder(location)))
+    else:
+        folder = backups_folder(location)
+        backup = find_backup(storage, folder, source)
+        source, copies = backup.id, read_backup(storage, folder, backup)
+    _refuse_other_content(storage, location, copies)
+    checksums = _left_over_checksums(checkpoint)
+    for copy in copies:
+        checksum = _checksum(copy.path)
+        if checksum in checksums:  # Hadoop would hold it against the file that comes back
+            storage.remove(location / checksum)
+        storage.write(location / copy.path, copy.content)
+    back = read_checkpoint(storage, location)
+    return Restored(
+        str(location),
+        source,
+        len(copies),
+        back.last_planned,
+        back.last_committed,
+        tuple(back.absent),
+    )
+
+
+def _refuse_other_content(storage: WritableStorage, location: Location, copies: Iterable[Copy]) -> None:
+    for copy in copies:
+        there = storage.read(location / copy.path, limit=copy.size + 1)
+        if there is not None and there != copy.content:
+            raise CheckpointNotEmptyError(
+                "a file of the checkpoint is there with other content",
+                subject=str(location / copy.path),
+                found=f"{len(there)} bytes",
+                expected=f"no such file, or the {copy.size} bytes of the copy",
+                effect="nothing was written",
+            )
+
+
+def _left_over_checksums(checkpoint: Checkpoint) -> set[str]:
+    listings = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
+    listings |= {source.folder: source.listing for source in checkpoint.sources}
+    return {f"{folder}/{name}" for folder, listing in listings.items() for name in listing.stale_checksums}
+
+
+def _checksum(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc"
+
+
+def _newest_of(copies: Iterable[Copy]) -> list[Copy]:
+    """What counts of the newest query in a mirror, as much as Spark itself keeps of each log."""
+    held = list(copies)
+    newest = max(held, key=lambda copy: copy.seen_ms, default=None)
+    current = standing(copy for copy in held if newest is not None and copy.query_id == newest.query_id)
+    oldest = _oldest_kept(current)
+    kept = (copy for copy in current.values() if _log_id(copy.path) >= oldest[_folder(copy.path)])
+    return sorted(kept, key=restore_order)
+
+
+def _oldest_kept(paths: Iterable[str]) -> dict[str, int]:
+    """The oldest entry to restore, per folder: of a log the newest batches, of a source's all since its compact one."""
+    oldest: dict[str, int] = {}
+    for path in paths:
+        folder = _folder(path)
+        if folder in (OFFSETS, COMMITS):
+            first = _log_id(path) + 1 - _BATCHES_RESTORED
+        else:
+            first = _log_id(path) if path.endswith(COMPACT_SUFFIX) else 0
+        oldest[folder] = max(first, oldest.get(folder, 0))
+    return oldest
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _log_id(path: str) -> int:
+    log = parse_log_name(path.rpartition("/")[2], compactible=True)
+    return log.batch_id if log else 0
+
+
+def _resolve(target: str, config: Path | None) -> str:
+    return (resolve_target(target) if config is None else resolve_target(target, config)).checkpoint
+
+
+def _open(target: str, config: Path | None) -> tuple[Location, WritableStorage]:
+    location = parse_location(_resolve(target, config))
+    return location, open_writable(location)

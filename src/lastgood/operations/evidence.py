@@ -1,0 +1,274 @@
+"""What the reading verbs stand on: a checkpoint, its mirror, and the batches that the two know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
+from lastgood.checkpoint.logs import BatchIds
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
+from lastgood.errors import LastgoodError, Retry
+from lastgood.history import BatchRecord, InitialOffsets, merge
+from lastgood.operations.target import Target, resolve_target
+from lastgood.recovery.copies import Copy, batch_of, standing
+from lastgood.recovery.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
+from lastgood.storage import Location, Storage, open_storage, parse_location
+
+
+class CheckpointMissingError(LastgoodError):
+    """There is no checkpoint at this location, nor a mirror of one."""
+
+    condition = "CHECKPOINT_MISSING"
+    exit_code = 20
+    retry = Retry.AFTER_CHANGE
+
+
+class BatchUnknownError(LastgoodError):
+    """Neither the checkpoint nor its mirror knows such a batch."""
+
+    condition = "BATCH_UNKNOWN"
+    exit_code = 21
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A query as its files tell it."""
+
+    target: Target
+    location: Location
+    storage: Storage
+    checkpoint: Checkpoint
+    mirror: tuple[Copy, ...]
+    """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
+
+    @property
+    def query_id(self) -> str | None:
+        """The query's id, from `metadata`, else from the mirror; None if neither tells."""
+        if isinstance(self.checkpoint.query, QueryMetadata):
+            return self.checkpoint.query.query_id
+        newest = max(self.mirror, key=lambda copy: copy.seen_ms, default=None)
+        return newest.query_id if newest else None
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """What the mirror holds of this query."""
+        return tuple(copy for copy in self.mirror if copy.query_id == self.query_id)
+
+    @property
+    def initial(self) -> InitialOffsets:
+        """Where the sources began, as far as they write that down."""
+        found = {source.name: source.initial.offset for source in self.checkpoint.sources if source.initial}
+        for copy in self.copies:
+            folder, _, name = copy.path.rpartition("/")
+            source = folder.removeprefix(f"{SOURCES}/")
+            if name == "0" and source not in found and folder != source:
+                began = parse_initial_offset(copy.content)
+                if isinstance(began, InitialOffset):
+                    found[source] = began.offset
+        return found
+
+    def records(self) -> dict[int, BatchRecord]:
+        """Every batch that was read, oldest first."""
+        checkpoint = self.checkpoint
+        ids = set(checkpoint.offsets.entries) | set(checkpoint.commits.entries)
+        from_checkpoint = (
+            BatchRecord(each, checkpoint.offsets.entries.get(each), checkpoint.commits.entries.get(each))
+            for each in ids
+        )
+        return merge(from_checkpoint, records_of(self.copies))
+
+    @property
+    def known(self) -> BatchIds:
+        """Every batch that has a plan or a commit in the checkpoint, or a plan in what was read of the mirror."""
+        mirrored = (batch_of(copy.path, OFFSETS) for copy in self.copies)
+        logged = (*self.checkpoint.offsets.ids, *self.checkpoint.commits.ids)
+        return BatchIds.of([*logged, *(batch_id for batch_id in mirrored if batch_id is not None)])
+
+    @property
+    def current(self) -> int | None:
+        """CURRENT: the newest file in the offset log; where that log is lost, the newest plan in the mirror."""
+        planned = self.checkpoint.last_planned
+        if planned is not None:
+            return planned
+        return max((record.batch_id for record in records_of(self.copies) if record.offsets is not None), default=None)
+
+    def with_mirror(self) -> Evidence:
+        """The same with the mirror read."""
+        return replace(self, mirror=tuple(read_mirror(self.storage, mirror_folder(self.location))))
+
+    def with_batches(self, batch_ids: Iterable[int]) -> Evidence:
+        """The same with these batches read as well, from the mirror where the checkpoint does not have them.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        checkpoint = self.checkpoint
+        wanted = {batch_id for batch_id in batch_ids if batch_id >= 0}
+        unread = wanted.difference(checkpoint.offsets.entries)
+        batches = list(read_batches(self.storage, self.location, (each for each in unread if each in self.known)))
+        plans = {batch.batch_id: batch.offsets for batch in batches if batch.offsets is not None}
+        commits = {batch.batch_id: batch.commit for batch in batches if batch.commit is not None}
+        planned = replace(checkpoint.offsets, entries={**checkpoint.offsets.entries, **plans})
+        planned = replace(planned, entries=in_mode(planned, checkpoint.mode))
+        committed = replace(checkpoint.commits, entries={**checkpoint.commits.entries, **commits})
+        found = replace(self, checkpoint=replace(checkpoint, offsets=planned, commits=committed))
+        is_whole = all(isinstance(planned.entries.get(batch_id), OffsetEntry) for batch_id in wanted)
+        return found if is_whole or self.mirror else found.with_mirror()
+
+    def planned_at(self, time_ms: int) -> int | None:
+        """The newest batch in the checkpoint that was planned at or before a time; None if all are younger.
+
+        It asks for a few batches at once and narrows, since a log may be long: times grow with the batches.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        ids = list(self.checkpoint.offsets.ids)
+        newest = None
+        low, high = 0, len(ids)
+        while low < high:
+            step = max(1, (high - low) // self.storage.parallel)
+            samples = range(low, high, step)
+            found = read_batches(self.storage, self.location, [ids[position] for position in samples])
+            for position, batch in zip(samples, found, strict=True):
+                planned_ms = BatchRecord(batch.batch_id, batch.offsets, None).time_ms
+                if planned_ms is not None and planned_ms > time_ms:
+                    high = position
+                    break
+                if planned_ms is not None:
+                    newest, low = ids[position], position + 1
+            if step == 1:
+                break
+        return newest
+
+    def source_files(self, source_id: str) -> Iterator[SourceFile]:
+        """Every input file that a file source is known to have planned, from its own log and from the mirror."""
+        seen: set[SourceFile] = set()
+        for entry in self._source_entries(source_id):
+            for file in entry:
+                if file not in seen:
+                    seen.add(file)
+                    yield file
+
+    def _source_entries(self, source_id: str) -> Iterator[FileLogEntry[SourceFile]]:
+        for source in self.checkpoint.sources:
+            if source.name == source_id:
+                for log_id, entry in source.entries.items():
+                    found: object = entry
+                    if not isinstance(entry, FileLogEntry):  # a compact one that was too large to be read for nothing
+                        file = self.location / f"{source.folder}/{source.entry_name(log_id)}"
+                        found = read_file(self.storage, file, parse_source_log_entry, limit=FILE_BYTES_MAX)
+                    if isinstance(found, FileLogEntry):
+                        yield found
+        for copy in self.copies:
+            if copy.path.startswith(f"{SOURCES}/{source_id}/"):
+                parsed = parse_source_log_entry(copy.content)
+                if isinstance(parsed, FileLogEntry):
+                    yield parsed
+
+
+def gather(target: str, *, config: Path | None = None, batches: int | None = None) -> Evidence:
+    """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        config: Another configuration than `lastgood.toml` here.
+        batches: How many of the newest batches; None: all that are known.
+
+    Raises:
+        CheckpointMissingError: there is neither a checkpoint nor a mirror of one.
+        StorageError: the storage does not answer, or does not let us look (subclasses).
+    """
+    resolved = resolve_target(target) if config is None else resolve_target(target, config)
+    location = parse_location(resolved.checkpoint)
+    storage = open_storage(location)
+    checkpoint = read_checkpoint(storage, location, batches=ALL_BATCHES if batches is None else batches)
+    mirror: tuple[Copy, ...] = ()
+    if batches is None or len(checkpoint.offsets.ids) < batches or checkpoint.damage:
+        mirror = tuple(read_mirror(storage, mirror_folder(location)))
+    if not mirror:
+        require_checkpoint(location, checkpoint)
+    return Evidence(resolved, location, storage, checkpoint, mirror)
+
+
+def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
+    """Refuse a folder that holds nothing of a checkpoint.
+
+    Raises:
+        CheckpointMissingError: there is nothing that Spark would read.
+    """
+    logs = checkpoint.offsets.listing.exists or checkpoint.commits.listing.exists
+    if logs or checkpoint.query is not None or checkpoint.sources or checkpoint.state is not None:
+        return
+    found = {Presence.MISSING: "no such folder", Presence.EMPTY: "an empty folder"}
+    is_folder = checkpoint.presence is Presence.PRESENT
+    raise CheckpointMissingError(
+        "there is no checkpoint",
+        subject=str(location),
+        found=found.get(checkpoint.presence, "a folder without offsets and commits"),
+        expected="a folder with offsets and commits, or a mirror beside it",
+        next=f"lastgood status {location}" if is_folder else None,
+    )
+
+
+def now_ms() -> int:
+    """The time, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def batch_unknown(evidence: Evidence, batch_id: int) -> BatchUnknownError:
+    """The error for a batch that nobody knows; it names those that are known."""
+    known = evidence.known
+    return BatchUnknownError(
+        f"batch {batch_id} is not known",
+        subject=str(evidence.location),
+        found=f"batches {known.oldest} to {known.newest}" if known else "no batch",
+        expected=f"batch {batch_id} in the offset log or in its mirror",
+        next=f"lastgood inspect {evidence.location}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FormerQuery:
+    """A query id that the checkpoint has had, and what the mirror holds of it."""
+
+    query_id: str
+    copies: tuple[Copy, ...]
+
+
+def lineage(evidence: Evidence) -> list[FormerQuery]:
+    """Every query id of a checkpoint, oldest first, as far as the mirror saw them."""
+    first_seen: dict[str, int] = {}
+    for copy in evidence.mirror:
+        if copy.query_id is not None:
+            first_seen[copy.query_id] = min(copy.seen_ms, first_seen.get(copy.query_id, copy.seen_ms))
+    return [
+        FormerQuery(query_id, tuple(copy for copy in evidence.mirror if copy.query_id == query_id))
+        for query_id in sorted(first_seen, key=first_seen.__getitem__)
+    ]
+
+
+def records_of(copies: tuple[Copy, ...]) -> list[BatchRecord]:
+    """The batches of one query in the mirror, oldest first, each by the version of its entries that counts."""
+    plans: dict[int, OffsetEntry | Damage] = {}
+    commits: dict[int, CommitEntry | Damage] = {}
+    for copy in standing(copies).values():
+        planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+        if planned is not None:
+            plans[planned] = parse_offset_entry(copy.content)
+        elif committed is not None:
+            commits[committed] = parse_commit_entry(copy.content)
+    return [
+        BatchRecord(each, plans.get(each), commits.get(each), is_mirrored=True) for each in sorted({*plans, *commits})
+    ]

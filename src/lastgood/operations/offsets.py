@@ -1,0 +1,168 @@
+"""`offsets`: where a query stood after a batch, as `startingOffsets` that Spark takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.errors import UsageError
+from lastgood.operations.evidence import BatchUnknownError, Evidence, batch_unknown, gather
+from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka_ranges import Offsets, only_in
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
+
+    evidence: Evidence
+    batch: int
+    current: int
+    """CURRENT: the newest file in the offset log."""
+    is_committed: bool
+    time_ms: int | None
+    sources: dict[str, Offsets]
+    """Source → topic → partition → next offset; -2, the beginning, where only a later batch knows the partition."""
+    added: Offsets
+    """Partitions that exist and that the batch does not know: they stand at -2, their beginning."""
+
+    def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:
+        """The JSON that Spark's option `startingOffsets` takes, every partition named.
+
+        Raises:
+            UsageError: the query has several Kafka sources, and none was chosen.
+        """
+        if source_id is None and len(self.sources) > 1:
+            raise self._which_source("which source?")
+        if source_id is not None and source_id not in self.sources:
+            raise self._which_source(f"the query has no Kafka source '{source_id}'")
+        chosen = self.sources[source_id] if source_id is not None else next(iter(self.sources.values()))
+        merged: dict[str, dict[str, int]] = {}
+        for topic, partitions in chosen.items():
+            named = {**dict.fromkeys(self.added.get(topic, {}), OFFSET_EARLIEST), **partitions}
+            merged[topic] = {str(partition): named[partition] for partition in sorted(named)}
+        return dict(sorted(merged.items()))
+
+    def _which_source(self, sentence: str) -> UsageError:
+        location, first = self.evidence.location, next(iter(self.sources))
+        return UsageError(
+            sentence,
+            subject=str(location),
+            found=", ".join(self.sources),
+            next=f"lastgood offsets {location} --batch {self.batch} --source {first}",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `offsets --format json` prints."""
+        return {
+            "checkpoint": str(self.evidence.location),
+            "batch": self.batch,
+            "current": self.current,
+            "committed": self.is_committed,
+            "time_ms": self.time_ms,
+            "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
+        }
+
+
+def offsets_after(
+    target: str,
+    *,
+    batch: int | None = None,
+    time_ms: int | None = None,
+    stable_lag: int | None = None,
+    partitions: dict[str, set[int]] | None = None,
+    config: Path | None = None,
+) -> Standing:
+    """Where a query stood after a batch; after the newest committed one if nothing is said.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        batch: After this batch.
+        time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
+        stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
+        partitions: The partitions that exist now, per topic; those that the batch does not know are added at -2.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        UsageError: more than one of `batch`, `time_ms`, `stable_lag`.
+        BatchUnknownError: no such batch is known; names the oldest that is.
+        SourceKindError: no source of the query is Kafka.
+    """
+    if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
+        raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
+    evidence, wanted = _choose(gather(target, config=config, batches=2), batch, time_ms, stable_lag)
+    current = evidence.current
+    records = evidence.records()
+    chosen = records.get(wanted)
+    if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
+        raise batch_unknown(evidence, wanted)
+    newest = records[current].offsets if current in records else None
+    sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
+    if not sources:
+        raise SourceKindError(
+            "no source of the query is Kafka",
+            subject=str(evidence.location),
+            found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
+            expected="offsets of Kafka",
+        )
+    known = {topic for topics in sources.values() for topic in topics}
+    added = {
+        topic: {each: OFFSET_EARLIEST for each in there if not any(each in s.get(topic, {}) for s in sources.values())}
+        for topic, there in (partitions or {}).items()
+        if topic in known
+    }
+    return Standing(evidence, wanted, current, chosen.is_committed, chosen.time_ms, sources, added)
+
+
+def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
+    """Next offsets per source; partitions that only CURRENT knows came later, and were read from their beginning."""
+    sources: dict[str, Offsets] = {}
+    for line in entry.sources:
+        if isinstance(line.offset, KafkaOffset):
+            topics = {topic: dict(partitions) for topic, partitions in line.offset.topics.items()}
+            later = newest.source(line.source_id) if newest else None
+            if later is not None and isinstance(later.offset, KafkaOffset):
+                for topic, partitions in only_in(later.offset.topics, topics).items():
+                    topics.setdefault(topic, {}).update(dict.fromkeys(partitions, OFFSET_EARLIEST))
+            sources[line.source_id] = topics
+    return sources
+
+
+def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_lag: int | None) -> tuple[Evidence, int]:
+    """The batch that is meant, and the evidence with its plan and that of CURRENT read."""
+    if evidence.current is None:
+        evidence = evidence.with_mirror()
+    current = evidence.current
+    if current is None:
+        raise batch_unknown(evidence, batch or 0)
+    if time_ms is not None:
+        evidence, wanted = _planned_at(evidence, time_ms)
+    elif stable_lag is not None:
+        wanted = current - stable_lag
+    elif batch is not None:
+        wanted = batch
+    else:
+        committed = [each for each, record in evidence.records().items() if record.is_committed and each <= current]
+        wanted = max(committed, default=current)
+    return evidence.with_batches([wanted, current]), wanted
+
+
+def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:
+    found = evidence.planned_at(time_ms)
+    if found is not None:
+        return evidence, found
+    evidence = evidence.with_mirror()
+    mirrored = [record for record in evidence.records().values() if record.time_ms is not None]
+    before = [record.batch_id for record in mirrored if record.time_ms is not None and record.time_ms <= time_ms]
+    if not before:
+        oldest = evidence.known.oldest
+        raise BatchUnknownError(
+            "no known batch is that old",
+            subject=str(evidence.location),
+            found=f"the oldest is batch {oldest}",
+            next=f"lastgood offsets {evidence.location} --batch {oldest}",
+        )
+    return evidence, max(before)

@@ -1,0 +1,87 @@
+"""`verify`, from the logs alone: every offset in exactly one committed batch, as planned, not as read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
+from lastgood.checkpoint.layout import SOURCES
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.history import InitialOffsets, Seam, seams, seams_between
+from lastgood.operations.evidence import Evidence, gather, lineage, records_of
+from lastgood.operations.inspect import summary
+from lastgood.recovery.copies import Copy
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """Whether the known batches of a query follow each other without gap or overlap."""
+
+    evidence: Evidence
+    first: int | None
+    """The oldest known batch: nothing is said of what came before."""
+    last: int | None
+    """The newest committed batch."""
+    batches: int
+    """How many committed batches were compared."""
+    queries: tuple[str, ...]
+    """Ids of the queries that this checkpoint has had, oldest first."""
+    seams: tuple[Seam, ...]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if there is neither gap nor overlap, and no batch is missing between."""
+        return not self.seams
+
+    def to_json(self) -> dict[str, Any]:
+        """What `verify --format json` prints."""
+        return {
+            **summary(self.evidence),
+            "contiguous": self.is_contiguous,
+            "first_batch": self.first,
+            "last_batch": self.last,
+            "batches": self.batches,
+            "queries": list(self.queries),
+            "seams": [seam.to_json() for seam in self.seams],
+            "rests_on": "offsets as planned, not as read",
+        }
+
+
+def verify_logs(target: str, *, config: Path | None = None) -> LogAudit:
+    """Check that all known committed batches are contiguous, within a query and from one query to the next.
+
+    Raises:
+        CheckpointMissingError: there is neither a checkpoint nor a mirror.
+        StorageError: the storage does not answer (subclasses).
+    """
+    evidence = gather(target, config=config)
+    committed = [record for record in evidence.records().values() if record.is_committed]
+    found = seams(committed, is_sparse=evidence.checkpoint.mode is Mode.ASYNC_PROGRESS)
+    queries = lineage(evidence)
+    for before, after in pairwise(queries):
+        older = [record for record in records_of(before.copies) if record.is_committed]
+        plans = [record.offsets for record in older if isinstance(record.offsets, OffsetEntry)]
+        if plans:
+            found += seams_between(plans[-1], _initial(after.copies))
+    return LogAudit(
+        evidence,
+        committed[0].batch_id if committed else None,
+        committed[-1].batch_id if committed else None,
+        len(committed),
+        tuple(query.query_id for query in queries),
+        tuple(found),
+    )
+
+
+def _initial(copies: tuple[Copy, ...]) -> InitialOffsets:
+    found = {}
+    for copy in copies:
+        folder, _, name = copy.path.rpartition("/")
+        began = parse_initial_offset(copy.content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        if isinstance(began, InitialOffset):
+            found[folder.removeprefix(f"{SOURCES}/")] = began.offset
+    return found

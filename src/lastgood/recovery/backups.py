@@ -1,0 +1,187 @@
+"""Backups: the logs of a query at one moment, in one file that needs nothing else.
+
+CHECKPOINT.lastgood/backups/ID.json        what it holds
+CHECKPOINT.lastgood/backups/ID.jsonl.gz    the copies
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.errors import LastgoodError, Retry
+from lastgood.recovery.copies import Copy, compress, decode_copies, decompress, encode_copies
+from lastgood.recovery.mirror import FILE_BYTES_MAX, WORK_SUFFIX
+from lastgood.storage import Location, Storage
+from lastgood.writing import WritableStorage
+
+
+class BackupMissingError(LastgoodError):
+    """There is no such backup, or its file is not whole."""
+
+    condition = "BACKUP_MISSING"
+    exit_code = 41
+    retry = Retry.AFTER_CHANGE
+
+
+class CheckpointNotEmptyError(LastgoodError):
+    """A lost checkpoint is to be restored where there still is one."""
+
+    condition = "CHECKPOINT_NOT_EMPTY"
+    exit_code = 42
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds."""
+
+    id: str
+    at_ms: int
+    """When it was made, milliseconds since 1970."""
+    query_id: str | None
+    last_planned: int | None
+    last_committed: int | None
+    files: int
+    size: int
+    """Bytes of all files together."""
+    kept: bool = False
+    """True if it is not to be removed with age."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in its file, and in `backup list`."""
+        return asdict(self)
+
+
+def backups_folder(checkpoint: Location) -> Location:
+    """Where the backups of a checkpoint are."""
+    return checkpoint.sibling(WORK_SUFFIX) / "backups"
+
+
+def new_backup(copies: Iterable[Copy], *, at_ms: int, mark: str) -> tuple[Backup, bytes]:
+    """A backup of these files, and the bytes of its file.
+
+    Args:
+        copies: One of each file.
+        at_ms: The time, milliseconds since 1970.
+        mark: Four characters that keep two backups of one second apart.
+    """
+    held = sorted(copies, key=restore_order)
+    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+    ids = [copy.query_id for copy in held if copy.query_id]
+    backup = Backup(
+        id=f"{when}-{mark}",
+        at_ms=at_ms,
+        query_id=ids[-1] if ids else None,
+        last_planned=newest_in(held, OFFSETS),
+        last_committed=newest_in(held, COMMITS),
+        files=len(held),
+        size=sum(copy.size for copy in held),
+    )
+    return backup, compress(encode_copies(held))
+
+
+def write_backup(storage: WritableStorage, folder: Location, backup: Backup, content: bytes) -> None:
+    """Put a backup in its place and read it back; what it holds comes last, so that a torn one is none.
+
+    Raises:
+        StorageError: it cannot be written, or does not come back as it was written.
+    """
+    file = folder / f"{backup.id}.jsonl.gz"
+    storage.write(file, content)
+    if storage.read(file, limit=FILE_BYTES_MAX) != content:
+        storage.remove(file)
+        raise BackupMissingError("the backup did not come back as it was written", subject=str(file))
+    write_facts(storage, folder, backup)
+
+
+def write_facts(storage: WritableStorage, folder: Location, backup: Backup) -> None:
+    """Write down what a backup holds."""
+    storage.write(folder / f"{backup.id}.json", json.dumps(backup.to_json()).encode())
+
+
+def list_backups(storage: Storage, folder: Location) -> list[Backup]:
+    """Every backup, oldest first; a file that is none of ours is left out."""
+    found = []
+    for name in storage.names(folder) or ():
+        if name.endswith(".json"):
+            raw = storage.read(folder / name, limit=FILE_BYTES_MAX)
+            try:
+                found.append(Backup(**json.loads(raw or b"")))
+            except (ValueError, TypeError):
+                continue
+    return sorted(found, key=lambda backup: (backup.at_ms, backup.id))
+
+
+def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
+    """The backup of this id; `last` is the newest.
+
+    Raises:
+        BackupMissingError: there is none; names those there are.
+    """
+    known = list_backups(storage, folder)
+    if backup_id == "last" and known:
+        return known[-1]
+    for backup in known:
+        if backup.id == backup_id:
+            return backup
+    raise BackupMissingError(
+        f"there is no backup {backup_id}",
+        subject=str(folder),
+        found=", ".join(backup.id for backup in known[-5:]) or "no backup",
+    )
+
+
+def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy]:
+    """The files of a backup, in the order in which they are put back.
+
+    Raises:
+        BackupMissingError: its file is gone or not whole.
+    """
+    file = folder / f"{backup.id}.jsonl.gz"
+    raw = storage.read(file, limit=FILE_BYTES_MAX)
+    copies = list(decode_copies(decompress(raw or b"")))
+    if len(copies) != backup.files or sum(copy.size for copy in copies) != backup.size:
+        raise BackupMissingError(
+            f"backup {backup.id} is not whole",
+            subject=str(file),
+            found="no such file" if raw is None else f"{len(copies)} files",
+            expected=f"{backup.files} files, {backup.size} bytes",
+        )
+    return sorted(copies, key=restore_order)
+
+
+def keep_backup(storage: WritableStorage, folder: Location, backup: Backup, *, kept: bool) -> Backup:
+    """Mark a backup as one that age does not remove, or take the mark away."""
+    marked = replace(backup, kept=kept)
+    write_facts(storage, folder, marked)
+    return marked
+
+
+def remove_older(storage: WritableStorage, folder: Location, *, before_ms: int) -> list[Backup]:
+    """Remove the backups made before a time, but those that are kept; return them."""
+    removed = []
+    for backup in list_backups(storage, folder):
+        if backup.at_ms < before_ms and not backup.kept:
+            storage.remove(folder / f"{backup.id}.json")  # first: what is not listed is none
+            storage.remove(folder / f"{backup.id}.jsonl.gz")
+            removed.append(backup)
+    return removed
+
+
+def restore_order(copy: Copy) -> tuple[int, int, str]:
+    """`metadata`, sources, offsets, commits, each ascending: at no instant is a batch committed and not planned."""
+    folder, _, name = copy.path.rpartition("/")
+    rank = {"": 0, OFFSETS: 2, COMMITS: 3}.get(folder, 1)
+    number = name.removesuffix(".compact")
+    return rank, int(number) if number.isdecimal() else -1, copy.path
+
+
+def newest_in(copies: Iterable[Copy], folder: str) -> int | None:
+    """The newest batch id among the copies of one log."""
+    names = [copy.path.removeprefix(f"{folder}/") for copy in copies if copy.path.startswith(f"{folder}/")]
+    return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -1,0 +1,164 @@
+"""Copies of checkpoint files as lines of JSON: the same bytes come out that went in. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, LogFile, QueryMetadataFile, classify
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+
+_CHUNK_BYTES = 64 * 1024
+_MEMBER_BEGINNING = b"\x1f\x8b\x08"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One file of a checkpoint as it once stood."""
+
+    query_id: str | None
+    """The id in the checkpoint's `metadata` at that time; None if there was none that could be read."""
+    path: str
+    """Below the checkpoint, such as `offsets/7`."""
+    seen_ms: int
+    """When it was copied, milliseconds since 1970."""
+    modified_ms: int | None
+    """When the storage says that it was written; None if it does not say."""
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.content)
+
+
+def encode_copies(copies: Iterable[Copy]) -> bytes:
+    """One line of JSON for each copy."""
+    return b"".join(_line(copy) for copy in copies)
+
+
+def decode_copies(raw: bytes) -> Iterator[Copy]:
+    """The copies in `raw`, in their order; a torn last line, and lines that are none of ours, are left out."""
+    for line in raw.splitlines():
+        copy = _copy(line)
+        if copy is not None:
+            yield copy
+
+
+def compress(raw: bytes) -> bytes:
+    """One gzip member, the same for the same bytes; members can be put behind each other."""
+    return gzip.compress(raw, compresslevel=6, mtime=0)
+
+
+def decompress(raw: bytes) -> bytes:
+    """The content of all members; of a torn one what comes before the tear, as a line of its own."""
+    whole = io.BytesIO()
+    start = 0
+    while start < len(raw):
+        end = _decompress_member(raw, start, whole)
+        if end is None:
+            whole.write(b"\n")
+            end = raw.find(_MEMBER_BEGINNING, start + 1)
+        start = len(raw) if end < 0 else end
+    return whole.getvalue()
+
+
+def _decompress_member(raw: bytes, start: int, whole: io.BytesIO) -> int | None:
+    """Where the member that begins at `start` ends; None if it is torn."""
+    member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    view = memoryview(raw)
+    for position in range(start, len(raw), _CHUNK_BYTES):
+        chunk = view[position : position + _CHUNK_BYTES]
+        try:
+            whole.write(member.decompress(chunk))
+        except zlib.error:
+            return None
+        if member.eof:
+            return position + len(chunk) - len(member.unused_data)
+    return None
+
+
+def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
+    """Of each file of one query the version that counts, by its path: the newest, or the newest that is not damaged.
+
+    Where Spark planned a batch anew, it had been taken back: what was planned after it, and committed from it on, no
+    longer counts.
+    """
+    current: dict[str, Copy] = {}
+    for copy in sorted(copies, key=lambda each: each.seen_ms):
+        older = current.get(copy.path)
+        if older is not None:
+            if not _is_whole(copy):
+                continue
+            if 0 < _planned_ms(older) < _planned_ms(copy):
+                _forget(current, int(copy.path.rpartition("/")[2]), seen_before_ms=copy.seen_ms)
+        current[copy.path] = copy
+    return current
+
+
+def _planned_ms(copy: Copy) -> int:
+    """Processing time of an entry of the offset log, which an edit keeps and a new plan does not; 0 of other files."""
+    entry = parse_offset_entry(copy.content) if batch_of(copy.path, OFFSETS) is not None else None
+    return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else 0
+
+
+def _is_whole(copy: Copy) -> bool:
+    if batch_of(copy.path, OFFSETS) is not None:
+        return isinstance(parse_offset_entry(copy.content), OffsetEntry)
+    if batch_of(copy.path, COMMITS) is not None:
+        return isinstance(parse_commit_entry(copy.content), CommitEntry)
+    return bool(copy.content)
+
+
+def _forget(current: dict[str, Copy], batch_id: int, *, seen_before_ms: int) -> None:
+    for path, copy in list(current.items()):
+        planned, committed = batch_of(path, OFFSETS), batch_of(path, COMMITS)
+        is_later = planned is not None and planned > batch_id
+        if (is_later or (committed is not None and committed >= batch_id)) and copy.seen_ms < seen_before_ms:
+            del current[path]
+
+
+def batch_of(path: str, log: str) -> int | None:
+    """The batch whose entry in `log` this is; None for any other file."""
+    folder, _, name = path.rpartition("/")
+    return int(name) if folder == log and name.isdecimal() else None
+
+
+def _line(copy: Copy) -> bytes:
+    fields: dict[str, object] = {"path": copy.path, "query": copy.query_id, "seen_ms": copy.seen_ms}
+    if copy.modified_ms is not None:
+        fields["modified_ms"] = copy.modified_ms
+    try:
+        fields["text"] = copy.content.decode()
+    except UnicodeDecodeError:
+        fields["base64"] = base64.b64encode(copy.content).decode()
+    return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _copy(line: bytes) -> Copy | None:
+    try:
+        fields = json.loads(line)
+        content = fields["text"].encode() if "text" in fields else base64.b64decode(fields["base64"], validate=True)
+        copy = Copy(fields["query"], fields["path"], fields["seen_ms"], fields.get("modified_ms"), content)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return copy if _is_ours(copy) else None
+
+
+def _is_ours(copy: Copy) -> bool:
+    """Whether the fields are what we write: a path that leads out of the checkpoint must never be restored."""
+    numbers: list[Any] = [copy.seen_ms, 0 if copy.modified_ms is None else copy.modified_ms]
+    texts: list[Any] = [copy.path, "" if copy.query_id is None else copy.query_id]
+    return (
+        all(isinstance(number, int) for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(classify(copy.path), QueryMetadataFile | LogFile)
+        and ".." not in copy.path.split("/")
+    )

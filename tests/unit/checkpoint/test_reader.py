@@ -1,0 +1,484 @@
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from lastgood.checkpoint import reader
+from lastgood.checkpoint.checksums import HadoopChecksum
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.file_logs import FileLogEntry
+from lastgood.checkpoint.initial import InitialOffset
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint
+from lastgood.errors import StorageError
+from lastgood.storage import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
+
+CASES = Path(__file__).parents[2] / "corpus" / "cases"
+ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
+A = "68ed4850-d346-4756-94d9-8f64625f261a"
+
+
+def write(root: Path, files: dict[str, bytes]) -> Location:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return parse_location(str(root))
+
+
+def read(root: Path, **options: int) -> Checkpoint:
+    return read_checkpoint(LocalStorage(), parse_location(str(root)), **options)
+
+
+def batches(count: int, source: str = '{"t":{"0":%d}}') -> dict[str, bytes]:
+    """A stateless query with `count` committed batches."""
+    files = {"metadata": f'{{"id":"{ID}"}}'.encode()}
+    for n in range(count):
+        files[f"offsets/{n}"] = f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"2"}}}}\n{source % n}'.encode()
+        files[f"commits/{n}"] = b'v1\n{"nextBatchWatermarkMs":0}'
+    return files
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a real checkpoint, to be damaged."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(CASES / name / "checkpoint", tmp_path / name))
+
+    return copy
+
+
+def test_nothing_there_is_told_from_an_empty_folder(tmp_path: Path) -> None:
+    assert read(tmp_path / "nothing").presence is Presence.MISSING
+    empty = read(tmp_path)
+    assert (empty.presence, empty.query, empty.offsets.listing.exists, empty.state) == (
+        Presence.EMPTY,
+        None,
+        False,
+        None,
+    )
+    assert (empty.last_planned, empty.last_committed, empty.absent) == (None, None, ())
+    (tmp_path / "offsets").mkdir()
+    started = read(tmp_path)
+    assert (started.presence, started.offsets.listing.exists) == (Presence.PRESENT, True)
+    assert not started.commits.listing.exists
+
+
+def test_the_newest_batches_are_parsed_and_all_are_listed(tmp_path: Path) -> None:
+    write(tmp_path, batches(30))
+    found = read(tmp_path, batches=5)
+    assert found.query == QueryMetadata(ID)
+    assert (len(found.offsets.ids), sorted(found.offsets.entries)) == (30, [25, 26, 27, 28, 29])
+    assert sorted(found.commits.entries) == [25, 26, 27, 28, 29]
+    assert found.offsets.newest_modified_ms == (tmp_path / "offsets/29").stat().st_mtime_ns // 1_000_000
+    assert len(read(tmp_path, batches=ALL_BATCHES).offsets.entries) == 30
+    assert sorted(read(tmp_path, batches=0).offsets.entries) == [28, 29]  # what a start of Spark reads
+
+
+def test_every_batch_can_be_read_in_a_stream(tmp_path: Path) -> None:
+    location = write(tmp_path, batches(100))
+    (tmp_path / "commits/50").unlink()
+    (tmp_path / "offsets/60").write_bytes(b"")
+    ids = read(tmp_path).offsets.ids
+    stream = read_batches(LocalStorage(), location, ids)
+    found = list(stream)
+    assert [batch.batch_id for batch in found] == list(range(100))
+    assert isinstance(found[50].offsets, OffsetEntry)
+    assert found[50].commit is None
+    assert found[60].offsets == Damage(DamageKind.EMPTY)
+    assert isinstance(found[60].commit, CommitEntry)
+
+
+def test_a_stream_that_nobody_reads_to_its_end_is_closed(tmp_path: Path) -> None:
+    stream = read_batches(LocalStorage(), write(tmp_path, batches(100)), range(100))
+    next(stream)
+    stream.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
+
+
+def test_names_that_spark_cannot_open_and_foreign_files_are_kept_apart(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        batches(3)
+        | {
+            "offsets/006": b"v1",
+            "offsets/2.bak": b"v1",
+            f"commits/.3.{A}.tmp": b"",
+            "commits/.9.crc": b"",
+            "notes.txt": b"",
+            "other/x": b"",
+        },
+    )
+    found = read(tmp_path)
+    assert (found.last_planned, found.offsets.listing.newest_listed) == (2, 6)
+    assert found.offsets.listing.noncanonical == {"006": 6}
+    assert found.offsets.listing.foreign == ("2.bak",)
+    assert found.commits.listing.temporary == (f".3.{A}.tmp",)
+    assert found.commits.listing.stale_checksums == (".9.crc",)
+    assert found.foreign == ("notes.txt", "other/")
+
+
+def test_damage_is_found_where_it_is(tmp_path: Path) -> None:
+    write(tmp_path, batches(5) | {"metadata": b"{", "offsets/3": b"", "commits/4": b"v9\n{}"})
+    assert read(tmp_path).damage == {
+        "metadata": Damage(DamageKind.TRUNCATED, "{"),
+        "offsets/3": Damage(DamageKind.EMPTY),
+        "commits/4": Damage(DamageKind.VERSION_TOO_NEW, "v9", 1),
+    }
+
+
+def test_a_file_too_large_for_an_entry_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, batches(3) | {"offsets/2": b"v1\n" + b" " * 10_000})
+    monkeypatch.setattr(reader, "ENTRY_BYTES_MAX", 1000)
+    assert read(tmp_path).damage["offsets/2"].kind is DamageKind.NO_SOURCE_LINES  # the limit of the parser is another
+    stream = read_batches(LocalStorage(), parse_location(str(tmp_path)), [2])
+    assert isinstance(next(stream).offsets, Damage)
+
+
+def test_checksum_files_that_lie_are_named_and_change_nothing(tmp_path: Path) -> None:
+    files = batches(4)
+    files |= {
+        "offsets/.2.crc": HadoopChecksum.of(files["offsets/2"]).to_bytes(),
+        "offsets/.3.crc": HadoopChecksum.of(files["offsets/2"]).to_bytes(),
+        "commits/.3.crc": b"",
+    }
+    write(tmp_path, files)
+    found = read(tmp_path)
+    assert {n: wrong.kind for n, wrong in found.offsets.checksum_damage.items()} == {3: DamageKind.CHECKSUM_MISMATCH}
+    assert found.commits.checksum_damage == {3: Damage(DamageKind.EMPTY)}
+    assert found.damage == {}
+
+
+def test_an_entry_that_is_purged_while_we_read_is_not_there(tmp_path: Path) -> None:
+    location = write(tmp_path, batches(3) | {"sources/0/0": b"v1", "sources/0/1": b"v1", "state/0/0/1.zip": b"PK"})
+
+    class Purging(LocalStorage):
+        def read(self, file: Location, *, limit: int) -> bytes | None:
+            gone = file.path.endswith(("offsets/1", "sources/0/1", ".zip"))
+            return None if gone else super().read(file, limit=limit)
+
+        def stat(self, location: Location) -> Entry | None:
+            return None
+
+    found = read_checkpoint(Purging(), location)
+    assert sorted(found.offsets.entries) == [0, 2]
+    assert sorted(found.sources[0].entries) == [0]
+    assert found.offsets.newest_modified_ms is None
+
+
+def test_sources_are_read_since_their_newest_compaction_and_at_their_beginning(tmp_path: Path) -> None:
+    def log(log_id: int) -> bytes:
+        return b'v1\n{"path":"file:///f","timestamp":1,"batchId":%d}' % log_id
+
+    files = batches(3)
+    files |= {f"sources/10/{n}": log(n) for n in (0, 5, 6, 7)}
+    files |= {"sources/10/8.compact": log(8), "sources/10/9": log(9), "sources/10/10": b"v1\n{"}
+    files |= {"sources/2/0": b'\0v1\n{"t":{"0":0}}', "sources/orders/x/y": b"", "sources/loose": b""}
+    write(tmp_path, files)
+    two, ten, orders = read(tmp_path).sources
+    assert (two.name, ten.name, orders.name) == ("2", "10", "orders")
+    assert isinstance(two.initial, InitialOffset)
+    assert sorted(ten.entries) == [0, 8, 9, 10]
+    assert isinstance(ten.entries[8], FileLogEntry)
+    assert ten.damage == {"sources/10/10": Damage(DamageKind.TRUNCATED, "{", 2)}
+    assert orders.listing.foreign == ("x/",)
+
+
+def test_a_huge_compact_file_is_listed_and_not_read(tmp_path: Path) -> None:
+    write(tmp_path, batches(2) | {"sources/0/9.compact": b"v1" + b"\n{}" * 400_000})
+    (source,) = read(tmp_path).sources
+    assert source.entries == {9: Damage(DamageKind.TOO_LARGE, "more than 1048576 bytes")}
+    assert read(tmp_path).damage == {}
+
+
+def test_a_query_with_thousands_of_source_entries_is_read_at_its_end(tmp_path: Path) -> None:
+    write(tmp_path, batches(2) | {f"sources/0/{n}": b"v1" for n in range(300)})
+    assert sorted(read(tmp_path).sources[0].entries) == [0, *range(236, 300)]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("3.5-agg-hdfs-healthy", "8.delta"),
+        ("3.5-agg-rocksdb-healthy", "8.changelog"),
+        ("4.0-agg-rocksdb-changelog-healthy", "8.changelog"),
+        ("4.3-agg-rocksdb-ckptv2-healthy", "8_fc465c63-f7a6-4600-9f86-87110b94d5f2.changelog"),
+    ],
+)
+def test_a_state_version_must_load_in_every_partition(name: str, file: str, case: Callable[[str], Path]) -> None:
+    root = case(name)
+    whole = read(root)
+    assert (whole.last_loadable, whole.absent) == (7, ())
+    for found in [*(root / "state/0/0").glob("8.*"), *(root / "state/0/0").glob("8_*")]:
+        found.unlink()
+    cut = read(root)
+    assert (cut.last_loadable, cut.absent) == (6, (f"state/0/0/{file}",))
+
+
+@pytest.mark.parametrize(
+    "name", ["3.5-agg-rocksdb-healthy", "4.0-agg-rocksdb-changelog-healthy", "4.3-agg-rocksdb-ckptv2-healthy"]
+)
+def test_a_rocksdb_snapshot_without_its_files_is_broken(name: str, case: Callable[[str], Path]) -> None:
+    root = case(name)
+    shutil.rmtree(root / "state/0/1/SSTs")
+    found = read(root)
+    assert found.state
+    assert found.last_loadable != 7
+    (path, damage), *rest = found.damage.items()
+    assert (rest, damage.kind) == ([], DamageKind.MISSING_PART)
+    assert path.startswith("state/0/1/")
+    assert path.endswith(".zip")
+
+
+def test_a_rocksdb_snapshot_that_is_no_archive_is_broken(case: Callable[[str], Path]) -> None:
+    root = case("3.5-agg-rocksdb-healthy")
+    (root / "state/0/0/8.zip").write_bytes(b"no zip")
+    assert read(root).damage == {"state/0/0/8.zip": Damage(DamageKind.BAD_ARCHIVE, "no zip")}
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("3.5-agg-hdfs-healthy", "8.delta"), ("4.3-agg-rocksdb-ckptv2-healthy", "8_*.changelog")],
+)
+def test_an_empty_state_file_is_broken(name: str, pattern: str, case: Callable[[str], Path]) -> None:
+    root = case(name)
+    (file,) = (root / "state/0/0").glob(pattern)
+    file.write_bytes(b"")
+    found = read(root)
+    assert found.last_loadable == 6
+    assert found.damage == {f"state/0/0/{file.name}": Damage(DamageKind.EMPTY)}
+
+
+def test_format_v2_is_followed_through_the_changelog_where_commits_are_purged(case: Callable[[str], Path]) -> None:
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    for n in range(7):
+        (root / f"commits/{n}").unlink()
+    found = read(root)
+    assert (found.last_loadable, found.absent) == (7, ())
+    assert found.state
+    assert [len(store.lineages) for store in found.state.operators[0].stores] == [1, 1]
+    for snapshot in (root / "state/0/0").glob("6_*.zip"):
+        snapshot.unlink()
+    (path,) = read(root).absent
+    assert path.startswith("state/0/0/6_") or path == "state/0/0/5_*.changelog"
+
+
+def test_format_v2_reads_the_commits_back_to_the_snapshot(case: Callable[[str], Path]) -> None:
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    found = read(root, batches=1)
+    assert (sorted(found.commits.entries), found.last_loadable) == ([6, 7], 7)
+    for snapshot in (root / "state/0").glob("*/*.zip"):
+        snapshot.unlink()
+    without = read(root, batches=1)
+    assert (sorted(without.commits.entries), without.last_loadable) == ([6, 7], 7)
+    assert without.state
+    assert list(without.state.loadable) == list(range(1, 9))
+
+
+def test_a_version_with_several_ids_is_the_one_that_the_commit_names(case: Callable[[str], Path]) -> None:
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    (file,) = (root / "state/0/0").glob("8_*.changelog")
+    shutil.copy(file, root / f"state/0/0/8_{A}.changelog")
+    assert read(root).last_loadable == 7
+    file.unlink()
+    assert read(root).absent == (f"state/0/0/{file.name}",)
+
+
+def test_a_lost_partition_folder_keeps_all_versions_from_loading(case: Callable[[str], Path]) -> None:
+    root = case("4.0-agg-rocksdb-changelog-healthy")
+    shutil.rmtree(root / "state/0/0")
+    found = read(root)
+    assert (found.last_loadable, found.absent) == (None, ("state/0/0/1.changelog",))
+
+
+def test_lost_state_shows_where_commits_name_it(case: Callable[[str], Path]) -> None:
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    shutil.rmtree(root / "state")
+    found = read(root)
+    assert (found.state, found.is_stateful, found.last_loadable) == (None, True, None)
+
+
+def test_state_of_a_query_that_never_committed_is_listed(case: Callable[[str], Path]) -> None:
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    shutil.rmtree(root / "commits")
+    found = read(root)
+    assert found.state
+    assert found.state.obstacles == ()
+    assert len(found.state.operators[0].stores) == 2
+
+
+def test_the_newest_operator_metadata_counts_and_damage_in_it_is_named(case: Callable[[str], Path]) -> None:
+    root = case("4.0-transform-with-state")
+    assert read(root).damage == {}
+    (root / "state/0/_metadata/v2/5").write_bytes(b"v2\n{")
+    (root / "state/0/_metadata/v2/x").write_bytes(b"")
+    found = read(root)
+    assert found.damage == {"state/0/_metadata/v2/5": Damage(DamageKind.TRUNCATED, "{", 2)}
+    assert found.last_loadable == 3  # the folders tell how many partitions there are
+
+
+def test_an_empty_partition_folder_is_a_store_without_a_version(tmp_path: Path) -> None:
+    write(tmp_path, batches(1) | {"state/0/0/1.delta": b"x"})
+    (tmp_path / "state/0/1").mkdir()
+    (tmp_path / "state/lost+found").mkdir()
+    found = read(tmp_path)
+    assert found.absent == ("state/0/1/1.delta",)
+
+
+def test_a_folder_of_state_without_operators_is_no_state(tmp_path: Path) -> None:
+    write(tmp_path, batches(1))
+    (tmp_path / "state").mkdir()
+    found = read(tmp_path)
+    assert found.state
+    assert (found.is_stateful, found.last_loadable) == (False, None)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+def test_an_object_store_shows_the_same_as_a_disk(name: str) -> None:
+    local = CASES / name / "checkpoint"
+    memory = MemoryFileSystem()
+    memory.store, memory.pseudo_dirs = {}, [""]
+    for path in local.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"/chk/{path.relative_to(local).as_posix()}", path.read_bytes())
+    there = read_checkpoint(FsspecStorage(memory), Location("file", "", "/chk"))
+    here = read(local)
+    assert there.offsets.entries == here.offsets.entries
+    assert there.commits.entries == here.commits.entries
+    assert [source.listing for source in there.sources] == [source.listing for source in here.sources]
+    assert there.state == here.state
+    assert (there.mode, there.absent, there.damage) == (here.mode, here.absent, here.damage)
+    assert (there.presence, there.foreign) == (Presence.PRESENT, here.foreign)
+
+
+@pytest.mark.parametrize("operation", ["names", "walk", "read", "stat"])
+@pytest.mark.parametrize("error", [StorageError("the storage does not answer"), StorageDeniedError("no")])
+def test_a_storage_that_does_not_answer_is_an_error_and_no_empty_checkpoint(
+    operation: str, error: StorageError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LocalStorage, operation, refuse)
+    with pytest.raises(StorageError) as caught:
+        read(CASES / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint")
+    assert caught.value is error
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
+
+
+class Distant(LocalStorage):
+    """An object store far away; counts how many of its requests had to wait for one another.
+
+    So far that what the machine itself takes does not count.
+    """
+
+    parallel = 100
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[tuple[float, float]] = []
+
+    def _wait(self) -> None:
+        begin = time.monotonic()
+        time.sleep(0.2)
+        self.requests.append((begin, time.monotonic()))
+
+    def names(self, folder: Location) -> Iterator[str] | None:
+        self._wait()
+        return super().names(folder)
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        self._wait()
+        return super().walk(folder)
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        self._wait()
+        return super().read(file, limit=limit)
+
+    def stat(self, location: Location) -> Entry | None:
+        self._wait()
+        return super().stat(location)
+
+    def round_trips(self) -> int:
+        """Length of the longest chain of requests of which each began after the one before it had ended."""
+        count, ended = 0, 0.0
+        for begin, end in sorted(self.requests, key=lambda request: request[1]):
+            if begin >= ended:
+                count, ended = count + 1, end
+        return count
+
+
+def test_a_stateless_checkpoint_of_100_batches_takes_few_round_trips(tmp_path: Path) -> None:
+    location = write(tmp_path, batches(101) | {"sources/0/0": b'\0v1\n{"t":{"0":0}}'})
+    distant = Distant()
+    assert read_checkpoint(distant, location).last_committed == 100
+    assert distant.round_trips() <= 5
+    whole = Distant()
+    assert len(read_checkpoint(whole, location, batches=ALL_BATCHES).offsets.entries) == 101
+    assert whole.round_trips() <= 8
+
+
+def widen(root: Path, partitions: int) -> None:
+    """Give the state of the only operator more partitions, all like the first, as in each commit."""
+    for file in (root / "commits").glob("[0-9]*"):
+        commit = parse_commit_entry(file.read_bytes())
+        assert isinstance(commit, CommitEntry)
+        assert commit.state_unique_ids
+        ids = {0: commit.state_unique_ids[0][:1] * partitions}
+        file.write_bytes(commit.with_state_unique_ids(ids).to_bytes())
+    metadata = root / "state/0/_metadata/metadata"
+    metadata.write_bytes(metadata.read_bytes().replace(b'"numPartitions":2', b'"numPartitions":%d' % partitions))
+    shutil.rmtree(root / "state/0/1")
+    for partition in range(1, partitions):
+        shutil.copytree(root / "state/0/0", root / f"state/0/{partition}")
+
+
+@pytest.mark.parametrize(("partitions", "commits_kept"), [(200, 8), (100, 1)])
+def test_a_stateful_checkpoint_takes_at_most_12_round_trips(
+    partitions: int, commits_kept: int, case: Callable[[str], Path]
+) -> None:
+    """Format v2 is the longest way there is, longer still where no commit is left that names the snapshot."""
+    root = case("4.3-agg-rocksdb-ckptv2-healthy")
+    widen(root, partitions)
+    for n in range(8 - commits_kept):
+        (root / f"commits/{n}").unlink()
+    distant = Distant()
+    found = read_checkpoint(distant, parse_location(str(root)))
+    assert (found.last_loadable, found.absent) == (7, ())
+    assert distant.round_trips() <= 12
+
+
+def test_a_log_of_100000_batches_is_listed_in_little_memory(tmp_path: Path) -> None:
+    location = write(tmp_path, batches(2))
+
+    class Endless(LocalStorage):
+        """Lists 100,000 planned batches with their side files, as a disk would."""
+
+        def names(self, folder: Location) -> Iterator[str] | None:
+            if folder.name != "offsets":
+                return super().names(folder)
+            return (name for n in range(100_000) for name in (str(n), f".{n}.crc"))
+
+        def read(self, file: Location, *, limit: int) -> bytes | None:
+            name = "0" if file.name.isdecimal() else file.name
+            return super().read(Location("file", "", f"{file.path.rpartition('/')[0]}/{name}"), limit=limit)
+
+    tracemalloc.start()
+    try:
+        found = read_checkpoint(Endless(), location)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.last_planned, len(found.offsets.ids)) == (99_999, 100_000)
+    assert found.mode is Mode.MICRO_BATCH
+    assert peak < 40_000_000

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from lastgood.errors import LastgoodError, UsageError
+from lastgood.operations import verify
+from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableError, read_committed, sink_table
+from lastgood.sources.kafka import SourceKindError
+from lastgood.spark.audit import MARK, SinkTable
+from lastgood.storage import LocationInvalidError
+
+CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
+
+
+def corpus(case: str) -> str:
+    if not CORPUS.is_dir():
+        pytest.skip("no corpus beside the repository")
+    return str(CORPUS / case / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("delta:/lake/orders", SinkTable("delta", "/lake/orders")),
+        ("delta:s3a://lake/orders/", SinkTable("delta", "s3a://lake/orders")),
+        ("file:/lake/orders", SinkTable("file", "/lake/orders")),
+        ("file:///lake/orders", SinkTable("file", "/lake/orders")),
+        ("file:hdfs://nn:8020/orders", SinkTable("file", "hdfs://nn:8020/orders")),
+        ("table:lake.sales.orders", SinkTable("table", "lake.sales.orders")),
+    ],
+)
+def test_kind_before_the_colon_says_what_the_sink_is(text: str, table: SinkTable) -> None:
+    assert sink_table(text) == table
+
+
+def test_kind_of_a_location_alone_is_told_by_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "files").mkdir()
+    assert sink_table(f"{tmp_path}/table") == SinkTable("delta", f"{tmp_path}/table")
+    assert sink_table(f"{tmp_path}/files") == SinkTable("file", f"{tmp_path}/files")
+    with pytest.raises(SinkUnreadableError) as caught:
+        sink_table(f"{tmp_path}/nowhere")
+    assert caught.value.subject == f"{tmp_path}/nowhere"
+
+
+@pytest.mark.parametrize("text", ["", "delta:", "table:", "ftp://lake/orders"])
+def test_sink_that_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(LocationInvalidError):
+        sink_table(text)
+
+
+def test_committed_part_of_a_checkpoint_ends_before_its_orphan() -> None:
+    case = Path(corpus("4.2-kafka-orphan"))
+    committed = read_committed(str(case))
+    end = json.loads((case / "offsets" / "2").read_text().splitlines()[-1])
+    assert (committed.batch_id, committed.is_start_known) == (2, True)
+    assert {(each.topic, each.partition): each.end for each in committed.ranges} == {
+        (topic, int(part)): offset for topic, parts in end.items() for part, offset in parts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        ("4.2-kafka-first-batch-failed", "batch 0, planned and not committed"),
+        ("nowhere", "no such folder"),
+    ],
+)
+def test_checkpoint_without_a_committed_batch_is_refused(case: str, found: str) -> None:
+    with pytest.raises(NoCommittedBatchError) as caught:
+        read_committed(corpus(case))
+    assert caught.value.found == found
+
+
+def test_committed_batch_without_readable_offsets_is_refused(tmp_path: Path) -> None:
+    for name, text in {"commits/3": 'v1\n{"nextBatchWatermarkMs":0}', "offsets/3": "v1\n", "metadata": "{}"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(NoCommittedBatchError) as caught:
+        read_committed(str(tmp_path))
+    assert caught.value.subject == f"{tmp_path}/offsets/3"
+
+
+def test_checkpoint_of_another_source_is_refused() -> None:
+    with pytest.raises(SourceKindError):
+        read_committed(corpus("4.3-stateless-file-healthy"))
+
+
+def test_isolation_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        verify.audit_spec("/chk", kafka="broker:9092", sink="table:t", isolation_level="serializable")
+    assert caught.value.found == "serializable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "exit_code"),
+    [
+        ("no_such_column", "SINK_COLUMN_MISSING", 2),
+        ("bad_expression", "SQL_INVALID", 2),
+        ("no_key", "USAGE", 2),
+        ("sink_unreadable", "SINK_UNREADABLE", 65),
+        ("failed", "AUDIT_FAILED", 66),
+    ],
+)
+def test_each_refusal_of_the_job_is_an_error_of_its_own(kind: str, condition: str, exit_code: int) -> None:
+    error = verify._refused({"kind": kind, "subject": "what", "found": "why"}, Path("verify.log"))
+    assert isinstance(error, LastgoodError)
+    assert (error.condition, error.exit_code) == (condition, exit_code)
+    assert "why" in " ".join(error.facts().values())
+
+
+def test_log_is_kept_and_stages_are_passed_on() -> None:
+    lines = ["starting\n", f'{MARK}{{"stage": "reading"}}\n', "Exception: no\n", "\tat here\n", "\n"]
+    log, told = io.StringIO(), list[str]()
+    assert verify._follow(lines, log, told.append) == "Exception: no"
+    assert told == ["reading"]
+    assert log.getvalue() == "starting\nException: no\n\tat here\n\n"
