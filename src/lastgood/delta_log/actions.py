@@ -1,0 +1,205 @@
+"""One version of a Delta table: the bytes of its commit file to values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
+
+RESTORE = "RESTORE"
+DELETE = "DELETE"
+_INTERVAL = re.compile(r"(\d{1,9}) (millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
+_UNIT_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_ROW_METRICS = ("numOutputRows", "num_added_rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """How far an application says that it has written."""
+
+    app_id: str
+    """Query id of a stream, or what the user chose as `txnAppId`."""
+    version: int
+    """Batch id of a stream. It may go down."""
+    last_updated_ms: int | None = None
+    """By the clock of whoever wrote it; delta-rs leaves it out unless it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """What the table says of itself."""
+
+    table_id: str
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    """Table properties, such as `delta.appendOnly`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a program has to be able to do to read and write the table."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """One version of a table."""
+
+    version: int
+    timestamp_ms: int | None = None
+    operation: str | None = None
+    """Such as `STREAMING UPDATE`, `WRITE`, `MERGE`, `RESTORE`; None if the writer does not say."""
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    metrics: Mapping[str, Json] = field(default_factory=dict)
+    user_metadata: str | None = None
+    transactions: tuple[Transaction, ...] = ()
+    metadata: TableMetadata | None = None
+    """Set if this version changed it."""
+    protocol: Protocol | None = None
+    """Set if this version changed it."""
+    added: frozenset[str] = frozenset()
+    """Data files that it added, as the log names them."""
+    removed: frozenset[str] = frozenset()
+    changes_data: bool = False
+    """False for a version that only rewrote files, such as OPTIMIZE, or none."""
+
+    @property
+    def query_id(self) -> str | None:
+        """The stream that wrote it, if it was written by `writeStream`."""
+        found = self.parameters.get("queryId")
+        return found if isinstance(found, str) else None
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows that it wrote; None if the writer does not say."""
+        return next((rows for name in _ROW_METRICS if (rows := _number(self.metrics.get(name))) is not None), None)
+
+    @property
+    def restored_version(self) -> int | None:
+        """The version that a RESTORE brought back; None if it went by time, or for any other operation."""
+        return _number(self.parameters.get("version")) if self.operation == RESTORE else None
+
+    @property
+    def by_app(self) -> Mapping[str, Transaction]:
+        """Transactions by application; of two of one application, which are against the rules, the first counts."""
+        return {txn.app_id: txn for txn in reversed(self.transactions)}
+
+
+def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
+    """Read the commit file of a version: one action a line, unknown ones left out."""
+    commit: dict[str, Any] = {"transactions": [], "added": set(), "removed": set()}
+    for number, line in enumerate(byte_lines(raw), start=1):
+        action = read_object(line.decode(errors="replace"), number) if line.strip() else {}
+        if isinstance(action, Damage):
+            return action
+        for kind, body in action.items():
+            if isinstance(body, dict) and kind in _READERS:
+                _READERS[kind](commit, body)
+    return TableCommit(
+        version,
+        **{
+            **commit,
+            "transactions": tuple(commit["transactions"]),
+            "added": frozenset(commit["added"]),
+            "removed": frozenset(commit["removed"]),
+        },
+    )
+
+
+def parse_transaction(body: Mapping[str, Any]) -> Transaction | None:
+    """Read a `txn` action; None if it is none."""
+    app_id, version, updated = body.get("appId"), body.get("version"), body.get("lastUpdated")
+    if not isinstance(app_id, str) or not is_long(version):
+        return None
+    return Transaction(app_id, version, updated if is_long(updated) else None)
+
+
+def parse_metadata(body: Mapping[str, Any]) -> TableMetadata | None:
+    """Read a `metaData` action; None if it is none."""
+    table_id = body.get("id")
+    configuration = dict(body.get("configuration") or {})
+    return TableMetadata(table_id, configuration) if isinstance(table_id, str) else None
+
+
+def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:
+    """Read a `protocol` action; None if it is none."""
+    reader, writer = body.get("minReaderVersion"), body.get("minWriterVersion")
+    if not is_long(reader) or not is_long(writer):
+        return None
+    return Protocol(reader, writer, tuple(body.get("readerFeatures") or ()), tuple(body.get("writerFeatures") or ()))
+
+
+def interval_ms(text: str) -> int | None:
+    """Length of a table property such as `interval 30 days`; None if it is not understood."""
+    body = text.strip().lower().removeprefix("interval").strip()
+    found = _INTERVAL.findall(body)
+    if not found or _INTERVAL.sub("", body).strip():
+        return None
+    return sum(int(count) * _UNIT_MS[unit] for count, unit in found)
+
+
+def _number(value: Json | None) -> int | None:
+    """A number, also as text: Delta's metrics and parameters are."""
+    if is_long(value):
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None
+
+
+def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+    timestamp = body.get("inCommitTimestamp", body.get("timestamp"))
+    operation, user_metadata = body.get("operation"), body.get("userMetadata")
+    parameters, metrics = body.get("operationParameters"), body.get("operationMetrics")
+    commit |= {
+        "timestamp_ms": timestamp if is_long(timestamp) else None,
+        "operation": operation if isinstance(operation, str) else None,
+        "parameters": parameters if isinstance(parameters, dict) else {},
+        "metrics": metrics if isinstance(metrics, dict) else {},
+        "user_metadata": user_metadata if isinstance(user_metadata, str) else None,
+    }
+
+
+def _read_transaction(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+    transaction = parse_transaction(body)
+    if transaction is not None:
+        commit["transactions"].append(transaction)
+
+
+def _read_file(kind: str, commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+    path = body.get("path")
+    if isinstance(path, str):
+        commit[kind].add(path)
+    if body.get("dataChange"):
+        commit["changes_data"] = True
+
+
+def _read_metadata(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+    commit["metadata"] = parse_metadata(body)
+
+
+def _read_protocol(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+    commit["protocol"] = parse_protocol(body)
+
+
+_READERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
+    "commitInfo": _read_commit_info,
+    "txn": _read_transaction,
+    "metaData": _read_metadata,
+    "protocol": _read_protocol,
+    "add": partial(_read_file, "added"),
+    "remove": partial(_read_file, "removed"),
+}

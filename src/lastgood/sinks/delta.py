@@ -1,0 +1,187 @@
+"""A Delta table as a sink: its log says which batches are in it, and up to which it would skip.
+
+The marker of a query is its last `txn` action. It is independent of the data: RESTORE takes rows back and leaves the
+marker high, so both are told apart here.
+"""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.delta_log.actions import Transaction, interval_ms
+from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
+from lastgood.errors import StorageError
+from lastgood.parallel import Deadline, reason
+from lastgood.sinks.delta_history import History, history_of
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.storage import Location, Storage
+
+TIMEOUT_SECONDS = 10.0
+TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+
+WRITABLE_FEATURES = frozenset(
+    {
+        *("appendOnly", "invariants", "checkConstraints", "generatedColumns", "changeDataFeed"),
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"),
+    }
+)
+"""Table features with which delta-rs commits a RESTORE or a marker; seen with deltalake 1.6.6."""
+
+_IDENTITY_COLUMNS_WRITER_VERSION = 6
+_WRITER_VERSION_MAX = 7
+_IN_CATALOG = "a catalog keeps the newest commits of this table"
+
+
+class DeltaSink:
+    """A Delta table."""
+
+    kind = "delta"
+
+    def __init__(
+        self,
+        storage: Storage,
+        table: Location,
+        *,
+        app_id: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        commits_max: int = COMMITS_DEFAULT,
+    ) -> None:
+        """Describe a table; nothing is read yet.
+
+        Args:
+            storage: From `open_storage(table)`.
+            table: The folder that holds `_delta_log`.
+            app_id: What a `foreachBatch` function gives as `txnAppId`; None: the query id.
+            timeout_seconds: How long reading may take.
+            commits_max: How many of the newest versions to look at one by one.
+        """
+        self._storage = storage
+        self._table = table
+        self._app_id = app_id
+        self._timeout_seconds = timeout_seconds
+        self._commits_max = commits_max
+
+    @property
+    def location(self) -> str:
+        """Where the table is."""
+        return str(self._table)
+
+    def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
+        """What the table says about a query; see `Sink.evidence`."""
+        key = DedupeKey.QUERY_ID if self._app_id in (None, query_id) else DedupeKey.APP_ID
+        deadline = Deadline.after(self._timeout_seconds)
+        try:
+            log = read_table_log(self._storage, self._table, deadline=deadline, commits_max=self._commits_max)
+        except StorageError as error:
+            return unknown_evidence(self.kind, self.location, key, reason(error))
+        if log is None:
+            return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
+        if isinstance(log, Damage):
+            return unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+        return evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
+
+
+def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
+    """What the log of a table says about a query or application. Pure.
+
+    Args:
+        log: From `read_table_log`.
+        app_id: Query id, or `txnAppId`.
+        now_ms: The time, to tell what has expired.
+        dedupe_key: What `app_id` is.
+    """
+    history = history_of(log.commits, app_id)
+    marker = log.transactions.get(app_id)
+    retention = (log.metadata.configuration if log.metadata else {}).get(TRANSACTION_RETENTION)
+    batch_id, unknown, because = _shown(log, history, marker, retention)
+    counts = _counts(marker, retention, now_ms)
+    skips_known = counts is not None and (marker is not None or log.unknown is None) and not log.is_in_catalog
+    return SinkEvidence(
+        kind=DeltaSink.kind,
+        location=log.location,
+        dedupe_key=dedupe_key,
+        last_batch=batch_id,
+        known=not unknown,
+        because=because,
+        skips_up_to=marker.version if marker is not None and counts and skips_known else None,
+        skips_known=skips_known,
+        batches=history.batches,
+        complete_from=_complete_from(log, history, batch_id, unknown=unknown),
+        identity=log.metadata.table_id if log.metadata else None,
+        others={other: txn.version for other, txn in log.transactions.items() if other != app_id},
+        write_obstacles=write_obstacles(log),
+        notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
+    )
+
+
+def write_obstacles(log: TableLog) -> tuple[str, ...]:
+    """Why delta-rs could not take anything back in this table; empty if it could, as far as the log tells."""
+    if log.protocol is None:
+        return ("the protocol of the table is not known",)
+    obstacles = [_IN_CATALOG] if log.is_in_catalog else []
+    version = log.protocol.min_writer_version
+    if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
+        obstacles.append(f"writer version {version}")
+    features = {*log.protocol.reader_features, *log.protocol.writer_features}
+    return (*obstacles, *(f"table feature {name}" for name in sorted(features - WRITABLE_FEATURES)))
+
+
+def _shown(
+    log: TableLog, history: History, marker: Transaction | None, retention: str | None
+) -> tuple[int | None, bool, str]:
+    """The newest batch that is shown, whether that is unknown, and why."""
+    shown = history.shown
+    if log.is_in_catalog:
+        return None, True, _IN_CATALOG
+    if shown.unclear is not None:
+        return None, True, shown.unclear
+    if shown.is_from_before:
+        return _shown_before(log, history, marker, retention)
+    if history.last_version is None:
+        return None, False, f"no batch of it in any version up to {log.newest_version}"
+    what = "RESTORE in" if history.restored else "transaction in"
+    return shown.batch_id, False, f"{what} version {history.last_version} of the table"
+
+
+def _shown_before(
+    log: TableLog, history: History, marker: Transaction | None, retention: str | None
+) -> tuple[int | None, bool, str]:
+    """The same where it goes back to before the versions that were read one by one: then the marker tells."""
+    if history.batches:
+        return None, True, f"version {history.last_version} restored a state that is older than what could be read"
+    if marker is not None:
+        return marker.version, False, f"transaction {marker.version}, older than version {log.oldest_read} of the table"
+    if log.unknown is not None:
+        return None, True, log.unknown
+    if retention is not None:
+        return None, True, f"no marker, but markers expire here ({TRANSACTION_RETENTION} = {retention})"
+    return None, False, "the table has no marker of it"
+
+
+def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
+    """Whether Spark still heeds a marker; None if that cannot be told."""
+    if marker is None or retention is None:
+        return True
+    length_ms = interval_ms(retention)
+    if length_ms is None:
+        return None
+    return marker.last_updated_ms is not None and marker.last_updated_ms > now_ms - length_ms
+
+
+def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
+    if log.commits and log.oldest_read == 0:
+        return 0
+    if history.batches:
+        return history.batches[0].batch_id
+    return None if unknown else (-1 if batch_id is None else batch_id) + 1
+
+
+def _notes(marker: Transaction | None, batch_id: int | None, *, counts: bool | None, unknown: bool) -> tuple[str, ...]:
+    if marker is None:
+        return ()
+    if counts is None:
+        return (f"{TRANSACTION_RETENTION} is not understood: whether batch {marker.version} is skipped is not known",)
+    if not counts:
+        return (f"the marker has expired: Spark would write batch {marker.version} again",)
+    if not unknown and (batch_id is None or batch_id < marker.version):
+        return (f"the rows were taken back, the marker was not: batches up to {marker.version} would be skipped",)
+    return ()

@@ -1,0 +1,159 @@
+"""What the versions of a Delta table did to the batches of one application: written, taken back, written again. Pure.
+
+Rows and marker are two things. A RESTORE takes rows back and leaves the marker; a commit that lowers the marker takes
+back whatever it stood for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lastgood.delta_log.actions import DELETE, RESTORE, TableCommit, Transaction
+from lastgood.sinks.evidence import CommittedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The live batches after a version, newest first: a list whose tail all later versions share."""
+
+    batch_id: int
+    version: int
+    before: _Live | None = field(repr=False, compare=False)  # as long as the log: nothing may follow it by recursion
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the table shows of an application after one version."""
+
+    batch_id: int | None = None
+    """Newest batch; None for none."""
+    is_from_before: bool = False
+    """Whether it is still what it was before the first version that was read; then there is no `batch_id`."""
+    unclear: str | None = None
+    """Why it cannot be told."""
+    live: _Live | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The batches of one application, as far back as the versions go."""
+
+    batches: tuple[CommittedBatch, ...]
+    shown: Shown
+    last_version: int | None = None
+    """The last version that changed what is shown; None if none did."""
+    restored: bool = False
+    """Whether that was a RESTORE."""
+
+
+def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
+    """Tell what became of the batches of an application, from versions without a gap, oldest first."""
+    walk = _Walk(app_id, is_whole=bool(commits) and commits[0].version == 0)
+    for position, commit in enumerate(commits):
+        walk.step(commit, commits[:position] if commit.operation == RESTORE else ())
+    live = {at.version for at in _each(walk.shown.live)}
+    return History(
+        batches=tuple(
+            CommittedBatch(
+                batch_id=transaction.version,
+                version=commit.version,
+                is_live=commit.version in live or (None if commit.version < walk.unclear_before else False),
+                row_count=commit.row_count,
+                committed_at_ms=commit.timestamp_ms,
+                user_metadata=commit.user_metadata,
+            )
+            for commit, transaction in walk.written
+        ),
+        shown=walk.shown,
+        last_version=walk.last.version if walk.last else None,
+        restored=walk.last is not None and walk.last.operation == RESTORE,
+    )
+
+
+def _each(live: _Live | None) -> Iterator[_Live]:
+    while live is not None:
+        yield live
+        live = live.before
+
+
+class _Walk:
+    """Goes through the versions, and remembers what was shown after each, for a RESTORE to come back to."""
+
+    def __init__(self, app_id: str, *, is_whole: bool) -> None:
+        self._app_id = app_id
+        self._after: dict[int, Shown] = {}
+        self._marker: int | None = None
+        self.shown = Shown(is_from_before=not is_whole)
+        self.written: list[tuple[TableCommit, Transaction]] = []
+        self.last: TableCommit | None = None
+        self.unclear_before = 0
+        """Whether batches of older versions are live is not known, unless they are in `shown.live`."""
+
+    def step(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> None:
+        transaction = commit.by_app.get(self._app_id)
+        before = self.shown
+        if commit.operation == RESTORE:
+            self.shown = self._restored(commit, earlier)
+        if transaction is not None:
+            self._mark(commit, transaction.version)
+            self._marker = transaction.version
+        if self.shown.unclear is not None and self.shown is not before and commit.restored_version is None:
+            self.unclear_before = commit.version
+        if self.shown is not before:
+            self.last = commit
+        self._after[commit.version] = self.shown
+
+    def _mark(self, commit: TableCommit, batch_id: int) -> None:
+        lowers = self._marker is not None and batch_id < self._marker
+        takes_back = lowers and (not commit.added or commit.operation == DELETE)
+        if commit.operation == RESTORE or takes_back:
+            self.shown = _lowered(self.shown, batch_id)
+        elif batch_id == self._marker and not commit.added and commit.query_id is None:
+            return  # the marker put in again, without rows
+        else:
+            self.written.append((commit, commit.by_app[self._app_id]))
+            self.shown = Shown(batch_id, live=_Live(batch_id, commit.version, self.shown.live))
+
+    def _restored(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> Shown:
+        version = commit.restored_version
+        if version is not None:
+            return self._after.get(version) or Shown(
+                unclear=f"version {commit.version} restored version {version}, which is older than what could be read"
+            )
+        candidates = _restored_versions(commit, earlier)
+        found = [self._after[version] for version in candidates]
+        if found and all(one is found[0] for one in found):
+            return found[0]
+        return Shown(
+            unclear=f"version {commit.version} is a RESTORE by time, and its files do not tell to which version"
+        )
+
+
+def _lowered(shown: Shown, batch_id: int) -> Shown:
+    """What is shown once a marker says that only batches up to `batch_id` count."""
+    live = next((at for at in _each(shown.live) if at.batch_id <= batch_id), None)
+    if shown.batch_id is not None:
+        return replace(shown, batch_id=min(batch_id, shown.batch_id), live=live)
+    if shown.unclear is None and not shown.is_from_before:
+        return shown  # nothing was shown
+    return Shown(batch_id, live=live)
+
+
+def _restored_versions(restore: TableCommit, earlier: Sequence[TableCommit]) -> range:
+    """The versions that a RESTORE by time may have brought back, told by its files; empty if they do not tell.
+
+    Files that a version added and that are there after the RESTORE show that it is not undone. Files that it added and
+    that are gone, or removed and that are there, show that it is.
+    """
+    touched: set[str] = set()
+    end = restore.version
+    for commit in reversed(earlier):
+        are_live = commit.added - touched
+        were_live = commit.added & touched
+        if (are_live - restore.removed) or (were_live & restore.added):
+            return range(commit.version, end)
+        if commit.added or commit.removed & restore.added:
+            end = commit.version
+        touched |= commit.added | commit.removed
+    return range(0)

@@ -1,0 +1,163 @@
+"""What a sink shows of a query: one value for every kind of sink. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class DedupeKey(enum.Enum):
+    """By what a sink recognises a batch that it has already."""
+
+    QUERY_ID = "query_id"
+    """A new checkpoint is a new query: it writes everything again."""
+    APP_ID = "app_id"
+    """A name that the user chose: a new checkpoint with the same name is skipped up to the old number."""
+    DIRECTORY = "directory"
+    """The folder itself: whatever query writes there next is skipped up to the newest number."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch that a sink holds, or held until it was taken back."""
+
+    batch_id: int
+    version: int | None = None
+    """Version of the table (Delta), snapshot (Iceberg), epoch (fence); None where there is no such thing."""
+    is_live: bool | None = True
+    """False if its rows were taken back since, by a RESTORE, a rollback or a lowered marker. None: unknown."""
+    row_count: int | None = None
+    """None: unknown."""
+    committed_at_ms: int | None = None
+    user_metadata: str | None = None
+    """What the writer noted down with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEvidence:
+    """What a sink says about one query, when it was asked."""
+
+    kind: str
+    """`delta`, `file`, `iceberg`, `fence`; `absent` if there is nothing, `unrecognised` if it is none of these."""
+    location: str
+    dedupe_key: DedupeKey
+    last_batch: int | None
+    """Newest batch that the sink shows; None if it shows none, or if that is not known."""
+    known: bool
+    """Whether `last_batch` is the truth, so that None means "none"."""
+    because: str
+    """What it rests on, or why it is not known; one line for a person."""
+    skips_up_to: int | None = None
+    """Batches up to this one would be skipped without a word, whatever they hold; None if it would skip none."""
+    skips_known: bool = True
+    """Whether `skips_up_to` is the truth."""
+    batches: tuple[CommittedBatch, ...] = ()
+    """Those that can be told one by one, in the order in which they were committed; one batch may stand twice."""
+    complete_from: int | None = None
+    """A batch from this one on that is not among `batches` was not committed. None: absence says nothing."""
+    identity: str | None = None
+    """Id of the table: another one, if it was created again. None where there is none."""
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Further queries or applications whose marker the sink holds, with their last batch."""
+    write_obstacles: tuple[str, ...] = ()
+    """Why lastgood could not take anything back here, such as a table feature that it cannot write."""
+    notes: tuple[str, ...] = ()
+    """Traps that were seen; each one line for a person."""
+
+    @property
+    def holes(self) -> tuple[int, ...]:
+        """Batches below the newest that were taken back and not written again: their rows are missing."""
+        live = {batch.batch_id for batch in self.batches if batch.is_live is not False}
+        gone = {batch.batch_id for batch in self.batches} - live
+        return tuple(sorted(batch_id for batch_id in gone if batch_id < (self.last_batch or 0)))
+
+    def would_skip(self, batch_id: int) -> bool | None:
+        """Whether the sink would drop this batch without a word; None if that is not known."""
+        if not self.skips_known:
+            return None
+        return self.skips_up_to is not None and batch_id <= self.skips_up_to
+
+    def live_version(self, batch_id: int) -> int | None:
+        """The version that holds a batch now; None if none is known."""
+        found = [batch.version for batch in self.batches if batch.is_live and batch.batch_id == batch_id]
+        return found[-1] if found else None
+
+    def versions(self, batch_id: int) -> tuple[int, ...]:
+        """Every version that wrote a batch, oldest first; several if it was taken back and written again."""
+        return tuple(
+            batch.version for batch in self.batches if batch.batch_id == batch_id and batch.version is not None
+        )
+
+    def skipped_batches(self, planned_ms: Mapping[int, int]) -> tuple[int, ...]:
+        """Batches that the sink had already when they were planned: their new rows were dropped without a word.
+
+        It compares clocks, of the driver and of who wrote: a strong hint, no proof.
+
+        Args:
+            planned_ms: `batchTimestampMs` of each batch, from the offset log.
+        """
+        newest: dict[int, int] = {}
+        for batch in self.batches:
+            if batch.is_live and batch.committed_at_ms is not None:
+                newest[batch.batch_id] = max(batch.committed_at_ms, newest.get(batch.batch_id, 0))
+        return tuple(sorted(batch_id for batch_id, at in newest.items() if planned_ms.get(batch_id, at) > at))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by their names."""
+        return {
+            "kind": self.kind,
+            "location": self.location,
+            "dedupe_key": self.dedupe_key.value,
+            "last_batch": self.last_batch,
+            "known": self.known,
+            "because": self.because,
+            "skips_up_to": self.skips_up_to,
+            "skips_known": self.skips_known,
+            "batches": [
+                {
+                    "batch_id": batch.batch_id,
+                    "version": batch.version,
+                    "is_live": batch.is_live,
+                    "row_count": batch.row_count,
+                    "committed_at_ms": batch.committed_at_ms,
+                    "user_metadata": batch.user_metadata,
+                }
+                for batch in self.batches
+            ],
+            "complete_from": self.complete_from,
+            "identity": self.identity,
+            "others": dict(self.others),
+            "write_obstacles": list(self.write_obstacles),
+            "notes": list(self.notes),
+        }
+
+
+class Sink(Protocol):
+    """A place where a query writes. Make one with `open_sink`."""
+
+    @property
+    def kind(self) -> str:
+        """As in `SinkEvidence.kind`."""
+
+    @property
+    def location(self) -> str:
+        """As a person names it."""
+
+    def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
+        """What it says about a query, within its time limit; what cannot be found out is part of the answer.
+
+        Args:
+            query_id: From the checkpoint's `metadata`.
+            now_ms: The time, to tell what has expired.
+
+        Raises:
+            ExtraMissingError: a library is needed that is not installed.
+        """
+
+
+def unknown_evidence(kind: str, location: str, dedupe_key: DedupeKey, because: str) -> SinkEvidence:
+    """The answer of a sink of which nothing could be found out."""
+    return SinkEvidence(kind, location, dedupe_key, None, known=False, because=because, skips_known=False)

@@ -1,0 +1,242 @@
+"""Spark's file sink: the folder `_spark_metadata` lists what counts, and its newest number is what is skipped up to.
+
+It knows no query: whichever writes there next goes on with the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.file_logs import (
+    COMPACT_SUFFIX,
+    SinkFile,
+    SinkLogEntry,
+    compact_interval,
+    ids_read_at_start,
+    is_compaction,
+    parse_sink_log_entry,
+)
+from lastgood.checkpoint.layout import SINK_LOG
+from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
+from lastgood.checkpoint.reader import read_file
+from lastgood.errors import StorageError
+from lastgood.parallel import Deadline, ask_all, ask_one, reason
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.storage import Location, Storage
+
+TIMEOUT_SECONDS = 10.0
+ENTRIES_DEFAULT = 200
+"""How many of the newest entries are read, beside those that Spark reads itself."""
+
+_ENTRY_BYTES_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileSinkLog:
+    """The folder `_spark_metadata` as it was when it was read."""
+
+    location: str
+    listing: LogListing
+    entries: Mapping[int, SinkLogEntry | Damage] = field(default_factory=dict)
+    """The newest ones; a compact one holds the files of all batches up to it."""
+
+    @property
+    def ids(self) -> BatchIds:
+        """The batches whose entry is there."""
+        return self.listing.ids
+
+    @property
+    def interval(self) -> int:
+        """The compaction interval that the folder shows."""
+        return compact_interval(self.listing.compact)
+
+    @property
+    def needed(self) -> range:
+        """The entries that Spark has to read to know what counts."""
+        return range(0) if self.ids.newest is None else self._needed_for(self.ids.newest)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Those of them that are not there: Spark cannot read the folder, and cannot compact it."""
+        return tuple(batch_id for batch_id in self.needed if not self._can_be_read(batch_id))
+
+    @property
+    def oldest_boundary(self) -> int | None:
+        """The oldest batch back to which the folder can be cut; None if to none."""
+        return next((batch_id for batch_id in self.ids if self.can_be_cut_to(batch_id)), None)
+
+    @property
+    def listed_files(self) -> tuple[SinkFile, ...] | None:
+        """Every file that counts, by the entries that Spark reads; None if one of them is missing or damaged."""
+        files: dict[str, SinkFile] = {}
+        for batch_id in self.needed:
+            entry = self.entries.get(batch_id)
+            if entry is None or isinstance(entry, Damage):
+                return None
+            for file in entry:
+                if file.action == "add":
+                    files[file.path] = file
+                else:
+                    files.pop(file.path, None)
+        return tuple(files.values())
+
+    def can_be_cut_to(self, batch_id: int) -> bool:
+        """Whether everything up to a batch can still be told once all later entries are gone."""
+        return batch_id in self.ids and all(self._can_be_read(one) for one in self._needed_for(batch_id))
+
+    def files_of(self, batch_id: int) -> tuple[SinkFile, ...] | None:
+        """The files that one batch wrote; None if they cannot be told from those of earlier ones.
+
+        Those of a compaction are what it lists beyond the entries before it.
+        """
+        entry = self.entries.get(batch_id)
+        if entry is None or isinstance(entry, Damage):
+            return None
+        if batch_id not in self.listing.compact:
+            return tuple(entry)
+        earlier: set[str] = set()
+        for before in self._needed_for(batch_id - 1) if batch_id else ():
+            found = self.entries.get(before)
+            if found is None or isinstance(found, Damage):
+                return None
+            earlier.update(file.path for file in found)
+        return tuple(file for file in entry if file.path not in earlier)
+
+    def _needed_for(self, newest: int) -> range:
+        """Without any compaction nobody can tell the interval: then all entries count."""
+        return ids_read_at_start(newest, self.interval) if self.listing.compact else range(newest + 1)
+
+    def _can_be_read(self, batch_id: int) -> bool:
+        if is_compaction(batch_id, self.interval) and self.listing.compact:
+            return batch_id in self.listing.compact
+        return batch_id in self.ids
+
+
+class FileSink:
+    """A folder that Spark's file sink writes."""
+
+    kind = "file"
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: Location,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        entries_max: int = ENTRIES_DEFAULT,
+    ) -> None:
+        """Describe a folder; nothing is read yet.
+
+        Args:
+            storage: From `open_storage(folder)`.
+            folder: What the application gives as `path`.
+            timeout_seconds: How long reading may take.
+            entries_max: How many of the newest batches to look at one by one.
+        """
+        self._storage = storage
+        self._folder = folder
+        self._timeout_seconds = timeout_seconds
+        self._entries_max = entries_max
+
+    @property
+    def location(self) -> str:
+        """Where the folder is."""
+        return str(self._folder)
+
+    def read(self) -> FileSinkLog | None:
+        """The log of the sink; None if the folder has none.
+
+        Raises:
+            StorageError: the storage does not answer in time, or does not let us look.
+        """
+        log_folder = self._folder / SINK_LOG
+        deadline = Deadline.after(self._timeout_seconds)
+        names = ask_one(lambda: _listed(self._storage, log_folder), deadline=deadline, subject=str(log_folder))
+        if names is None:
+            return None
+        log = FileSinkLog(self.location, list_log(names, compactible=True))
+        wanted = sorted({*log.ids.last(self._entries_max), *(n for n in log.needed if n in log.ids)})
+        files = [log_folder / f"{n}{COMPACT_SUFFIX if n in log.listing.compact else ''}" for n in wanted]
+        answers = ask_all(
+            [partial(read_file, self._storage, file, parse_sink_log_entry, limit=_ENTRY_BYTES_MAX) for file in files],
+            parallel=self._storage.parallel,
+            deadline=deadline,
+            subject=str(log_folder),
+        )
+        entries = {n: answer.or_raise() for n, answer in zip(wanted, answers, strict=True)}
+        return FileSinkLog(self.location, log.listing, {n: entry for n, entry in entries.items() if entry is not None})
+
+    def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
+        """What the folder says, the same for every query; see `Sink.evidence`."""
+        try:
+            log = self.read()
+            is_empty = log is not None or not ask_one(
+                lambda: _listed(self._storage, self._folder),
+                deadline=Deadline.after(self._timeout_seconds),
+                subject=self.location,
+            )
+        except StorageError as error:
+            return unknown_evidence(self.kind, self.location, DedupeKey.DIRECTORY, reason(error))
+        found = evidence_of(log, self.location)
+        if is_empty:
+            return found
+        because = f"there are files, but no {SINK_LOG}: it may have been deleted"
+        return replace(found, known=False, because=because, complete_from=None)
+
+
+def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
+    """What the log of a file sink says. Pure; None for a folder without one."""
+    if log is None or log.listing.newest_listed is None:
+        is_empty = log is not None
+        notes = (f"{SINK_LOG} is there and empty: Spark reads the folder as an empty table",) if is_empty else ()
+        because = f"{SINK_LOG} is empty" if is_empty else f"there is no {SINK_LOG}"
+        return SinkEvidence(
+            kind=FileSink.kind,
+            location=location,
+            dedupe_key=DedupeKey.DIRECTORY,
+            last_batch=None,
+            known=True,
+            because=because,
+            complete_from=0,
+            notes=notes,
+        )
+    newest = log.listing.newest_listed
+    return SinkEvidence(
+        kind=FileSink.kind,
+        location=location,
+        dedupe_key=DedupeKey.DIRECTORY,
+        last_batch=newest,
+        known=True,
+        because=f"the newest entry of {SINK_LOG}",
+        skips_up_to=newest,
+        batches=tuple(_batch(log, batch_id) for batch_id in sorted(log.entries)),
+        complete_from=log.ids.runs[-1].start if log.ids.runs else None,
+        notes=tuple(_notes(log)),
+    )
+
+
+def _batch(log: FileSinkLog, batch_id: int) -> CommittedBatch:
+    files = log.files_of(batch_id) or ()
+    return CommittedBatch(batch_id, committed_at_ms=max((file.modification_time_ms for file in files), default=None))
+
+
+def _notes(log: FileSinkLog) -> list[str]:
+    notes = []
+    if log.missing:
+        listed = ", ".join(map(str, log.missing))
+        notes.append(f"entries {listed} of {SINK_LOG} are missing: Spark cannot read the folder")
+    damaged = [batch_id for batch_id, entry in sorted(log.entries.items()) if isinstance(entry, Damage)]
+    if damaged:
+        notes.append(f"entries {', '.join(map(str, damaged))} of {SINK_LOG} are damaged")
+    if log.listing.noncanonical:
+        names = ", ".join(sorted(log.listing.noncanonical))
+        notes.append(f"Spark counts {names} in {SINK_LOG} and cannot open them")
+    return notes
+
+
+def _listed(storage: Storage, folder: Location) -> list[str] | None:
+    names = storage.names(folder)
+    return None if names is None else list(names)

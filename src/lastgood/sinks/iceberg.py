@@ -1,0 +1,246 @@
+"""An Iceberg table as a sink, from its metadata files: snapshots carry query id and batch id. Evidence only.
+
+Spark recognises a batch by walking from the table's current snapshot to its parents, also if it writes a branch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.lines import is_long, read_object
+from lastgood.checkpoint.reader import read_file
+from lastgood.errors import StorageError
+from lastgood.parallel import Deadline, ask_one, reason
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.storage import Location, Storage
+
+TIMEOUT_SECONDS = 10.0
+MAIN = "main"
+METADATA_FOLDER = "metadata"
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
+
+_METADATA_FILE = re.compile(r"(?:v|0*)?(\d+)(?:-[0-9a-fA-F-]{36})?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_METADATA_BYTES_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot of an Iceberg table."""
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    """0 in tables of format 1."""
+    timestamp_ms: int
+    summary: Mapping[str, str]
+
+    @property
+    def batch_id(self) -> int | None:
+        """The batch that a stream wrote with it; None if it was no stream."""
+        epoch = self.summary.get(EPOCH_ID, "")
+        return int(epoch) if epoch.isascii() and epoch.isdecimal() else None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no snapshot came before it: then nothing was expired."""
+        if self.parent_id is not None:
+            return False
+        if self.sequence_number > 0:
+            return self.sequence_number == 1
+        total = self.summary.get("total-data-files")
+        return total is not None and total == self.summary.get("added-data-files", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergMetadata:
+    """One metadata file of a table."""
+
+    table_id: str
+    current_snapshot_id: int | None
+    snapshots: Mapping[int, Snapshot]
+    refs: Mapping[str, int] = field(default_factory=dict)
+    """Snapshot of each branch and tag."""
+
+    def head(self, ref: str) -> int | None:
+        """The snapshot of a branch; None if it has none."""
+        return self.current_snapshot_id if ref == MAIN else self.refs.get(ref)
+
+    def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """A snapshot and those that it was made from, newest first, as far back as they are kept."""
+        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)) is not None:
+            yield snapshot
+            snapshot_id = snapshot.parent_id
+
+
+def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
+    """Read a metadata file, compressed or not."""
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            return damaged(DamageKind.BAD_ARCHIVE, str(error))
+    fields = read_object(raw.decode(errors="replace"))
+    if isinstance(fields, Damage):
+        return fields
+    table_id = fields.get("table-uuid") or fields.get("location")
+    listed, refs = fields.get("snapshots") or [], fields.get("refs") or {}
+    if not isinstance(table_id, str) or not isinstance(listed, list) or not isinstance(refs, dict):
+        return damaged(DamageKind.UNEXPECTED_JSON, "no table metadata")
+    snapshots = [snapshot for found in listed if isinstance(found, dict) and (snapshot := _snapshot(found))]
+    heads = {name: ref.get("snapshot-id") for name, ref in refs.items() if isinstance(ref, dict)}
+    current = fields.get("current-snapshot-id")
+    return IcebergMetadata(
+        table_id=table_id,
+        current_snapshot_id=current if is_long(current) and current >= 0 else None,
+        snapshots={snapshot.snapshot_id: snapshot for snapshot in snapshots},
+        refs={name: head for name, head in heads.items() if is_long(head)},
+    )
+
+
+def newest_metadata(names: Sequence[str]) -> tuple[str, ...]:
+    """The metadata files with the highest number; several if a commit was lost in a race, and nobody can tell which."""
+    numbered = [(int(found[1]), name) for name in names if (found := _METADATA_FILE.fullmatch(name))]
+    highest = max((number for number, _ in numbered), default=None)
+    return tuple(sorted(name for number, name in numbered if number == highest))
+
+
+class IcebergSink:
+    """An Iceberg table, or one metadata file of it, which its catalog names."""
+
+    kind = "iceberg"
+
+    def __init__(
+        self, storage: Storage, location: Location, *, ref: str = MAIN, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        """Describe a table; nothing is read yet.
+
+        Args:
+            storage: From `open_storage(location)`.
+            location: The folder of the table, or its current `….metadata.json`.
+            ref: The branch that the query writes.
+            timeout_seconds: How long reading may take.
+        """
+        self._storage = storage
+        self._location = location
+        self._ref = ref
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def location(self) -> str:
+        """Where the table is."""
+        return str(self._location)
+
+    def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
+        """What the table says about a query; see `Sink.evidence`."""
+        deadline = Deadline.after(self._timeout_seconds)
+        try:
+            found = ask_one(self._read, deadline=deadline, subject=self.location) or []
+        except StorageError as error:
+            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, reason(error))
+        if not found:
+            return SinkEvidence(
+                "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"
+            )
+        answers = [
+            unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, f"the metadata is damaged: {metadata}")
+            if isinstance(metadata, Damage)
+            else evidence_of(metadata, query_id, location=self.location, ref=self._ref)
+            for metadata in found
+        ]
+        if len({(answer.last_batch, answer.known, answer.skips_up_to) for answer in answers}) > 1:
+            because = f"{len(answers)} metadata files have the same number: give the one that the catalog names"
+            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
+        return answers[0]
+
+    def _read(self) -> list[IcebergMetadata | Damage]:
+        if self._location.name.endswith((".json", ".json.gz")):
+            files = [self._location]
+        else:
+            folder = self._location / METADATA_FOLDER
+            files = [folder / name for name in newest_metadata(list(self._storage.names(folder) or ()))]
+        read = [read_file(self._storage, file, parse_iceberg_metadata, limit=_METADATA_BYTES_MAX) for file in files]
+        return [metadata for metadata in read if metadata is not None]
+
+
+def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref: str = MAIN) -> SinkEvidence:
+    """What the metadata of a table says about a query. Pure."""
+    line = list(metadata.ancestors(metadata.head(ref)))
+    marked = _marked(line, query_id)
+    by_spark = marked if ref == MAIN else _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
+    is_whole = not line or line[-1].is_first
+    live = {snapshot.snapshot_id for snapshot in line}
+    written = sorted(
+        (
+            one
+            for one in metadata.snapshots.values()
+            if one.summary.get(QUERY_ID) == query_id and one.batch_id is not None
+        ),
+        key=lambda one: (one.sequence_number, one.timestamp_ms),
+    )
+    because = f"snapshot {marked.snapshot_id} of {ref}" if marked else f"no snapshot of {ref} is of this query"
+    if marked is None and not is_whole:
+        because = "no snapshot that is kept is of this query, and older ones have expired"
+    notes = []
+    if ref != MAIN and marked is not None:
+        notes.append(f"Spark looks for the marker on {MAIN}, not on {ref}: a batch that is run again is written twice")
+    return SinkEvidence(
+        kind=IcebergSink.kind,
+        location=location,
+        dedupe_key=DedupeKey.QUERY_ID,
+        last_batch=marked.batch_id if marked else None,
+        known=marked is not None or is_whole,
+        because=because,
+        skips_up_to=by_spark.batch_id if by_spark else None,
+        batches=tuple(_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
+        complete_from=0 if is_whole else next((one.batch_id for one in written if one.snapshot_id in live), None),
+        identity=metadata.table_id,
+        others=_others(line, query_id),
+        write_obstacles=("lastgood does not write Iceberg tables",),
+        notes=tuple(notes),
+    )
+
+
+def _snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
+    snapshot_id, parent_id = fields.get("snapshot-id"), fields.get("parent-snapshot-id")
+    sequence_number, time_ms, summary = (fields.get(key) for key in ("sequence-number", "timestamp-ms", "summary"))
+    if not is_long(snapshot_id):
+        return None
+    return Snapshot(
+        snapshot_id=snapshot_id,
+        parent_id=parent_id if is_long(parent_id) else None,
+        sequence_number=sequence_number if is_long(sequence_number) else 0,
+        timestamp_ms=time_ms if is_long(time_ms) else 0,
+        summary={key: str(value) for key, value in summary.items()} if isinstance(summary, dict) else {},
+    )
+
+
+def _marked(line: Sequence[Snapshot] | Iterator[Snapshot], query_id: str) -> Snapshot | None:
+    """The first snapshot of a query, newest first: what Spark goes by."""
+    return next((one for one in line if one.summary.get(QUERY_ID) == query_id and one.batch_id is not None), None)
+
+
+def _others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
+    others: dict[str, int] = {}
+    for snapshot in line:
+        other = snapshot.summary.get(QUERY_ID, query_id)
+        if other != query_id and snapshot.batch_id is not None:
+            others.setdefault(other, snapshot.batch_id)
+    return others
+
+
+def _batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001 - private, and the name says it
+    rows = snapshot.summary.get("added-records", "")
+    return CommittedBatch(
+        batch_id=snapshot.batch_id or 0,
+        version=snapshot.snapshot_id,
+        is_live=is_live,
+        row_count=int(rows) if rows.isdecimal() else None,
+        committed_at_ms=snapshot.timestamp_ms,
+    )

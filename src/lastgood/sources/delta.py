@@ -1,0 +1,196 @@
+"""A Delta table as a source: which of its versions can still be read, and whether a stored offset is among them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import unquote
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.delta_log.actions import TableCommit
+from lastgood.delta_log.listing import DeltaLogListing
+from lastgood.delta_log.table import read_table_log
+from lastgood.errors import StorageError
+from lastgood.parallel import Deadline, ask_all, reason
+from lastgood.storage import Location, Storage, parse_location
+
+TIMEOUT_SECONDS = 10.0
+SOURCE_VERSION_NEWEST = 3
+"""The newest form of a Delta offset that is known."""
+BEFORE_FIRST_FILE = -1
+"""Index of an offset before any file of its version."""
+
+_SCHEMA_BARRIERS = (-19, -20)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFacts:
+    """What the log of a table that is read as a stream still holds."""
+
+    location: str
+    table_id: str | None = None
+    """`reservoirId` of the offsets; another one if the table was created again."""
+    earliest_version: int | None = None
+    """The oldest version from which on every commit file is there; None: none is."""
+    latest_version: int | None = None
+    checkpoint_versions: tuple[int, ...] = ()
+    """Versions whose whole state can be had without older commit files."""
+    exists: bool | None = True
+    """None: unknown."""
+    unknown: str | None = None
+    """Why nothing is known."""
+
+    def can_rebuild(self, version: int) -> bool:
+        """Whether the whole state of a version can still be had: a first snapshot is read from that."""
+        earliest, latest = self.earliest_version, self.latest_version
+        if latest is None or version > latest:
+            return False
+        if earliest == 0 or version in self.checkpoint_versions:
+            return True
+        bases = [base for base in self.checkpoint_versions if base <= version]
+        return earliest is not None and bool(bases) and earliest <= bases[-1] + 1
+
+
+class Serving(enum.Enum):
+    """Whether a source still has what an offset asks for."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaServing:
+    """Whether a table can still serve what follows an offset."""
+
+    serving: Serving
+    because: str
+    lost_versions: range = range(0)
+    """Versions that are needed and gone; `failOnDataLoss=false` skips them without a word."""
+
+
+def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIMEOUT_SECONDS) -> DeltaFacts:
+    """Look what the log of a table still holds, within a time limit.
+
+    Raises:
+        ExtraMissingError: the log is cleaned up, and pyarrow, to read its checkpoint, is not installed.
+    """
+    deadline = Deadline.after(timeout_seconds)
+    try:
+        log = read_table_log(storage, table, deadline=deadline, commits_max=1)
+    except StorageError as error:
+        return DeltaFacts(str(table), exists=None, unknown=reason(error))
+    if log is None:
+        return DeltaFacts(str(table), exists=False)
+    if isinstance(log, Damage):
+        return DeltaFacts(str(table), exists=None, unknown=f"the log of the table is damaged: {log}")
+    if log.is_in_catalog:
+        because = "a catalog keeps the newest commits of this table"
+        return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
+    return facts_of(str(table), log.listing, log.metadata.table_id if log.metadata else None)
+
+
+def facts_of(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
+    """What a listing of the log shows. Pure."""
+    unbroken = listing.unbroken
+    return DeltaFacts(
+        location=location,
+        table_id=table_id,
+        earliest_version=unbroken.start if unbroken else None,
+        latest_version=listing.newest,
+        checkpoint_versions=tuple(checkpoint.version for checkpoint in listing.checkpoints),
+    )
+
+
+def can_serve(facts: DeltaFacts, start: DeltaOffset) -> DeltaServing:
+    """Tell whether the table still has the log of everything after `start`. Pure; data files are `ask_data_files`.
+
+    Spark asks a Delta source, when it starts, for the range of the last *committed* batch once more. So give the
+    offset at which that batch began, not the one at which it ended.
+
+    Args:
+        facts: Of today.
+        start: Where the range begins.
+    """
+    if facts.unknown is not None or facts.exists is None:
+        return DeltaServing(Serving.UNKNOWN, facts.unknown or "the table is not known")
+    if not facts.exists or facts.latest_version is None:
+        return DeltaServing(Serving.NO, "there is no table")
+    if start.source_version > SOURCE_VERSION_NEWEST:
+        return DeltaServing(Serving.UNKNOWN, f"offsets of version {start.source_version} are not known")
+    if facts.table_id is not None and facts.table_id != start.table_id:
+        because = f"the table was created again: its id was {start.table_id} and is {facts.table_id}"
+        return DeltaServing(Serving.NO, because)
+    return _has_versions(facts, start, facts.latest_version)
+
+
+def starting_version(offset: DeltaOffset) -> int | None:
+    """The `startingVersion` with which a new query goes on after `offset`; None if it is in the middle of a version.
+
+    There only a checkpoint can hold it. A first snapshot that is not read to its end cannot be gone on with, either.
+    """
+    if offset.is_starting_version or (offset.index >= 0 or offset.index in _SCHEMA_BARRIERS):
+        return None
+    return offset.table_version
+
+
+def ask_data_files(
+    storage: Storage, table: Location, start: DeltaOffset, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> tuple[str, ...] | str:
+    """The data files after `start` that are gone, as VACUUM leaves it; Spark fails on them, whatever its options.
+
+    Those of a first snapshot are not looked at, only those of the versions after it.
+
+    Returns:
+        Names as in the log, also of files that lie elsewhere; or why it is not known.
+
+    Raises:
+        ExtraMissingError: the log is cleaned up, and pyarrow is not installed.
+    """
+    deadline = Deadline.after(timeout_seconds)
+    try:
+        log = read_table_log(storage, table, deadline=deadline, since=start.table_version)
+        if not log or isinstance(log, Damage):
+            return f"the log of the table is damaged: {log}" if log else "there is no table"
+        names = _data_files(log.commits, start.table_version)
+        answers = ask_all(
+            [partial(storage.stat, data_file(table, name)) for name in names],
+            parallel=storage.parallel,
+            deadline=deadline,
+            subject=str(table),
+        )
+        return tuple(name for name, answer in zip(names, answers, strict=True) if answer.or_raise() is None)
+    except StorageError as error:
+        return reason(error)
+
+
+def data_file(table: Location, name: str) -> Location:
+    """The place of a data file: names in the log are URIs, relative to the table or absolute."""
+    decoded = unquote(name)
+    return parse_location(decoded) if ":/" in decoded or decoded.startswith("/") else table / decoded
+
+
+def _has_versions(facts: DeltaFacts, start: DeltaOffset, latest: int) -> DeltaServing:
+    version = start.table_version
+    if version > latest + 1:
+        return DeltaServing(
+            Serving.NO, f"versions {latest + 1} to {version - 1} have vanished", range(latest + 1, version)
+        )
+    if start.is_starting_version and not facts.can_rebuild(version):
+        return DeltaServing(Serving.NO, f"the first snapshot, version {version}, can no longer be rebuilt")
+    first = version + 1 if start.is_starting_version else version
+    if first > latest:
+        return DeltaServing(Serving.YES, "nothing is unread")
+    earliest = latest + 1 if facts.earliest_version is None else facts.earliest_version
+    if first < earliest:
+        because = f"versions {first} to {earliest - 1} are no longer in the log"
+        return DeltaServing(Serving.NO, because, range(first, earliest))
+    return DeltaServing(Serving.YES, f"versions {first} to {latest} are in the log")
+
+
+def _data_files(commits: Sequence[TableCommit], first: int) -> list[str]:
+    """The files that a stream reads: those of versions that change data."""
+    return sorted({name for one in commits if one.version >= first and one.changes_data for name in one.added})

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from lastgood.delta_log.listing import CheckpointFiles, checksum_name, commit_name, list_delta_log
+
+UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+
+
+def checkpoint(version: int, suffix: str = "parquet") -> str:
+    return f"{version:020d}.checkpoint.{suffix}"
+
+
+def test_only_the_logs_own_files_count() -> None:
+    listing = list_delta_log(
+        [
+            *(commit_name(0), checksum_name(0), f".{commit_name(0)}.crc", "_last_checkpoint", "_commits/", "1.json"),
+            *(f"{0:020d}.{5:020d}.compacted.json", f"{checkpoint(0)}.tmp"),
+        ]
+    )
+    assert list(listing.commits) == [0]
+    assert list(listing.checksums) == [0]
+    assert listing.checkpoints == ()
+
+
+def test_checkpoint_of_several_parts_counts_when_all_are_there() -> None:
+    parts = [checkpoint(9, f"{part:010d}.{3:010d}.parquet") for part in (1, 2, 3)]
+    assert list_delta_log(parts[:2]).checkpoints == ()
+    assert list_delta_log(reversed(parts)).checkpoints == (CheckpointFiles(9, tuple(parts)),)
+
+
+def test_every_kind_of_checkpoint_is_known() -> None:
+    names = [checkpoint(1), checkpoint(2, f"{UUID}.parquet"), checkpoint(3, f"{UUID}.json")]
+    assert [found.names for found in list_delta_log(names).checkpoints] == [(name,) for name in names]
+
+
+def test_one_checkpoint_a_version_is_enough() -> None:
+    parts = [checkpoint(9, f"{part:010d}.{2:010d}.parquet") for part in (1, 2)]
+    assert list_delta_log([*parts, checkpoint(9)]).checkpoints == (CheckpointFiles(9, (checkpoint(9),)),)
+
+
+def test_versions_count_from_the_last_gap_on() -> None:
+    listing = list_delta_log(map(commit_name, (0, 1, 3, 4, 5)))
+    assert listing.newest == 5
+    assert listing.unbroken == range(3, 6)
+
+
+def test_newest_version_may_be_left_in_a_checkpoint_only() -> None:
+    listing = list_delta_log([commit_name(3), commit_name(4), checkpoint(6)])
+    assert listing.newest == 6
+    assert not listing.unbroken
+
+
+def test_empty_log_has_no_version() -> None:
+    listing = list_delta_log([])
+    assert (listing.newest, listing.unbroken) == (None, range(0))

@@ -1,0 +1,326 @@
+"""Delta tables written by the deltalake library: what they say of a query."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lastgood.delta_log.actions import Protocol
+from lastgood.delta_log.listing import commit_name
+from lastgood.delta_log.table import TableLog
+from lastgood.sinks.delta import DeltaSink, write_obstacles
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.storage import Entry, FsspecStorage, LocalStorage, Location, parse_location
+
+Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
+DAY_MS = 86_400_000
+NOW = int(time.time() * 1000)
+ROWS = pa.table({"batch": [1, 1, 1]})
+
+
+def properties(app_id: str, batch_id: int, updated_ms: int | None = NOW) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(app_id, batch_id, updated_ms)])
+
+
+def write(folder: Path, batch_id: int, *, app_id: str = Q, updated_ms: int | None = NOW, **more: object) -> None:
+    commit = properties(app_id, batch_id, updated_ms)
+    write_deltalake(folder, ROWS, mode="append", commit_properties=commit, **more)
+
+
+def mark(folder: Path, batch_id: int) -> None:
+    """A commit that holds nothing but a marker."""
+    table = DeltaTable(folder)
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties(Q, batch_id))
+
+
+def evidence(folder: Path, query_id: str = Q, *, now_ms: int = NOW, **how: object) -> SinkEvidence:
+    return DeltaSink(LocalStorage(), parse_location(str(folder)), **how).evidence(query_id, now_ms=now_ms)
+
+
+def clean_up(folder: Path) -> None:
+    """What log cleanup leaves: a checkpoint, and the commits from there on."""
+    newest = DeltaTable(folder).version()
+    DeltaTable(folder).create_checkpoint()
+    for version in range(newest):
+        (folder / "_delta_log" / commit_name(version)).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Batches 0 to 3 of the query, each three rows."""
+    folder = tmp_path / "table"
+    for batch_id in range(4):
+        write(folder, batch_id)
+    return folder
+
+
+def test_table_shows_the_batch_of_its_marker(table: Path) -> None:
+    found = evidence(table)
+    assert (found.kind, found.last_batch, found.known, found.skips_up_to) == ("delta", 3, True, 3)
+    assert found.because == "transaction in version 3 of the table"
+    assert found.dedupe_key is DedupeKey.QUERY_ID
+    assert found.complete_from == 0
+    assert found.identity == str(DeltaTable(table).metadata().id)
+    assert [(batch.batch_id, batch.version, batch.row_count) for batch in found.batches] == [
+        (n, n, 3) for n in range(4)
+    ]
+    assert all(batch.committed_at_ms and batch.is_live for batch in found.batches)
+    assert (found.notes, found.write_obstacles, found.others) == ((), (), {})
+
+
+def test_would_skip_up_to_the_marker_and_no_further(table: Path) -> None:
+    found = evidence(table)
+    assert [found.would_skip(batch_id) for batch_id in (0, 3, 4)] == [True, True, False]
+
+
+def test_query_that_never_wrote_is_known_to_have_nothing(table: Path) -> None:
+    found = evidence(table, "another")
+    assert (found.last_batch, found.known, found.skips_up_to) == (None, True, None)
+    assert found.others == {Q: 3}
+    assert found.would_skip(0) is False
+
+
+def test_application_id_of_the_user_is_looked_for_instead(table: Path) -> None:
+    write(table, 9, app_id="my-app")
+    found = evidence(table, app_id="my-app")
+    assert (found.last_batch, found.dedupe_key, found.others) == (9, DedupeKey.APP_ID, {Q: 3})
+
+
+def test_restore_without_the_marker_shows_less_than_it_skips(table: Path) -> None:
+    DeltaTable(table).restore(1)
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_up_to) == (1, True, 3)
+    assert found.because == "RESTORE in version 4 of the table"
+    assert [batch.is_live for batch in found.batches] == [True, True, False, False]
+    assert len(found.notes) == 1
+    write(table, 4)
+    assert evidence(table).holes == (2, 3)
+
+
+def test_restore_with_a_lowered_marker_is_a_rollback(table: Path) -> None:
+    DeltaTable(table).restore(1, commit_properties=properties(Q, 1))
+    found = evidence(table)
+    assert (found.last_batch, found.skips_up_to, found.notes) == (1, 1, ())
+    for batch_id in (2, 3):
+        write(table, batch_id)
+    found = evidence(table)
+    assert found.versions(2) == (2, 5)
+    assert found.live_version(2) == 5
+    assert (found.last_batch, found.holes) == (3, ())
+
+
+def test_marker_that_is_lowered_after_a_restore_is_a_rollback_too(table: Path) -> None:
+    DeltaTable(table).restore(1)
+    mark(table, 1)
+    found = evidence(table)
+    assert (found.last_batch, found.skips_up_to, found.notes) == (1, 1, ())
+
+
+def test_restore_by_time_is_told_from_its_files(table: Path) -> None:
+    DeltaTable(table).restore(1)
+    log = table / "_delta_log" / commit_name(4)
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:  # as Spark notes it down
+            action["commitInfo"]["operationParameters"] = {"version": None, "timestamp": "2026-01-01 00:00:00"}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_up_to) == (1, True, 3)
+
+
+def test_compaction_and_foreign_writes_take_nothing_back(table: Path) -> None:
+    DeltaTable(table).optimize.compact()
+    write_deltalake(table, ROWS, mode="append")
+    found = evidence(table)
+    assert (found.last_batch, found.skips_up_to) == (3, 3)
+    assert all(batch.is_live for batch in found.batches)
+
+
+def test_cleaned_log_still_knows_the_last_batch_but_not_each(table: Path) -> None:
+    write_deltalake(table, ROWS, mode="append")
+    clean_up(table)
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_up_to) == (3, True, 3)
+    assert (found.batches, found.complete_from) == ((), 4)
+    assert evidence(table, "another").known
+
+
+def test_cleaned_log_counts_the_batches_that_followed(table: Path) -> None:
+    clean_up(table)
+    write(table, 4)
+    found = evidence(table)
+    assert [batch.batch_id for batch in found.batches] == [3, 4]
+    assert (found.last_batch, found.complete_from) == (4, 3)
+
+
+def test_restore_to_before_the_cleaned_log_leaves_it_open(table: Path) -> None:
+    clean_up(table)
+    write(table, 4)
+    restore = {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": "1"}}}
+    (table / "_delta_log" / commit_name(5)).write_text(json.dumps(restore))
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_up_to) == (None, False, 4)
+
+
+def test_only_as_many_versions_as_asked_are_read_one_by_one(table: Path) -> None:
+    DeltaTable(table).create_checkpoint()
+    found = evidence(table, commits_max=2)
+    assert [batch.batch_id for batch in found.batches] == [2, 3]
+    assert (found.last_batch, found.complete_from) == (3, 2)
+
+
+@pytest.fixture
+def expiring(tmp_path: Path) -> Path:
+    """Markers expire after a day; batch 5 was written now."""
+    folder = tmp_path / "expiring"
+    write(folder, 5, configuration={"delta.setTransactionRetentionDuration": "interval 1 day"})
+    return folder
+
+
+def test_marker_counts_until_it_expires(expiring: Path) -> None:
+    assert evidence(expiring, now_ms=NOW + DAY_MS - 1).skips_up_to == 5
+
+
+def test_expired_marker_is_no_longer_heeded_though_the_batch_is_there(expiring: Path) -> None:
+    found = evidence(expiring, now_ms=NOW + DAY_MS)
+    assert (found.last_batch, found.known) == (5, True)
+    assert (found.skips_up_to, found.skips_known) == (None, True)
+    assert found.notes == ("the marker has expired: Spark would write batch 5 again",)
+
+
+def test_marker_without_a_time_is_not_heeded_where_markers_expire(expiring: Path) -> None:
+    write(expiring, 6, updated_ms=None)
+    found = evidence(expiring)
+    assert (found.last_batch, found.skips_up_to) == (6, None)
+
+
+def test_marker_that_may_have_expired_out_of_the_log_is_unknown_not_none(expiring: Path) -> None:
+    write_deltalake(expiring, ROWS, mode="append")
+    clean_up(expiring)
+    found = evidence(expiring, "another")
+    assert (found.last_batch, found.known) == (None, False)
+    assert "expire" in found.because
+
+
+def test_retention_that_is_not_understood_leaves_the_skipping_open(expiring: Path) -> None:
+    action = {"metaData": {"id": "x", "configuration": {"delta.setTransactionRetentionDuration": "a while"}}}
+    (expiring / "_delta_log" / commit_name(1)).write_text(json.dumps(action))
+    found = evidence(expiring)
+    assert (found.skips_up_to, found.skips_known, found.would_skip(5)) == (None, False, None)
+    assert len(found.notes) == 1
+
+
+def test_damaged_checkpoint_makes_absence_unknown(table: Path) -> None:
+    write_deltalake(table, ROWS, mode="append")
+    clean_up(table)
+    next((table / "_delta_log").glob("*.checkpoint.parquet")).write_bytes(b"no")
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
+    assert "checkpoint" in found.because
+
+
+def test_damaged_log_is_an_answer(table: Path) -> None:
+    (table / "_delta_log" / commit_name(2)).unlink()
+    found = evidence(table)
+    assert (found.known, found.skips_known) == (False, False)
+    assert commit_name(2) in found.because
+
+
+def test_missing_table_shows_nothing(tmp_path: Path) -> None:
+    found = evidence(tmp_path / "nothing")
+    assert (found.kind, found.last_batch, found.known, found.would_skip(0)) == ("absent", None, True, False)
+
+
+def test_table_in_a_catalog_is_unknown(table: Path) -> None:
+    action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["catalogManaged"]}}
+    (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+    found = evidence(table)
+    assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
+    assert found.write_obstacles
+
+
+def test_what_the_writer_noted_down_comes_along(table: Path) -> None:
+    transaction = Transaction(Q, 4, NOW)
+    commit = CommitProperties(app_transactions=[transaction], custom_metadata={"userMetadata": '{"offsets": 1}'})
+    write_deltalake(table, ROWS, mode="append", commit_properties=commit)
+    assert evidence(table).batches[-1].user_metadata == '{"offsets": 1}'
+
+
+def test_table_in_an_object_store_is_read_as_well(table: Path) -> None:
+    store = fsspec.filesystem("memory", use_listings_cache=False)
+    for file in (table / "_delta_log").iterdir():
+        store.pipe_file(f"lake/orders/_delta_log/{file.name}", file.read_bytes())
+    found = DeltaSink(FsspecStorage(store), parse_location("s3a://lake/orders")).evidence(Q, now_ms=NOW)
+    store.rm("lake", recursive=True)
+    assert (found.last_batch, found.location, len(found.batches)) == (3, "s3a://lake/orders", 4)
+
+
+class DeadStorage(LocalStorage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        self.gate.wait(60)
+        return super().read(file, limit=limit)
+
+    def stat(self, location: Location) -> Entry | None:
+        self.gate.wait(60)
+        return super().stat(location)
+
+
+def test_storage_that_does_not_answer_is_an_answer(table: Path) -> None:
+    storage = DeadStorage()
+    found = DeltaSink(storage, parse_location(str(table)), timeout_seconds=0.2).evidence(Q, now_ms=NOW)
+    storage.gate.set()
+    assert (found.known, found.skips_known, found.would_skip(1)) == (False, False, None)
+    assert "no answer within 0.2 s" in found.because
+
+
+@pytest.mark.parametrize(
+    ("protocol", "obstacles"),
+    [
+        (Protocol(1, 2), ()),
+        (Protocol(2, 5), ()),
+        (Protocol(2, 6), ("writer version 6",)),
+        (Protocol(3, 7, ("deletionVectors",), ("deletionVectors", "appendOnly")), ()),
+        (
+            Protocol(1, 7, (), ("rowTracking", "domainMetadata")),
+            ("table feature domainMetadata", "table feature rowTracking"),
+        ),
+        (Protocol(4, 8), ("writer version 8",)),
+        (None, ("the protocol of the table is not known",)),
+    ],
+)
+def test_what_delta_rs_cannot_write_is_named(protocol: Protocol | None, obstacles: tuple[str, ...]) -> None:
+    assert write_obstacles(TableLog("t", 0, (), protocol=protocol)) == obstacles
+
+
+@pytest.mark.parametrize(
+    ("feature", "is_obstacle"),
+    [("appendOnly", False), ("changeDataFeed", False), ("rowTracking", True), ("inCommitTimestamp", True)],
+)
+def test_obstacles_are_what_the_installed_library_refuses(tmp_path: Path, feature: str, is_obstacle: bool) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    schema = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
+    table = {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(schema)}
+    actions = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}},
+        {"metaData": {**table, "partitionColumns": [], "configuration": {}, "createdTime": 1}},
+    ]
+    (log / commit_name(0)).write_text("\n".join(map(json.dumps, actions)))
+    assert bool(evidence(tmp_path).write_obstacles) is is_obstacle
+    if is_obstacle:
+        with pytest.raises(Exception, match="Unsupported table features"):
+            mark(tmp_path, 1)
+    else:
+        mark(tmp_path, 1)
+        assert evidence(tmp_path).skips_up_to == 1

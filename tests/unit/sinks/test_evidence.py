@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+
+
+def shown(*batches: CommittedBatch, last: int | None = 3) -> SinkEvidence:
+    return SinkEvidence("delta", "/t", DedupeKey.QUERY_ID, last, known=True, because="x", batches=batches)
+
+
+def test_sink_of_which_nothing_is_known_may_skip_anything() -> None:
+    found = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "no answer")
+    assert (found.last_batch, found.known, found.would_skip(0)) == (None, False, None)
+
+
+def test_batch_that_was_there_before_it_was_planned_has_been_skipped() -> None:
+    found = shown(*(CommittedBatch(n, n, committed_at_ms=1000 * n) for n in range(5)))
+    assert found.skipped_batches({2: 1990, 3: 5000, 4: 4000, 7: 1}) == (3,)
+
+
+def test_batch_that_was_written_again_has_not_been_skipped() -> None:
+    again = [CommittedBatch(3, 3, is_live=False, committed_at_ms=1000), CommittedBatch(3, 6, committed_at_ms=7000)]
+    assert shown(*again).skipped_batches({3: 5000}) == ()
+
+
+def test_batch_without_a_time_proves_nothing() -> None:
+    assert shown(CommittedBatch(3, 3)).skipped_batches({3: 5000}) == ()
+
+
+def test_hole_is_a_batch_below_the_newest_that_nobody_wrote_again() -> None:
+    batches = [CommittedBatch(n, n, is_live=n != 1) for n in range(3)]
+    assert shown(*batches).holes == (1,)
+    assert shown(*batches, CommittedBatch(1, 9)).holes == ()
+    assert shown(CommittedBatch(5, 1, is_live=False)).holes == ()
+    assert shown(CommittedBatch(1, 1, is_live=None)).holes == ()
+
+
+def test_live_version_is_the_newest_of_a_batch() -> None:
+    found = shown(CommittedBatch(1, 1), CommittedBatch(1, 4), CommittedBatch(1, 7, is_live=False))
+    assert (found.live_version(1), found.versions(1), found.live_version(2)) == (4, (1, 4, 7), None)
+
+
+def test_json_has_every_field_by_its_name() -> None:
+    fields = json.loads(json.dumps(shown(CommittedBatch(1, 4)).to_json()))
+    assert set(fields) == set(SinkEvidence.__dataclass_fields__)
+    assert set(fields["batches"][0]) == set(CommittedBatch.__dataclass_fields__)
+    assert fields["dedupe_key"] == "query_id"
