@@ -40,7 +40,8 @@ format: setup ## format the code, mend what the linter can mend
 	$(BIN)/ruff format -q .
 	$(BIN)/ruff check -q --fix .
 
-constraints: setup ## write what is installed into constraints/dev.txt
+constraints: ## write the newest versions that fit together into constraints/dev.txt
+	$(BIN)/pip install -q --upgrade --upgrade-strategy eager -e '.[all]' --group dev
 	@{ echo '# What lastgood is developed and tested with; written by `make constraints`.'; \
 	   $(BIN)/pip list --format=freeze | grep -viE '^(lastgood|pip|setuptools)='; } > constraints/dev.txt
 

@@ -417,16 +417,20 @@ class FsspecStorage:
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
         path = fsspec_path(file)
+        failure = None
         try:
             content = self._ask(file, lambda: self.filesystem.cat_file(path, start=0, end=limit))
-        except StorageError:
-            entry = self.stat(file)
-            if entry is None or entry.is_folder:
-                return None
-            if entry.size == 0:  # several services refuse any range of an empty object
-                return b""
-            raise
-        return None if content is None else bytes(content)
+        except StorageError as error:
+            content, failure = b"", error
+        if content is None or content:
+            return content and bytes(content)
+        # WebHDFS reads a folder as nothing; several services refuse any range of an empty object.
+        entry = self.stat(file)
+        if entry is None or entry.is_folder:
+            return None
+        if failure and entry.size != 0:
+            raise failure
+        return b""
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""

@@ -348,6 +348,13 @@ def test_an_empty_object_is_read_where_the_service_refuses_ranges_of_it() -> Non
     assert on.read(lake / "offsets", limit=9) is None
 
 
+def test_a_folder_that_the_service_reads_as_nothing_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    memory.pipe_file("/lake/offsets/7", b"v1")
+    monkeypatch.setattr(memory, "cat_file", lambda *_, **__: b"")  # as WebHDFS does
+    assert FsspecStorage(memory).read(Location("file", "", "/lake/offsets"), limit=9) is None
+
+
 def test_an_object_that_is_there_and_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     memory.pipe_file("/lake/offsets/7", b"v1")

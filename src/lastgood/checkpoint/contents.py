@@ -90,8 +90,7 @@ class Checkpoint:
     @property
     def newest_offsets(self) -> OffsetEntry | None:
         """The newest entry of the offset log that was read and can be parsed."""
-        entries = (self.offsets.entries[batch_id] for batch_id in sorted(self.offsets.entries, reverse=True))
-        return next((entry for entry in entries if isinstance(entry, OffsetEntry)), None)
+        return newest_parsed(self.offsets)
 
     @property
     def spark_versions(self) -> SparkVersions | None:
@@ -200,6 +199,12 @@ def in_mode(log: BatchLog[OffsetEntry], mode: Mode) -> Mapping[int, OffsetEntry 
         batch_id: blank if isinstance(entry, OffsetEntry) and entry.metadata is None else entry
         for batch_id, entry in log.entries.items()
     }
+
+
+def newest_parsed(log: BatchLog[OffsetEntry]) -> OffsetEntry | None:
+    """The newest entry that was read and can be parsed."""
+    entries = (log.entries[batch_id] for batch_id in sorted(log.entries, reverse=True))
+    return next((entry for entry in entries if isinstance(entry, OffsetEntry)), None)
 
 
 def pinned_partitions(entry: OffsetEntry | None) -> int | None:

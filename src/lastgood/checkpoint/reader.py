@@ -15,7 +15,14 @@ from typing import TypeVar
 
 from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
-from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode, pinned_partitions, recognise_mode
+from lastgood.checkpoint.contents import (
+    Checkpoint,
+    Presence,
+    in_mode,
+    newest_parsed,
+    pinned_partitions,
+    recognise_mode,
+)
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.file_logs import SourceLogEntry
 from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
@@ -210,9 +217,7 @@ class _Reader:
         entries = {**commits.entries, **dict(zip(unread, read, strict=True))}
         ids = {n: entry.state_unique_ids for n, entry in entries.items() if isinstance(entry, CommitEntry)}
         looked = look_into_stores(self._storage, self._location, self._pool, operators, ids, version)
-        newest = max((n for n, entry in offsets.entries.items() if isinstance(entry, OffsetEntry)), default=None)
-        entry = offsets.entries[newest] if newest is not None else None
-        partitions = pinned_partitions(entry if isinstance(entry, OffsetEntry) else None)
+        partitions = pinned_partitions(newest_parsed(offsets))
         return judge_state(looked, ids, restart_version=version, partitions_pinned=partitions)
 
 

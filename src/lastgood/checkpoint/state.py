@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -125,11 +125,12 @@ class Loads:
         self._follow_lineages()
 
     def _follow_lineages(self) -> None:
-        for file, lineage in sorted(self._store.lineages.items(), reverse=True):
+        for file, lineage in sorted(self._store.lineages.items(), key=lambda item: item[0].version, reverse=True):
             if isinstance(lineage, Damage):
                 continue
-            chain = [*(_Node(*item) for item in lineage), _node(file)]
-            self._before.update((node, before) for before, node in itertools.pairwise(chain))
+            chain = [*(_Node(*item) for item in lineage if item.version < file.version), _node(file)]
+            neighbours = [pair for pair in itertools.pairwise(chain) if pair[0].version == pair[1].version - 1]
+            self._before.update((node, before) for before, node in neighbours)
             if _node(file) in self._named.get(file.version, ()):
                 for node in chain[:-1]:  # what a version in force builds on was in force
                     self._named[node.version] = [node]
@@ -152,20 +153,41 @@ class Loads:
         return known or (self._in_force(node.version - 1) if node.version - 1 in self._named else None)
 
     def path(self, version: int) -> list[StateFile]:
-        """The files that a load of `version` reads, oldest first; those that are not there have no size.
+        """The files that a load of `version` reads, oldest first, up to the first that is not there (it has no size).
 
         It begins with a snapshot, or with version 1, or where the trail of ids is lost.
         """
         files: list[StateFile] = []
         node: _Node | None = self._in_force(version)
-        while node is not None and node.version > 0:
-            snapshot = self._snapshots.get(node)
-            if snapshot and (not self._auto_repair or self._broken(snapshot) is None):
-                files.append(snapshot)
-                break
-            files.append(self._changes.get(node, StateFile(node.version, self._change_kind, node.unique_id)))
+        while node is not None and node.unique_id is not None and node.version > 0:  # ids lead back one by one
+            snapshot = self._usable(node)
+            if snapshot:
+                return [snapshot, *reversed(files)]
+            files.append(self._change(node))
             node = self._one_before(node)
-        return files[::-1]
+        return [*(self._plain_path(node.version) if node else ()), *reversed(files)]
+
+    def _plain_path(self, version: int) -> Iterator[StateFile]:
+        snapshots = sorted(
+            node.version for node in self._snapshots if node.unique_id is None and node.version <= version
+        )
+        usable = (self._usable(_Node(number, None)) for number in reversed(snapshots))
+        first = next((snapshot for snapshot in usable if snapshot), None)
+        if first:
+            yield first
+        for number in range(first.version + 1 if first else 1, version + 1):
+            change = self._change(_Node(number, None))
+            yield change
+            if not self._is_there(change):
+                return
+
+    def _usable(self, node: _Node) -> StateFile | None:
+        """The snapshot that a load of this version takes; Spark before 4.1 takes a broken one too."""
+        snapshot = self._snapshots.get(node)
+        return None if snapshot is None or (self._auto_repair and self._broken(snapshot)) else snapshot
+
+    def _change(self, node: _Node) -> StateFile:
+        return self._changes.get(node, StateFile(node.version, self._change_kind, node.unique_id))
 
     def obstacle(self, version: int) -> Obstacle | None:
         """What keeps `version` from being loaded, the first that Spark would meet; None if nothing does."""

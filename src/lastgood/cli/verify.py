@@ -6,6 +6,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,11 @@ _SAMPLES_SHOWN = 3
 @click.argument("target")
 @click.option("--data", is_flag=True, help="Compare every record of the source with the rows of the sink, by Spark.")
 @click.option("--kafka", metavar="SERVERS", help="bootstrap.servers of the source.")
+@click.option(
+    "--kafka-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="client.properties for it, as Kafka's own tools take it: SASL, TLS.",
+)
 @click.option("--sink", metavar="TABLE", help="delta:LOCATION, file:LOCATION (Parquet), table:NAME, or a LOCATION.")
 @click.option(
     "--key",
@@ -56,6 +62,7 @@ def verify(
     *,
     data: bool,
     kafka: str | None,
+    kafka_config: Path | None,
     sink: str | None,
     keys: tuple[str, ...],
     compare: tuple[str, ...],
@@ -94,6 +101,7 @@ def verify(
 
     known = resolve_target(target)
     kafka = kafka or (known.kafka.bootstrap if known.kafka else None)
+    kafka_config = kafka_config or (known.kafka.config if known.kafka else None)
     sink = sink or known.sink
     if kafka is None or sink is None:
         missing = [name for name, value in (("--kafka", kafka), ("--sink", sink)) if value is None]
@@ -107,6 +115,7 @@ def verify(
         audit = verify_data(
             known.checkpoint,
             kafka=kafka,
+            kafka_config=kafka_config,
             sink=sink,
             keys=keys,
             compare=compare,

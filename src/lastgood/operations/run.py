@@ -5,24 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 import platformdirs
+import psutil
 
+from lastgood.errors import LastgoodError
+from lastgood.operations.mirroring import mirroring
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.spark.agent import SITE_FOLDER
+from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.storage import Location, parse_location
+from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
-from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.events import Event, Noticed, no_checkpoint
 from lastgood.supervise.hold import hold_checkpoint, lock_file_name
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.progress import LogWatch
 
+_AGENT_FOLDERS_KEPT = 20
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -35,6 +43,8 @@ class Prepared:
     watches: Mapping[Location, LogWatch]
     """How to look at each checkpoint."""
     log: Path
+    agent: Path | None = None
+    """Where the agent in the driver writes; None without one."""
 
     def to_json(self) -> dict[str, Any]:
         """What `run --check` shows."""
@@ -45,11 +55,17 @@ class Prepared:
             "java": self.launch.java and f"Java {self.launch.java.version} ({self.launch.java.home})",
             "checkpoints": [str(each) for each in self.watches],
             "log": str(self.log),
+            "agent": None if self.agent is None else str(self.agent.parent),
         }
 
 
-def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None) -> Prepared:
+def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None, *, agent: bool = True) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
+
+    Args:
+        pipeline: What is to run.
+        environment: Its environment variables, before its own settings; ours if None.
+        agent: Whether every driver it starts gets the agent.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -60,9 +76,12 @@ def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None) ->
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
-    return Prepared(
-        pipeline, prepare_launch(pipeline.command, env), {each: LogWatch(each) for each in checkpoints}, log
-    )
+    launch = prepare_launch(pipeline.command, env)
+    watches = {each: LogWatch(each) for each in checkpoints}
+    if not agent:
+        return Prepared(pipeline, launch, watches, log)
+    folder = _agent_folder(name)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder)
 
 
 def supervise(
@@ -90,14 +109,21 @@ def supervise(
     with contextlib.ExitStack() as held:
         for location in prepared.watches:
             held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
-        if not prepared.watches:
-            tell(_no_checkpoint())
+        held.enter_context(mirroring(prepared.watches, tell))
+        agent = None
+        if prepared.agent is not None:
+            _make_agent_folder(prepared.agent, tell)
+            named = {location.identity for location in prepared.watches}
+            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell), named=named)
+        elif not prepared.watches:
+            tell(no_checkpoint(at=time.time()))
         supervisor = Supervisor(
             prepared.launch,
             policy=prepared.pipeline.policy,
             watches={str(location): watch for location, watch in prepared.watches.items()},
             log=prepared.log,
             tell=tell,
+            agent=agent,
             cwd=prepared.pipeline.cwd,
             show=show,
         )
@@ -114,12 +140,49 @@ def _lock_file(location: Location) -> Path:
     return platformdirs.user_state_path("lastgood") / "holds" / lock_file_name(location.identity)
 
 
-def _no_checkpoint() -> Noticed:
-    return Noticed(
-        at=time.time(),
-        condition="NO_CHECKPOINT_NAMED",
-        sentence="no checkpoint was named: progress cannot be seen, so every restart counts as an attempt",
-    )
+def _agent_folder(name: str) -> Path:
+    """A folder of this run, on this machine."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return platformdirs.user_state_path("lastgood") / "agent" / name / f"{stamp}-{os.getpid()}"
+
+
+def _instrumented(launch: Launch, folder: Path) -> Launch:
+    """The same command; every Python that it starts finds the agent."""
+    inherited = launch.env.get("PYTHONPATH")
+    path = str(SITE_FOLDER) if not inherited else f"{SITE_FOLDER}{os.pathsep}{inherited}"
+    return replace(launch, env={**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)})
+
+
+def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
+    """Make it, and remove those of runs long past."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        old = sorted(each for each in folder.parent.iterdir() if each != folder)[:-_AGENT_FOLDERS_KEPT]
+        for each in old:
+            owner = each.name.rpartition("-")[2]
+            if not (owner.isdigit() and psutil.pid_exists(int(owner))):
+                shutil.rmtree(each)
+    except OSError as error:
+        tell(
+            Noticed(
+                at=time.time(),
+                condition="AGENT_FOLDER_NOT_WRITTEN",
+                sentence=f"{folder} cannot be written ({error.strerror}): nothing of what the agent sees is kept",
+            )
+        )
+
+
+def _adopted(held: contextlib.ExitStack, tell: Callable[[Event], None]) -> Callable[[Location], None]:
+    """What is done with a checkpoint that nobody named: as much as with one that somebody did."""
+
+    def adopt(location: Location) -> None:
+        try:
+            held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
+            held.enter_context(mirroring([location], tell))
+        except LastgoodError as error:
+            tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
+
+    return adopt
 
 
 @contextlib.contextmanager

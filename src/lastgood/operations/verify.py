@@ -24,7 +24,10 @@ from lastgood.lab.spark import default_spark, submit
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
-from lastgood.sources.kafka import Broker, OffsetRange, committed_ranges, served_ranges
+from lastgood.sources.java_properties import parse_properties
+from lastgood.sources.kafka import OffsetRange, committed_ranges, served_ranges
+from lastgood.sources.kafka_cluster import ask_kafka
+from lastgood.sources.kafka_config import read_kafka_config
 from lastgood.spark.audit import (
     ISOLATION_LEVELS,
     MARK,
@@ -98,6 +101,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     checkpoint: str,
     *,
     kafka: str,
+    kafka_config: Path | None = None,
     sink: str,
     keys: Sequence[str] = (),
     compare: Sequence[str] = (),
@@ -114,6 +118,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     Args:
         checkpoint: Location of the query's checkpoint.
         kafka: `bootstrap.servers` of the brokers.
+        kafka_config: A `client.properties`, as Kafka's own tools take it.
         sink: A table: `delta:LOCATION`, `file:LOCATION` (Parquet files), `table:NAME`, or a location alone.
         keys: `NAME` or `NAME=SQL`: a column of the sink, and the SQL over the Kafka record that it was made from;
             without SQL the record's own topic, partition, offset or timestamp, else that field of its JSON value.
@@ -139,6 +144,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     spec = audit_spec(
         checkpoint,
         kafka=kafka,
+        kafka_config=kafka_config,
         sink=sink,
         keys=keys,
         compare=compare,
@@ -149,10 +155,11 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     return Audit.of(result, spec, seconds=time.monotonic() - began)
 
 
-def audit_spec(
+def audit_spec(  # noqa: PLR0913 - as verify_data
     checkpoint: str,
     *,
     kafka: str,
+    kafka_config: Path | None = None,
     sink: str,
     keys: Sequence[str] = (),
     compare: Sequence[str] = (),
@@ -165,8 +172,10 @@ def audit_spec(
     columns, compared = parse_columns(keys), parse_columns(compare)
     table = sink_table(sink)
     committed = read_committed(checkpoint)
-    broker = Broker(kafka)
-    ranges = served_ranges(committed.ranges, broker)
+    config = None if kafka_config is None else read_kafka_config(kafka_config)
+    topics = {each.topic for each in committed.ranges}
+    facts = ask_kafka(kafka, topics, config=config.settings if config else None)
+    ranges = served_ranges(committed.ranges, facts)
     if not any(each.served for each in ranges):
         raise RangeExpiredError(
             "Kafka serves nothing of what the query has read",
@@ -177,7 +186,7 @@ def audit_spec(
     return AuditSpec(
         checkpoint=checkpoint,
         last_committed=committed.batch_id,
-        bootstrap_servers=kafka,
+        kafka_options={**_spark_options(kafka_config), "kafka.bootstrap.servers": kafka},
         ranges=ranges,
         is_start_known=committed.is_start_known,
         sink=table,
@@ -185,8 +194,16 @@ def audit_spec(
         compare=compared,
         where=where,
         isolation_level=isolation_level,
-        compacted=tuple(broker.compacted({each.topic for each in ranges})),
+        compacted=tuple(sorted(name for name, topic in facts.topics.items() if topic.is_compacted)),
     )
+
+
+def _spark_options(kafka_config: Path | None) -> dict[str, str]:
+    """A `client.properties` as options of Spark's Kafka source: the Java client reads the same keys."""
+    if kafka_config is None:
+        return {}
+    properties = parse_properties(kafka_config.read_bytes())
+    return {f"kafka.{name}": value for name, value in properties.items() if name != "bootstrap.servers"}
 
 
 def sink_table(text: str) -> SinkTable:

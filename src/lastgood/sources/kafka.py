@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import Any, TypeAlias
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
-from lastgood.errors import ExtraMissingError, LastgoodError, Retry
-
-CONNECT_SECONDS = 10.0
-"""How long a broker may take to answer."""
-
-TopicPartition: TypeAlias = tuple[str, int]
+from lastgood.errors import LastgoodError, Retry
+from lastgood.sources.kafka_cluster import TIMEOUT_SECONDS
+from lastgood.sources.kafka_facts import KafkaFacts
 
 
 class KafkaUnreachableError(LastgoodError):
@@ -115,26 +109,43 @@ def committed_ranges(
     return tuple(ranges)
 
 
-def served_ranges(ranges: Iterable[OffsetRange], broker: Broker) -> tuple[OffsetRange, ...]:
-    """The same ranges with what the broker still serves of them.
+def served_ranges(ranges: Iterable[OffsetRange], facts: KafkaFacts) -> tuple[OffsetRange, ...]:
+    """The same ranges with what Kafka still serves of them.
 
     Raises:
-        KafkaUnreachableError: the broker does not answer.
+        KafkaUnreachableError: the cluster did not answer, or not for all of them.
         TopicMissingError: a topic does not exist.
         TopicRecreatedError: a topic has fewer partitions than were read, or ends before what was read.
     """
     ranges = tuple(ranges)
-    there = broker.partitions({each.topic for each in ranges})
-    places = sorted({(each.topic, each.partition) for each in ranges})
-    gone = [f"{topic}-{partition}" for topic, partition in places if partition not in there[topic]]
+    missing = sorted({each.topic for each in ranges}.intersection(facts.missing_topics))
+    if missing:
+        raise TopicMissingError(
+            "a topic that the query has read does not exist",
+            subject=facts.bootstrap,
+            found=f"no topic {', '.join(missing)}",
+            expected="the brokers and topics of this query",
+        )
+    earliest, latest, unknowns = facts.earliest, facts.latest, facts.unknowns
+    gone = [each for each in ranges if each.partition not in latest.get(each.topic, {})]
+    for each in gone:
+        for name in ("", each.topic, f"{each.topic}/{each.partition}"):
+            if name in unknowns:
+                where = f"{facts.bootstrap} {name}".rstrip()
+                raise KafkaUnreachableError(
+                    "Kafka does not answer",
+                    subject=where,
+                    found=unknowns[name],
+                    expected=f"an answer within {TIMEOUT_SECONDS:.0f} s",
+                )
     if gone:
-        raise _recreated(f"no partition {', '.join(gone)}", "every partition that the query has read")
-    earliest, latest = broker.earliest(places), broker.latest(places)
+        names = ", ".join(sorted(f"{each.topic}-{each.partition}" for each in gone))
+        raise _recreated(f"no partition {names}", "every partition that the query has read")
     for each in ranges:
-        next_offset = latest[each.topic, each.partition]
+        next_offset = latest[each.topic][each.partition]
         if next_offset < each.end:
             raise _recreated(f"{each.topic}-{each.partition} ends at {next_offset}", f"an end of {each.end} or more")
-    return tuple(each.from_earliest(earliest[each.topic, each.partition]) for each in ranges)
+    return tuple(each.from_earliest(earliest[each.topic][each.partition]) for each in ranges)
 
 
 def _recreated(found: str, expected: str) -> TopicRecreatedError:
@@ -144,79 +155,3 @@ def _recreated(found: str, expected: str) -> TopicRecreatedError:
         expected=expected,
         effect="it was deleted and created again, or has lost records: its offsets mean something else now",
     )
-
-
-class Broker:
-    """Questions to a Kafka cluster; each is answered within seconds or raises `KafkaUnreachableError`."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        """Ask the cluster behind these servers; nothing is asked yet.
-
-        Raises:
-            ExtraMissingError: confluent-kafka is not installed.
-        """
-        self._servers = bootstrap_servers
-        self._client = _confluent_kafka("confluent_kafka")
-        self._admin = _confluent_kafka("confluent_kafka.admin")
-        settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
-        self._broker = self._admin.AdminClient(settings)
-
-    def partitions(self, topics: Collection[str]) -> dict[str, set[int]]:
-        """Topic → its partitions.
-
-        Raises:
-            TopicMissingError: one of the topics does not exist.
-        """
-        try:
-            there = self._broker.list_topics(timeout=CONNECT_SECONDS).topics
-        except self._client.KafkaException as error:
-            raise self._unreachable(error) from error
-        missing = sorted(topic for topic in topics if topic not in there)
-        if missing:
-            raise TopicMissingError(
-                "a topic that the query has read does not exist",
-                subject=self._servers,
-                found=f"no topic {', '.join(missing)}",
-                expected="the brokers and topics of this query",
-            )
-        return {topic: set(there[topic].partitions) for topic in topics}
-
-    def earliest(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that is served of each topic partition."""
-        return self._offsets(places, self._admin.OffsetSpec.earliest())
-
-    def latest(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each topic partition will have."""
-        return self._offsets(places, self._admin.OffsetSpec.latest())
-
-    def compacted(self, topics: Collection[str]) -> list[str]:
-        """The topics whose cleanup policy contains `compact`."""
-        resources = [self._admin.ConfigResource(self._admin.ResourceType.TOPIC, topic) for topic in sorted(topics)]
-        found = self._answers(self._broker.describe_configs(resources, request_timeout=CONNECT_SECONDS))
-        return [each.name for each, config in found.items() if "compact" in config["cleanup.policy"].value]
-
-    def _offsets(self, places: Sequence[TopicPartition], spec: object) -> dict[TopicPartition, int]:
-        wanted = {self._client.TopicPartition(*place): spec for place in places}
-        found = self._answers(self._broker.list_offsets(wanted, request_timeout=CONNECT_SECONDS)) if wanted else {}
-        return {(each.topic, each.partition): answer.offset for each, answer in found.items()}
-
-    def _answers(self, futures: Mapping[Any, Any]) -> dict[Any, Any]:
-        try:
-            return {each: future.result(2 * CONNECT_SECONDS) for each, future in futures.items()}
-        except self._client.KafkaException as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: Exception) -> KafkaUnreachableError:
-        return KafkaUnreachableError(
-            "Kafka does not answer",
-            subject=self._servers,
-            found=error.args[0].str(),
-            expected=f"an answer within {CONNECT_SECONDS:.0f} s",
-        )
-
-
-def _confluent_kafka(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ExtraMissingError(extra="kafka", module="confluent_kafka", needed_for="asking Kafka") from error

@@ -58,7 +58,8 @@ class AuditSpec:
     checkpoint: str
     last_committed: int
     """The newest committed batch, which ends the ranges."""
-    bootstrap_servers: str
+    kafka_options: Mapping[str, str]
+    """Options of Spark's Kafka source, `kafka.bootstrap.servers` among them."""
     ranges: tuple[OffsetRange, ...]
     is_start_known: bool
     """False if the checkpoint no longer tells where the query began."""
@@ -82,7 +83,7 @@ class AuditSpec:
         """The object that the job reads."""
         return {
             "mark": MARK,
-            "kafka": {"kafka.bootstrap.servers": self.bootstrap_servers},
+            "kafka": dict(self.kafka_options),
             "ranges": [asdict(each) for each in self.ranges],
             "sink": asdict(self.sink),
             "keys": [asdict(column) for column in self.keys],
@@ -195,7 +196,7 @@ class Audit:
         return cls(
             checkpoint=spec.checkpoint,
             last_committed=spec.last_committed,
-            kafka=spec.bootstrap_servers,
+            kafka=spec.kafka_options["kafka.bootstrap.servers"],
             sink=str(spec.sink),
             sink_version=result["sink_version"],
             sink_rows=result["sink_rows"],

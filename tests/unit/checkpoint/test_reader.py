@@ -361,6 +361,18 @@ def test_an_object_store_shows_the_same_as_a_disk(name: str) -> None:
     assert (there.presence, there.foreign) == (Presence.PRESENT, here.foreign)
 
 
+def test_numbers_beyond_all_bounds_cost_no_time(case: Callable[[str], Path]) -> None:
+    for name in ("3.5-agg-hdfs-healthy", "4.3-agg-rocksdb-ckptv2-healthy"):
+        root = case(name)
+        for path in ("offsets/999999999999999999", "commits/999999999999999999", "sources/0/999999999999999999"):
+            (root / path).write_bytes(b'v1\n{}\n{"logOffset":999999999999999999}' if "offsets" in path else b"v1")
+        (root / "state/0/999999999999999999").mkdir()
+        (root / "state/0/0/999999999999999999.delta").write_bytes(b"x")
+        found = read(root)
+        assert found.last_committed == 999_999_999_999_999_999
+        assert found.absent
+
+
 @pytest.mark.parametrize("operation", ["names", "walk", "read", "stat"])
 @pytest.mark.parametrize("error", [StorageError("the storage does not answer"), StorageDeniedError("no")])
 def test_a_storage_that_does_not_answer_is_an_error_and_no_empty_checkpoint(

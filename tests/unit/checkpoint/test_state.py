@@ -225,6 +225,35 @@ def test_the_lineage_of_a_changelog_that_does_not_count_puts_nothing_in_force() 
     assert list(Loads(looked, ids(v4="d")).loadable()) == []
 
 
+@pytest.mark.parametrize(
+    "lineage",
+    [
+        (LineageItem(4, UUIDS["f"]), LineageItem(5, UUIDS["a"])),  # leads up
+        (LineageItem(4, UUIDS["d"]), LineageItem(9, UUIDS["c"])),  # leads to itself
+        (LineageItem(2, UUIDS["b"]),),  # leaves out a version
+        (LineageItem(-7, UUIDS["a"]), LineageItem(3, UUIDS["c"])),
+    ],
+)
+def test_a_lineage_that_makes_no_sense_leads_nowhere(lineage: tuple[LineageItem, ...]) -> None:
+    looked = StateStore(0, 0, "default", store(V2).files, lineages={file("4_d.changelog"): lineage})
+    loads = Loads(looked, ids(v4="d"))
+    assert 4 not in loads.loadable()
+    assert loads.obstacle(4) is not None
+
+
+def test_two_changelogs_of_one_version_may_be_looked_into() -> None:
+    lineage = (LineageItem(2, UUIDS["b"]), LineageItem(3, UUIDS["c"]))
+    both = {file("4_d.changelog"): lineage, file("4_f.changelog"): lineage}
+    looked = StateStore(0, 0, "default", store(V2).files, lineages=both)
+    assert list(Loads(looked, ids(v4="f")).loadable()) == [2, 3, 4]
+
+
+def test_a_version_beyond_all_bounds_costs_no_time() -> None:
+    assert Loads(store(HDFS)).obstacle(2**62) == Obstacle("8.delta", None)
+    assert Loads(store("")).obstacle(2**62) == Obstacle("1.changelog", None)
+    assert Loads(store(V2), V2_IDS).obstacle(2**62) == Obstacle(f"{2**62}_*.changelog", None)
+
+
 def metadata(*stores: StoreInfo) -> OperatorMetadata:
     return OperatorMetadata(1, 0, "dedupe", stores, {}, b"")
 

@@ -1,45 +1,27 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import cast
-
 import pytest
 
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import KafkaOffset, NumberOffset, VoidOffset
 from lastgood.sources.kafka import (
-    Broker,
     OffsetRange,
     SourceKindError,
-    TopicPartition,
     TopicRecreatedError,
     committed_ranges,
     served_ranges,
 )
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 
 
 def entry(*lines: str) -> OffsetEntry:
     return OffsetEntry(1, None, tuple(SourceLine(str(index), text) for index, text in enumerate(lines)))
 
 
-class HeldBroker:
-    """Answers as a broker that holds these offsets."""
-
-    def __init__(self, held: dict[TopicPartition, tuple[int, int]]) -> None:
-        self._held = held
-
-    def partitions(self, topics: Collection[str]) -> dict[str, set[int]]:
-        return {topic: {part for held, part in self._held if held == topic} for topic in topics}
-
-    def earliest(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self._held[place][0] for place in places}
-
-    def latest(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self._held[place][1] for place in places}
-
-
-def held(earliest: int, latest: int) -> Broker:
-    return cast("Broker", HeldBroker({("t", 0): (earliest, latest)}))
+def held(earliest: int, latest: int) -> KafkaFacts:
+    """What a broker says that holds these offsets."""
+    partitions = {0: PartitionFacts(earliest=earliest, latest=latest)}
+    return KafkaFacts("broker:9092", 0, {"t": TopicFacts(exists=True, partitions=partitions)})
 
 
 def test_range_begins_where_the_source_began_and_ends_with_the_committed_batch() -> None:

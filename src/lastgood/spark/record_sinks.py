@@ -1,0 +1,128 @@
+"""Where a recorder's records go: a folder of this machine, a folder of an object store, beside each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from lastgood.errors import StorageError
+from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
+from lastgood.spark.agent.writer import Sink
+from lastgood.storage import Location, parse_location
+from lastgood.writing import WritableStorage, open_writable
+
+RECORDS_FOLDER = "records"
+OBJECT_BYTES_MAX = 1024 * 1024
+OBJECTS_MAX = 256
+OBJECT_SECONDS = 10.0
+_SPARKS_OWN = "temporary-"
+
+
+def records_folder(checkpoint: Location) -> Location:
+    """Where the records of a checkpoint's query are by default."""
+    return checkpoint.sibling(".lastgood") / RECORDS_FOLDER
+
+
+def sink_for(folder: Location) -> Sink:
+    """What writes to this folder, wherever it is.
+
+    Raises:
+        ExtraMissingError: the library for its kind of storage is not installed.
+        StorageError: its filesystem refuses us.
+    """
+    return FileSink(Path(folder.path)) if folder.scheme == "file" else ObjectSink(folder, open_writable(folder))
+
+
+class ObjectSink:
+    """Writes to a storage that cannot append: the newest object is put again, whole, until it is large enough.
+
+    Every ten seconds at most: so much can be lost when the driver is killed.
+    """
+
+    pause_seconds = OBJECT_SECONDS
+
+    def __init__(self, folder: Location, storage: WritableStorage) -> None:
+        """Write below `folder`."""
+        self._folder = folder
+        self._storage = storage
+        self._content = b""
+        self._number = 0
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """Store them.
+
+        Raises:
+            StorageError: the object cannot be written; nothing of them is.
+        """
+        if len(self._content) >= OBJECT_BYTES_MAX or self._number == 0:
+            self._make_room()
+            self._content = b""
+            self._number += 1
+        content = self._content + encode_records(records)
+        self._storage.write(self._folder / record_file_name(self._number), content)
+        self._content = content
+
+    def close(self) -> None:
+        """All is written already."""
+
+    def _make_room(self) -> None:
+        listed = self._storage.scan(self._folder, facts=False) or ()
+        for name in surplus((entry.name for entry in listed), OBJECTS_MAX - 1):
+            self._storage.remove(self._folder / name)
+
+
+class BesideCheckpoints:
+    """Each query's records beside its checkpoint; those without one that lasts, to a folder of this user."""
+
+    def __init__(self) -> None:
+        """Nothing is opened before there is something to write."""
+        self._sinks: dict[str | None, Sink] = {}
+        self._offered: Sequence[dict[str, Any]] = ()
+        self._done: set[str | None] = set()
+
+    @property
+    def pause_seconds(self) -> float:
+        """As long as the one that needs most."""
+        return max((sink.pause_seconds for sink in self._sinks.values()), default=0.0)
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """Store them; where one checkpoint's storage fails, those of the others are stored all the same.
+
+        Raises:
+            StorageError, OSError: the first that failed; offered again, only what has failed is tried.
+        """
+        if records is not self._offered:
+            self._offered, self._done = records, set()
+        groups: dict[str | None, list[dict[str, Any]]] = {}
+        for record in records:
+            groups.setdefault(record["checkpoint"], []).append(record)
+        failed: list[Exception] = []
+        for checkpoint, group in groups.items():
+            if checkpoint not in self._done:
+                try:
+                    self._sink(checkpoint).write(group)
+                    self._done.add(checkpoint)
+                except (StorageError, OSError) as error:
+                    failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def close(self) -> None:
+        """Close all of them."""
+        for sink in self._sinks.values():
+            sink.close()
+
+    def _sink(self, checkpoint: str | None) -> Sink:
+        if checkpoint not in self._sinks:
+            self._sinks[checkpoint] = sink_for(_folder(checkpoint))
+        return self._sinks[checkpoint]
+
+
+def _folder(checkpoint: str | None) -> Location:
+    location = None if checkpoint is None else parse_location(checkpoint)
+    if location is None or location.name.startswith(_SPARKS_OWN):
+        return parse_location(str(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER))
+    return records_folder(location)

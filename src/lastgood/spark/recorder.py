@@ -1,0 +1,120 @@
+"""The recorder in an application: what every batch read, wrote and kept, written down beside the checkpoint."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from lastgood.spark.agent import starts
+from lastgood.spark.agent.queries import Queries
+from lastgood.spark.agent.sessions import attachment, identity, is_connect
+from lastgood.spark.agent.starts import Start
+from lastgood.spark.agent.writer import Sink, Writer
+from lastgood.spark.record_sinks import BesideCheckpoints, sink_for
+from lastgood.storage import parse_location
+
+_CLOSE_SECONDS = 2.0
+_LAST_EVENTS_SECONDS = 1.0
+
+
+class Recorder:
+    """Records every batch of every query of a Spark session: offsets, event times, rows, durations, state, topic ids.
+
+    It listens from its creation on, to queries that run already, too. Nothing that happens to the records can block or
+    fail a query: they wait in memory (16 MB, then the oldest go) for a thread that writes them, and a sink that is
+    full, locked, slow or missing is tried again. What is lost that way is counted in `dropped`.
+
+    Under `lastgood run` the same is done from outside; there this class is not needed. Its records are described in
+    `lastgood.records`.
+
+    Example::
+
+        spark = SparkSession.builder.getOrCreate()
+        recorder = Recorder(spark)
+        query = frame.writeStream.option("checkpointLocation", "s3a://lake/chk/orders").start()
+    """
+
+    def __init__(self, spark: Any, to: str | Path | Sink | None = None) -> None:
+        """Begin to record.
+
+        Args:
+            spark: A session, classic or of Spark Connect (whose queries are looked at once a second, and whose
+                checkpoint locations and topics are known only of queries that are started from now on).
+            to: A folder for the records, or an object with `write(records)`, `close()` and `pause_seconds`, called in
+                a thread of its own. None: each query's go to `CHECKPOINT.lastgood/records`.
+
+        Raises:
+            LocationInvalidError: the folder is none that Spark and lastgood understand.
+            ExtraMissingError: the library for its kind of storage is not installed.
+        """
+        if to is None:
+            sink: Sink = BesideCheckpoints()
+        else:
+            sink = sink_for(parse_location(str(to))) if isinstance(to, str | Path) else to
+        self._writer = Writer(sink)
+        self._session = identity(spark)
+        self._queries = Queries(self._writer)
+        self._attachment = attachment(spark, self._queries)
+        kind = "connect.streaming" if is_connect(spark) else "streaming"
+        starts.watch(importlib.import_module(f"pyspark.sql.{kind}.readwriter"))
+        starts.observe(self)
+        self._attachment.attach()
+        atexit.register(self.close)
+
+    @property
+    def recorded(self) -> int:
+        """Records that were written."""
+        return self._writer.recorded
+
+    @property
+    def dropped(self) -> int:
+        """Events without a record: too many waited, their sink refused them for ten minutes, or Spark's was unknown."""
+        return self._writer.dropped
+
+    @property
+    def trouble(self) -> str | None:
+        """What went wrong last; None if nothing ever did."""
+        return self._writer.trouble
+
+    def flush(self, seconds: float = 10.0) -> bool:
+        """Wait until all that has happened is written, at most `seconds`; whether it is."""
+        return self._writer.flush(seconds)
+
+    def close(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """Listen no more and write what waits; after `seconds` the rest is given up. Called at exit, if not before."""
+        atexit.unregister(self.close)
+        starts.forget(self)
+        self._writer.put(self._detach, 0)  # in a thread that we need not wait for: Spark may not answer any more
+        self._writer.close(seconds)
+
+    def __enter__(self) -> Self:
+        """Record until the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def before_start(self, start: Start) -> None:
+        """Part of watching starts, not for applications; so are the next three."""
+
+    def after_start(self, start: Start, query: Any) -> None:
+        """A query runs."""
+        if identity(start.session) == self._session:
+            self._attachment.add(query, start.checkpoint)
+
+    def start_failed(self, start: Start, error: Exception) -> None:
+        """A query could not be started."""
+        if identity(start.session) == self._session:
+            self._queries.start_failed(start.query_name, start.checkpoint, error)
+
+    def report_trouble(self, error: Exception) -> None:
+        """We have raised `error`."""
+        self._writer.report(error)
+
+    def _detach(self) -> Sequence[dict[str, Any]]:
+        self._attachment.detach(_LAST_EVENTS_SECONDS)
+        return ()
