@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
@@ -191,7 +192,10 @@ class Storage(Protocol):
         """
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
-        """Every file below a folder, at most four folders deep; None if there is no such folder, or no file in it."""
+        """Every file below a folder; None if there is no such folder (object stores: or no file in it).
+
+        A local disk is walked four folders deep, because links may lead in a circle.
+        """
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; None if there is no such file."""
@@ -214,7 +218,7 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
     if location.scheme == "file":
         return LocalStorage()
     if location.scheme == "dbfs":
-        if not os.path.isdir(_DBFS_MOUNT):  # noqa: PTH112
+        if not Path(_DBFS_MOUNT).is_dir():
             raise StorageError(
                 "dbfs: can be read only where it is mounted",
                 subject=str(location),
@@ -328,7 +332,7 @@ class LocalStorage:
         """One file or folder; see `Storage.stat`."""
         try:
             with answering(location):
-                found = os.stat(self.mount + location.path)  # noqa: PTH116
+                found = Path(self.mount + location.path).stat()
         except FileNotFoundError:
             return None
         if stat.S_ISDIR(found.st_mode):

@@ -126,7 +126,7 @@ def test_the_root_has_no_sibling(text: str) -> None:
         parse_location(text).sibling(".lastgood")
 
 
-class Memory(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+class Memory(MemoryFileSystem):
     """A store of its own for each test."""
 
     cachable = False

@@ -225,10 +225,11 @@ def _rate_micro_batch(value: dict[str, Json]) -> RateMicroBatchOffset | None:
 def _delta(value: dict[str, Json]) -> DeltaOffset | None:
     source_version, version, index = (value.get(key) for key in ("sourceVersion", "reservoirVersion", "index"))
     table_id, starting = value.get("reservoirId"), value.get("isStartingVersion", False)
-    if is_long(source_version) and is_long(version) and is_long(index):  # noqa: SIM102 - one line is too long
-        if isinstance(table_id, str) and isinstance(starting, bool):
-            return DeltaOffset(source_version, table_id, version, index, starting)
-    return None
+    if not is_long(source_version) or not is_long(version) or not is_long(index):
+        return None
+    if not isinstance(table_id, str) or not isinstance(starting, bool):
+        return None
+    return DeltaOffset(source_version, table_id, version, index, starting)
 
 
 def _iceberg(value: dict[str, Json]) -> IcebergOffset | None:

@@ -79,10 +79,11 @@ class StateStore:
         """How it keeps its newest version; None while it has none."""
         if not self.files:
             return None
-        newest = max(self.files, key=lambda file: (file.version, file.unique_id is not None))
-        if newest.unique_id:
+        last = self.files[-1].version
+        newest = list(itertools.takewhile(lambda file: file.version == last, reversed(self.files)))
+        if any(file.unique_id for file in newest):
             return StateFormat.ROCKSDB_V2
-        if newest.kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT):
+        if newest[0].kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT):
             return StateFormat.HDFS_BACKED
         changes = any(file.kind is StateFileKind.CHANGELOG for file in self.files)
         return StateFormat.ROCKSDB_CHANGELOG if changes else StateFormat.ROCKSDB
@@ -326,7 +327,7 @@ def judge_state(
             )
             loadable = loads.loadable()
             common = set(loadable) if common is None else common.intersection(loadable)
-            obstacle = loads.obstacle(restart_version or 0)
+            obstacle = None if restart_version in loadable else loads.obstacle(restart_version or 0)
             if obstacle:
                 obstacles.append(obstacle._replace(name=f"{store.folder}/{obstacle.name}"))
     return State(operators, BatchIds.of(common or ()), tuple(obstacles))

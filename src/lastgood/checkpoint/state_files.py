@@ -52,6 +52,9 @@ class StateFileKind(enum.Enum):
         return self in (StateFileKind.SNAPSHOT, StateFileKind.ZIP)
 
 
+_KINDS = {kind.value: kind for kind in StateFileKind}
+
+
 class StateFile(NamedTuple):
     """A file that holds a version of a state store, or its changes."""
 
@@ -74,7 +77,7 @@ def parse_state_file_name(name: str, size: int | None = None) -> StateFile | Non
     found = _NAME.fullmatch(name)
     if found is None or len(found[1]) > 19 or str(int(found[1])) != found[1] or int(found[1]) > LONG_MAX:
         return None
-    kind = StateFileKind(found[3])
+    kind = _KINDS[found[3]]
     hdfs_backed = kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT)
     return None if found[2] and hdfs_backed else StateFile(int(found[1]), kind, found[2], size)
 

@@ -92,13 +92,15 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
     immutables: dict[str, dict[str, int | None]] = {}
     for entry in storage.walk(root / f"{operator}/{partition}") or ():
         folder, _, name = entry.name.rpartition("/")
+        if name.startswith("."):  # side files and unfinished writes
+            continue
         store, _, below = folder.partition("/")
         if store in (OPERATOR_METADATA, *IMMUTABLE_FOLDERS):
             store, below = "", folder
         file = parse_state_file_name(name, entry.size) if not below else None
         if file:
             files.setdefault(store or STORE_DEFAULT, []).append(file)
-        elif below in IMMUTABLE_FOLDERS and not name.startswith("."):
+        elif below in IMMUTABLE_FOLDERS:
             immutables.setdefault(store or STORE_DEFAULT, {})[name] = entry.size
     names = sorted({*files, *immutables}) or [STORE_DEFAULT]
     return [
@@ -153,6 +155,8 @@ def look_into_stores(
         return damaged(DamageKind.MISSING_PART, "gone since it was listed") if raw is None else parse(raw)
 
     def follow(store: StateStore) -> StateStore:
+        if store.format is not StateFormat.ROCKSDB_V2:
+            return store
         path = Loads(store, unique_ids_of(store, commits)).path(version)
         if not path or not path[-1].unique_id or path[-1] not in store.files or path[0].kind.is_snapshot:
             return store
@@ -162,6 +166,8 @@ def look_into_stores(
         return replace(store, lineages={path[-1]: lineage})
 
     def open_snapshot(store: StateStore) -> StateStore:
+        if store.format is StateFormat.HDFS_BACKED:
+            return store
         path = Loads(store, unique_ids_of(store, commits)).path(version)
         first = path[0] if path else None
         if first is None or first.kind is not StateFileKind.ZIP or not first.size:

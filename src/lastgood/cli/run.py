@@ -43,6 +43,9 @@ class _WithCommand(click.Command):
     help="With -- COMMAND: the checkpoint location of its query; once for each query.",
 )
 @click.option("--check", is_flag=True, help="Check configuration, command, Python and Java; start nothing.")
+@click.option(
+    "--no-agent", is_flag=True, help="Leave the driver uninstrumented: then only its log and checkpoint tell of it."
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
 @click.pass_context
@@ -53,6 +56,7 @@ def run(
     config: Path,
     checkpoints: tuple[str, ...],
     check: bool,
+    no_agent: bool,
     show_output: bool,
     output_format: str,
 ) -> int:
@@ -73,7 +77,7 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, checkpoints)
-    prepared = prepare(pipeline)
+    prepared = prepare(pipeline, agent=not no_agent)
     if check:
         _print_check(prepared, output_format)
         return 0

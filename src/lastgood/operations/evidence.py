@@ -137,12 +137,14 @@ class Evidence:
         ids = list(self.checkpoint.offsets.ids)
         newest = None
         low, high = 0, len(ids)
+        step = max(1, high // self.storage.parallel)
         while low < high:
-            step = max(1, (high - low) // self.storage.parallel)
             samples = range(low, high, step)
+            all_damaged = True
             found = read_batches(self.storage, self.location, [ids[position] for position in samples])
             for position, batch in zip(samples, found, strict=True):
                 planned_ms = BatchRecord(batch.batch_id, batch.offsets, None).time_ms
+                all_damaged &= planned_ms is None
                 if planned_ms is not None and planned_ms > time_ms:
                     high = position
                     break
@@ -150,6 +152,7 @@ class Evidence:
                     newest, low = ids[position], position + 1
             if step == 1:
                 break
+            step = 1 if all_damaged else max(1, (high - low) // self.storage.parallel)
         return newest
 
     def source_files(self, source_id: str) -> Iterator[SourceFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import ExtraMissingError
@@ -20,6 +21,6 @@ def __getattr__(name: str) -> Any:
     """What applications import; only they have to have a pyspark."""
     if name not in _MODULES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    if importlib.util.find_spec("pyspark") is None:
+    if find_spec("pyspark") is None:
         raise ExtraMissingError(extra="spark", module="pyspark", needed_for=f"lastgood.spark.{name}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-from lastgood.errors import StorageError
+from lastgood.errors import ExtraMissingError, StorageError
+from lastgood.records.record import TEMPORARY_CHECKPOINT
 from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
 from lastgood.spark.agent.writer import Sink
-from lastgood.storage import Location, parse_location
+from lastgood.storage import Location, LocationInvalidError, parse_location
 from lastgood.writing import WritableStorage, open_writable
 
 RECORDS_FOLDER = "records"
 OBJECT_BYTES_MAX = 1024 * 1024
 OBJECTS_MAX = 256
 OBJECT_SECONDS = 10.0
-_SPARKS_OWN = "temporary-"
 
 
 def records_folder(checkpoint: Location) -> Location:
@@ -75,10 +73,15 @@ class ObjectSink:
 
 
 class BesideCheckpoints:
-    """Each query's records beside its checkpoint; those without one that lasts, to a folder of this user."""
+    """Each query's records beside its checkpoint."""
 
-    def __init__(self) -> None:
-        """Nothing is opened before there is something to write."""
+    def __init__(self, elsewhere: Path) -> None:
+        """Nothing is opened before there is something to write.
+
+        Args:
+            elsewhere: For the records of queries whose checkpoint is not known, does not last, or has no place beside.
+        """
+        self._elsewhere = elsewhere
         self._sinks: dict[str | None, Sink] = {}
         self._offered: Sequence[dict[str, Any]] = ()
         self._done: set[str | None] = set()
@@ -117,12 +120,16 @@ class BesideCheckpoints:
 
     def _sink(self, checkpoint: str | None) -> Sink:
         if checkpoint not in self._sinks:
-            self._sinks[checkpoint] = sink_for(_folder(checkpoint))
+            self._sinks[checkpoint] = _sink_beside(checkpoint) or FileSink(self._elsewhere)
         return self._sinks[checkpoint]
 
 
-def _folder(checkpoint: str | None) -> Location:
-    location = None if checkpoint is None else parse_location(checkpoint)
-    if location is None or location.name.startswith(_SPARKS_OWN):
-        return parse_location(str(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER))
-    return records_folder(location)
+def _sink_beside(checkpoint: str | None) -> Sink | None:
+    """None where there is no place beside it, or none that we can write to whatever we wait for."""
+    try:
+        location = None if checkpoint is None else parse_location(checkpoint)
+        if location is None or location.name.startswith(TEMPORARY_CHECKPOINT):
+            return None
+        return sink_for(records_folder(location))
+    except (LocationInvalidError, ExtraMissingError):
+        return None

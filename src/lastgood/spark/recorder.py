@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import platformdirs
+
 from lastgood.spark.agent import starts
 from lastgood.spark.agent.queries import Queries
-from lastgood.spark.agent.sessions import attachment, identity, is_connect
+from lastgood.spark.agent.sessions import Attachment, attachment, identity, is_connect
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import Sink, Writer
-from lastgood.spark.record_sinks import BesideCheckpoints, sink_for
+from lastgood.spark.record_sinks import RECORDS_FOLDER, BesideCheckpoints, sink_for
 from lastgood.storage import parse_location
 
 _CLOSE_SECONDS = 2.0
@@ -50,18 +52,14 @@ class Recorder:
             LocationInvalidError: the folder is none that Spark and lastgood understand.
             ExtraMissingError: the library for its kind of storage is not installed.
         """
-        if to is None:
-            sink: Sink = BesideCheckpoints()
-        else:
-            sink = sink_for(parse_location(str(to))) if isinstance(to, str | Path) else to
-        self._writer = Writer(sink)
-        self._session = identity(spark)
-        self._queries = Queries(self._writer)
-        self._attachment = attachment(spark, self._queries)
+        self._writer = Writer(_sink(to))
+        queries = Queries(self._writer)
+        self._attached = attachment(spark, queries)
+        self._starts = _Starts(identity(spark), self._attached, queries)
         kind = "connect.streaming" if is_connect(spark) else "streaming"
         starts.watch(importlib.import_module(f"pyspark.sql.{kind}.readwriter"))
-        starts.observe(self)
-        self._attachment.attach()
+        starts.observe(self._starts)
+        self._attached.attach()
         atexit.register(self.close)
 
     @property
@@ -86,7 +84,7 @@ class Recorder:
     def close(self, seconds: float = _CLOSE_SECONDS) -> None:
         """Listen no more and write what waits; after `seconds` the rest is given up. Called at exit, if not before."""
         atexit.unregister(self.close)
-        starts.forget(self)
+        starts.forget(self._starts)
         self._writer.put(self._detach, 0)  # in a thread that we need not wait for: Spark may not answer any more
         self._writer.close(seconds)
 
@@ -98,23 +96,35 @@ class Recorder:
         """Close."""
         self.close()
 
+    def _detach(self) -> Sequence[dict[str, Any]]:
+        self._attached.detach(_LAST_EVENTS_SECONDS)
+        return ()
+
+
+def _sink(to: str | Path | Sink | None) -> Sink:
+    if to is None:
+        return BesideCheckpoints(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER)
+    return sink_for(parse_location(str(to))) if isinstance(to, str | Path) else to
+
+
+class _Starts:
+    """What a recorder wants to know of starts in its session; see `starts.Observer`."""
+
+    def __init__(self, session: int, attached: Attachment, queries: Queries) -> None:
+        self._session = session
+        self._attached = attached
+        self._queries = queries
+
     def before_start(self, start: Start) -> None:
-        """Part of watching starts, not for applications; so are the next three."""
+        pass
 
     def after_start(self, start: Start, query: Any) -> None:
-        """A query runs."""
         if identity(start.session) == self._session:
-            self._attachment.add(query, start.checkpoint)
+            self._attached.add(query, start.checkpoint)
 
     def start_failed(self, start: Start, error: Exception) -> None:
-        """A query could not be started."""
         if identity(start.session) == self._session:
             self._queries.start_failed(start.query_name, start.checkpoint, error)
 
     def report_trouble(self, error: Exception) -> None:
-        """We have raised `error`."""
-        self._writer.report(error)
-
-    def _detach(self) -> Sequence[dict[str, Any]]:
-        self._attachment.detach(_LAST_EVENTS_SECONDS)
-        return ()
+        self._queries.writer.report(error)

@@ -110,3 +110,12 @@ class Noticed(Event):
     name: ClassVar[str] = "noticed"
     condition: str
     sentence: str
+
+
+def no_checkpoint(*, at: float) -> Noticed:
+    """That nobody knows where to look for progress."""
+    return Noticed(
+        at=at,
+        condition="NO_CHECKPOINT_NAMED",
+        sentence="no checkpoint was named, and no query was seen: without progress every restart counts as an attempt",
+    )

@@ -1,8 +1,11 @@
-"""The last error in what a driver printed: the innermost cause, in one line."""
+"""The error that ended a driver: the innermost cause, in one line; from what it printed, or from what its agent saw."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSED_BY = re.compile(r"^\s*Caused by: (.+)$")
@@ -52,3 +55,48 @@ def _python(lines: list[str]) -> list[str]:
 
 def _logged(lines: list[str]) -> list[str]:
     return [match.group(1) for line in lines if (match := _LOG_ERROR.search(line))]
+
+
+def decisive_failure(records: Iterable[Record]) -> Failure | None:
+    """What ended a driver, from the records of its life, in their order.
+
+    An exception that nobody caught counts before the end of a query, which the application may have outlived; the end
+    of a query that was started again does not count.
+
+    Returns:
+        None if the records hold nothing that could have ended it.
+    """
+    ends: dict[str | None, Failure] = {}
+    crash: Crashed | None = None
+    for record in records:
+        if isinstance(record, Started):
+            ends.pop(record.query_id, None)
+            ends.pop(None, None)
+        elif isinstance(record, Terminated | StartFailed) and record.failure is not None:
+            ends.pop(record.query_id, None)  # so that the latest comes last
+            ends[record.query_id] = record.failure
+        elif isinstance(record, Crashed):
+            crash = record
+    if crash is not None:
+        # The end of a query tells more (its offsets, what `foreachBatch` raised) than the exception made of it.
+        return ends.get(crash.query_id, crash.failure) if crash.query_id is not None else crash.failure
+    return list(ends.values())[-1] if ends else None
+
+
+def error_line(failure: Failure) -> str | None:
+    """A failure in one line: its innermost cause that says something, at most 500 characters."""
+    if not failure.causes:
+        return failure.message and _first_line(failure.message)[:_LONGEST]
+    telling = [each for each in failure.causes if each.condition and f"[{each.condition}]" not in _WRAPPERS]
+    innermost = failure.causes[-1]
+    cause = innermost if innermost.language == "python" or not telling else telling[-1]
+    line = _first_line(cause.message)
+    if cause.condition and not line.startswith("["):
+        line = f"[{cause.condition}] {line}"
+    elif not cause.condition and cause.class_name:
+        line = f"{cause.class_name}: {line}" if line else cause.class_name
+    return line[:_LONGEST]
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0]

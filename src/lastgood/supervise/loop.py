@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -17,6 +18,8 @@ from lastgood.supervise import events
 from lastgood.supervise.failure import last_error
 from lastgood.supervise.output import Output
 from lastgood.supervise.policy import GiveUp, Policy, after_failure
+
+_AGENT_POLL_SECONDS = 0.25
 
 
 class AttemptsExhaustedError(LastgoodError):
@@ -55,13 +58,33 @@ class Watch(Protocol):
         ...
 
 
+class Agent(Protocol):
+    """Tells of the driver processes of the command from within."""
+
+    def begin(self) -> None:
+        """A new run of the command begins."""
+        ...
+
+    def watches(self) -> Mapping[str, Watch]:
+        """Checkpoint location → how to look at it, for every query seen so far."""
+        ...
+
+    def notices(self) -> Sequence[events.Noticed]:
+        """What a person should know of the agent itself, each thing once."""
+        ...
+
+    def last_error(self) -> str | None:
+        """Why the run that has just ended did so, in one line; None if it did not tell."""
+        ...
+
+
 class Supervisor:
     """Keeps one command running within a policy.
 
     `run` belongs to one thread; `stop` may be called from any other, and from a signal handler.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the command by name
         self,
         launch: Launch,
         *,
@@ -69,6 +92,7 @@ class Supervisor:
         watches: Mapping[str, Watch],
         log: Path,
         tell: Callable[[events.Event], None],
+        agent: Agent | None = None,
         cwd: Path | None = None,
         show: IO[bytes] | None = None,
     ) -> None:
@@ -80,12 +104,14 @@ class Supervisor:
             watches: Checkpoint location → how to look at it; may be empty.
             log: File for what the command prints.
             tell: Gets each event, in order, one at a time.
+            agent: Tells of further checkpoints, and why the command ended.
             cwd: Working directory of the command.
             show: Where the command's output is copied as it comes.
         """
         self._launch = launch
         self._policy = policy
-        self._watches = watches
+        self._watches = dict(watches)
+        self._agent = agent
         self._log = log
         self._tell_listener = tell
         self._tell_lock = threading.Lock()
@@ -94,6 +120,8 @@ class Supervisor:
         self._stop_signals: list[int] = []
         self._stop = threading.Event()
         self._seen = dict.fromkeys(watches, NOTHING)
+        self._adopted: dict[str, Progress] = {}
+        self._is_blind_told = agent is None
         self._unreadable: set[str] = set()
         self._next_look = dict.fromkeys(watches, 0.0)
         self._failed_at: float | None = None
@@ -123,12 +151,15 @@ class Supervisor:
         """
         attempts = 0
         while not self._stop.is_set():
+            if self._agent is not None:
+                self._agent.begin()
             before = dict(self._look_at_all())
             ending = self._run_once()
             if self._stop.is_set():
                 break
             if ending.is_success:
                 return 0
+            before = {**self._adopted, **before}
             progressed = any(_committed_more(before[each], self._seen[each]) for each in before)
             decision = after_failure(self._policy, attempts, progressed=progressed)
             if isinstance(decision, GiveUp):
@@ -168,20 +199,44 @@ class Supervisor:
             output.finish()
             self._child = None
         ended_at = time.time()
+        self._ask_agent()
         self._look_at_all()
+        error = None
         if not ending.is_success:
             self._failed_at, self._at_failure = ended_at, dict(self._seen)
-        self._tell(
-            self._ended(
-                child, ending, ended_at, None if ending.is_success or self._stop.is_set() else last_error(output.tail())
-            )
-        )
+            error = None if self._stop.is_set() else self._error(ending, output)
+        self._tell(self._ended(child, ending, ended_at, error))
+        self._tell_if_blind(ending)
         return ending
 
+    def _error(self, ending: Ending, output: Output) -> str | None:
+        """What the driver's agent says; a process that was killed had no time to say why."""
+        told = self._agent.last_error() if self._agent is not None and ending.exit_code is not None else None
+        return told or last_error(output.tail())
+
+    def _ask_agent(self) -> None:
+        if self._agent is None:
+            return
+        for location, watch in self._agent.watches().items():
+            if location not in self._watches:
+                self._watches[location] = watch
+                self._next_look[location] = 0.0
+                self._seen[location] = NOTHING
+                with contextlib.suppress(StorageError):  # the next look tells
+                    self._seen[location] = watch.look()
+                self._adopted[location] = self._seen[location]
+        for notice in self._agent.notices():
+            self._tell(notice)
+
+    def _tell_if_blind(self, ending: Ending) -> None:
+        if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):
+            self._is_blind_told = True
+            self._tell(events.no_checkpoint(at=time.time()))
+
     def _watch(self, child: Child) -> Ending:
-        poll_seconds = min((watch.poll_seconds for watch in self._watches.values()), default=0.25)
         kill_at: float | None = None
-        while (ending := child.wait(poll_seconds)) is None:
+        while (ending := child.wait(self._poll_seconds)) is None:
+            self._ask_agent()
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
                     self._look(location)
@@ -194,6 +249,11 @@ class Supervisor:
             if kill_at is not None and (time.monotonic() >= kill_at or len(self._stop_signals) > 1):
                 return child.kill()
         return ending
+
+    @property
+    def _poll_seconds(self) -> float:
+        every = [watch.poll_seconds for watch in self._watches.values()]
+        return min(every if self._agent is None else [*every, _AGENT_POLL_SECONDS], default=_AGENT_POLL_SECONDS)
 
     def _look_at_all(self) -> Mapping[str, Progress]:
         for location in self._watches:

@@ -1,0 +1,104 @@
+"""The agent of one driver process: every session recorded, a heartbeat, and the exception that ends the driver."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .driver import Heartbeat
+from .files import FileSink
+from .queries import Queries
+from .sessions import Attachment, attachment, identity
+from .starts import Start
+from .writer import Writer
+
+CLOSE_SECONDS = 2.0
+"""How long the end of the application may wait for us, in all."""
+_LAST_EVENTS_SECONDS = 1.0
+
+
+class Agent:
+    """Observes the starts of queries (see `starts.Observer`); lives as long as the process."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write heartbeat and records to `folder`."""
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._attachments: dict[int, Attachment] = {}
+        self._writer = Writer(FileSink(folder))
+        self._queries = Queries(self._writer)
+        self._heartbeat = Heartbeat(folder, self._facts)
+        self._excepthook = sys.excepthook
+        sys.excepthook = self._crash
+        atexit.register(self.close)
+
+    def before_start(self, start: Start) -> None:
+        """Listen to the session, from before its first query on."""
+        self._attachment(start.session)
+
+    def after_start(self, start: Start, query: Any) -> None:
+        """Have the query looked at where nothing else tells of it."""
+        self._attachment(start.session).add(query, start.checkpoint)
+        self._heartbeat.beat_now()
+
+    def start_failed(self, start: Start, error: Exception) -> None:
+        """Record that there is no query, and why."""
+        self._queries.start_failed(start.query_name, start.checkpoint, error)
+
+    def report_trouble(self, error: Exception) -> None:
+        """Note it in the heartbeat."""
+        self._writer.report(error)
+
+    def close(self) -> None:
+        """Write what there is to write; the end of the application waits for that, but not long."""
+        if os.getpid() != self._pid:
+            return  # a fork: the driver is somebody else
+        deadline = time.monotonic() + CLOSE_SECONDS
+        self._writer.put(self._detach, 0)  # in a thread that we need not wait for: Spark may not answer any more
+        self._writer.close(CLOSE_SECONDS)
+        self._heartbeat.close(max(0.0, deadline - time.monotonic()))
+
+    def _attachment(self, session: Any) -> Attachment:
+        with self._lock:
+            known = identity(session)
+            if known not in self._attachments:
+                attached = attachment(session, self._queries)
+                attached.attach()
+                self._attachments[known] = attached
+            return self._attachments[known]
+
+    def _detach(self) -> list[dict[str, Any]]:
+        """Hear the last events, then no more."""
+        for attached in list(self._attachments.values()):
+            try:
+                attached.detach(_LAST_EVENTS_SECONDS)
+            except Exception as error:  # noqa: BLE001 - Spark may be gone
+                self._writer.report(error)
+        return []
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "queries": [
+                {
+                    "query_id": query.query_id,
+                    "run_id": query.run_id,
+                    "query_name": query.query_name,
+                    "checkpoint": query.checkpoint,
+                }
+                for query in self._queries.running()
+            ],
+            "recorded": self._writer.recorded,
+            "dropped": self._writer.dropped,
+            "trouble": self._writer.trouble,
+        }
+
+    def _crash(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            self._queries.crashed(error)
+        self._excepthook(kind, error, trace)

@@ -1,0 +1,78 @@
+"""Found by every Python below `lastgood run`: waits for pyspark's streaming, then lets the next sitecustomize run.
+
+Any Python may come by, so this file keeps to what Python 2.7 understands; and most have no business with Spark, so it
+imports what it needs when it is needed.
+"""
+
+# ruff: noqa: INP001, PLC0415, PTH100, PTH118, PTH120, PTH123, UP004, UP030, UP032 - a folder for sys.path, for Python 2.7 as well
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_AGENT = "_lastgood_agent"
+_STARTING = ("pyspark.sql.streaming.readwriter", "pyspark.sql.connect.streaming.readwriter")
+
+
+class _Finder(object):
+    """Finds the modules that start queries as Python itself would, and has them instrumented when they are loaded."""
+
+    is_lastgood = True
+
+    def find_spec(self, name, path=None, target=None):
+        """What `sys.meta_path` asks of a finder."""
+        if name not in _STARTING:
+            return None
+        try:
+            return _hook().instrumented_spec(self, name, path, target)
+        except Exception:  # noqa: BLE001 - the application goes on without us
+            _report_trouble()
+            return None
+
+
+def _hook():
+    from importlib import import_module
+    from types import ModuleType
+
+    if _AGENT not in sys.modules:
+        package = ModuleType(_AGENT)
+        package.__path__ = [os.path.dirname(_HERE)]
+        sys.modules[_AGENT] = package
+    return import_module(_AGENT + ".hook")
+
+
+def _report_trouble():
+    from traceback import print_exc
+
+    try:
+        with open(os.path.join(os.environ["LASTGOOD_AGENT_DIR"], "{0}.trouble.txt".format(os.getpid())), "a") as log:
+            print_exc(file=log)
+    except (OSError, KeyError):
+        pass  # nobody is left to tell
+
+
+def _is_wanted():
+    if sys.version_info < (3, 9) or not os.environ.get("LASTGOOD_AGENT_DIR"):
+        return False
+    if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):
+        return False  # a Python worker of Spark, which inherits the environment of its driver
+    return not any(getattr(finder, "is_lastgood", False) for finder in sys.meta_path)
+
+
+def _run_next():
+    """Run the sitecustomize that this one hides, as if we were not there: what it raises is not ours."""
+    me = sys.modules.pop(__name__)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
+    try:
+        __import__(__name__)
+    except ImportError as error:
+        if getattr(error, "name", __name__) != __name__:
+            raise
+    finally:
+        sys.modules.setdefault(__name__, me)
+
+
+if _is_wanted():
+    sys.meta_path.insert(0, _Finder())
+_run_next()

@@ -1,0 +1,126 @@
+"""Every start of a streaming query in this process, told to whoever wants to know, before it and after it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Protocol
+
+_CHECKPOINT = "checkpointlocation"
+_CHECKPOINT_ROOT = "spark.sql.streaming.checkpointLocation"
+_POSITIONS = ("format", "outputMode", "partitionBy", "queryName")  # after the path or the name of the table
+_NO_OPTIONS = {"path", "tableName", *_POSITIONS}
+_MARK = f"_watched_by_{__package__}"  # the agent and a Recorder may both be here, under two names
+_OPTIONS = "_lastgood_options"
+_NAME = "queryName"
+_TELLING: dict[str, Callable[..., dict[str, Any]]] = {
+    "option": lambda key, value: {key: value},
+    "options": dict,
+    "queryName": lambda queryName: {_NAME: queryName},  # noqa: N803 - may be given by name
+}
+
+
+class Start:
+    """One start of a query, as the application asks for it."""
+
+    def __init__(self, writer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Take a DataStreamWriter and what its `start` or `toTable` was called with."""
+        named = {**dict(zip(_POSITIONS, args[1:])), **kwargs}  # noqa: B905 - Python 3.9 has no strict
+        told = {**vars(writer).get(_OPTIONS, {}), **{key: value for key, value in named.items() if value is not None}}
+        self._options = {key.lower(): value for key, value in told.items() if key not in _NO_OPTIONS}
+        self.session: Any = getattr(writer, "_spark", None) or writer._session  # noqa: SLF001 - classic, Connect
+        self.query_name: str | None = told.get(_NAME)
+
+    @property
+    def checkpoint(self) -> str | None:
+        """Where the query checkpoints to, settled as Spark settles it; None for a folder that Spark makes up."""
+        chosen = self._options.get(_CHECKPOINT)
+        if chosen:
+            return str(chosen)
+        root = self.session.conf.get(_CHECKPOINT_ROOT, None)
+        return f"{root}/{self.query_name}" if root and self.query_name else None
+
+
+class Observer(Protocol):
+    """Wants to know of starts. What it raises is its own trouble: the query never sees it."""
+
+    def before_start(self, start: Start) -> None:
+        """A query is about to start."""
+
+    def after_start(self, start: Start, query: Any) -> None:
+        """The query runs."""
+
+    def start_failed(self, start: Start, error: Exception) -> None:
+        """There is no query, since `error` was raised."""
+
+    def report_trouble(self, error: Exception) -> None:
+        """One of the methods above has raised `error`."""
+
+
+_observers: list[Observer] = []
+
+
+def observe(observer: Observer) -> None:
+    """Tell `observer` of every start from now on."""
+    if observer not in _observers:
+        _observers.append(observer)
+
+
+def forget(observer: Observer) -> None:
+    """Tell it no more."""
+    if observer in _observers:
+        _observers.remove(observer)
+
+
+def watch(module: ModuleType) -> None:
+    """Watch the DataStreamWriter of a module of pyspark, classic or Connect; a second time nothing happens."""
+    writer = getattr(module, "DataStreamWriter", None)
+    if writer is None or _MARK in vars(writer):
+        return
+    setattr(writer, _MARK, True)
+    for name, options_of in _TELLING.items():
+        setattr(writer, name, _remembered(getattr(writer, name), options_of))
+    for name in ("start", "toTable"):
+        setattr(writer, name, _watched(getattr(writer, name)))
+
+
+def _remembered(method: Callable[..., Any], options_of: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
+    """Spark gives options away and never back: keep them with the writer as well."""
+
+    @functools.wraps(method)
+    def told(writer: Any, *args: Any, **kwargs: Any) -> Any:
+        chained = method(writer, *args, **kwargs)  # first, so that a wrong call fails as it does without us
+        vars(writer).setdefault(_OPTIONS, {}).update(options_of(*args, **kwargs))
+        return chained
+
+    return told
+
+
+def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def start(writer: Any, *args: Any, **kwargs: Any) -> Any:
+        observers = list(_observers)
+        try:
+            begun = Start(writer, args, kwargs)
+        except Exception:  # noqa: BLE001 - a writer that is none: Spark will say so
+            return method(writer, *args, **kwargs)
+        _tell(observers, lambda observer: observer.before_start(begun))
+        try:
+            query = method(writer, *args, **kwargs)
+        except Exception as error:
+            failure = error  # the name `error` ends with this block, the function below does not
+            _tell(observers, lambda observer: observer.start_failed(begun, failure))
+            raise
+        _tell(observers, lambda observer: observer.after_start(begun, query))
+        return query
+
+    return start
+
+
+def _tell(observers: list[Observer], what: Callable[[Observer], None]) -> None:
+    for observer in observers:
+        try:
+            what(observer)
+        except Exception as error:  # noqa: BLE001 - the application goes on whatever an observer does
+            observer.report_trouble(error)

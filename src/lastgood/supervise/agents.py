@@ -1,0 +1,128 @@
+"""What the agents in the driver processes of one command tell: the queries that run, and why they end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from lastgood.errors import ExtraMissingError
+from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
+from lastgood.records.record import TEMPORARY_CHECKPOINT, Record
+from lastgood.storage import Location, LocationInvalidError, parse_location
+from lastgood.supervise.events import Noticed
+from lastgood.supervise.failure import decisive_failure, error_line
+from lastgood.supervise.loop import Watch
+from lastgood.supervise.progress import LogWatch
+
+_TAIL_BYTES = 8 * 1024 * 1024
+"""What ended a process stands at the end of its records."""
+
+
+class Agents:
+    """Reads the folder that `LASTGOOD_AGENT_DIR` names; belongs to one thread. What it cannot read is not there."""
+
+    def __init__(
+        self, folder: Path, *, named: Collection[str] = (), on_checkpoint: Callable[[Location], None] = lambda _: None
+    ) -> None:
+        """Read a folder.
+
+        Args:
+            folder: Where the agents write; it need not be there.
+            named: `Location.identity` of the checkpoints that are watched already.
+            on_checkpoint: Is told once of each further one.
+        """
+        self._folder = folder
+        self._known = set(named)
+        self._on_checkpoint = on_checkpoint
+        self._beats: dict[str, tuple[int, Driver | None]] = {}
+        self._of_earlier_runs: frozenset[str] = frozenset()
+        self._watches: dict[str, Watch] = {}
+        self._seen: set[str] = set()
+        self._untold: set[str] = set()
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """A new run of the command begins: what was written before is not of it."""
+        self._of_earlier_runs = frozenset(self._all_names())
+        self._beats.clear()
+
+    def watches(self) -> Mapping[str, Watch]:
+        """How to look at the checkpoints of the queries seen so far, but those named and those that Spark made up."""
+        for driver in self._drivers():
+            for query in driver.queries:
+                if query.checkpoint is not None and query.checkpoint not in self._seen:
+                    self._seen.add(query.checkpoint)
+                    self._add(query.checkpoint)
+        return self._watches
+
+    def notices(self) -> list[Noticed]:
+        """What went wrong in an agent, or with a checkpoint that it told of; each thing once."""
+        told = {driver.trouble for driver in self._drivers() if driver.trouble is not None}
+        told |= {_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
+        new = sorted((told | self._untold) - self._told)
+        self._told.update(new)
+        return [
+            Noticed(at=time.time(), condition="AGENT_TROUBLE", sentence=f"the agent in the driver: {each}")
+            for each in new
+        ]
+
+    def last_error(self) -> str | None:
+        """Why this run of the command ended, in one line; None if no agent knows."""
+        failure = decisive_failure(self._records())
+        return None if failure is None else error_line(failure)
+
+    def _add(self, checkpoint: str) -> None:
+        try:
+            location = parse_location(checkpoint)
+            if location.identity not in self._known and not location.name.startswith(TEMPORARY_CHECKPOINT):
+                self._known.add(location.identity)
+                self._watches[str(location)] = LogWatch(location)
+                self._on_checkpoint(location)
+        except (LocationInvalidError, ExtraMissingError) as error:
+            self._untold.add(f"{checkpoint} cannot be watched: {error}")
+
+    def _drivers(self) -> list[Driver]:
+        """The heartbeats of this run; a file is read again only when it has been replaced."""
+        for name in self._names():
+            if DRIVER_FILE.fullmatch(name):
+                modified = self._modified(name)
+                if modified is not None and self._beats.get(name, (None, None))[0] != modified:
+                    self._beats[name] = (modified, parse_driver(self._read(name)))
+        return [driver for _, driver in self._beats.values() if driver is not None]
+
+    def _records(self) -> list[Record]:
+        contents = (self._read(name, tail_bytes=_TAIL_BYTES) for name in in_order(self._names()))
+        return [record for content in contents for record in parse_records(content).records]
+
+    def _names(self) -> list[str]:
+        return [name for name in self._all_names() if name not in self._of_earlier_runs]
+
+    def _all_names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._folder))  # noqa: PTH208 - names are all we need
+        except OSError:
+            return []
+
+    def _modified(self, name: str) -> int | None:
+        try:
+            return (self._folder / name).stat().st_mtime_ns
+        except OSError:
+            return None
+
+    def _read(self, name: str, *, tail_bytes: int | None = None) -> bytes:
+        """A file, or the whole lines at its end."""
+        try:
+            with (self._folder / name).open("rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                begin = 0 if tail_bytes is None else max(0, size - tail_bytes)
+                stream.seek(begin)
+                content = stream.read()
+        except OSError:
+            return b""
+        return content.partition(b"\n")[2] if begin else content
+
+
+def _last_line(content: bytes) -> str:
+    return (content.decode(errors="replace").strip().splitlines() or ["it could not begin"])[-1]

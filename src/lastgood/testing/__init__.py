@@ -1,0 +1,1 @@
+"""Working doubles for tests, of lastgood and of those who build on it."""
