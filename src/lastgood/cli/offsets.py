@@ -48,6 +48,7 @@ def offsets(
     from lastgood.operations.offsets import offsets_after
 
     standing = offsets_after(target, batch=batch, time_ms=time_ms, stable_lag=stable_lag)
+    shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
     elif output_format == "json":
@@ -57,8 +58,8 @@ def offsets(
         state = "committed" if standing.is_committed else "planned, not committed"
         when = f", planned at {clock(standing.time_ms)}" if standing.time_ms else ""
         out.print(f"after [bold]batch {standing.batch}[/] ({state}{when}); CURRENT is {standing.current}")
-        for source_id in [source] if source is not None else list(standing.sources):
-            out.print(f"source {source_id}  startingOffsets:")
-            out.print(json.dumps(standing.starting_offsets(source_id)), markup=False)
+        for source_id, offsets_json in shown.items():
+            out.print(f"source {source_id}  startingOffsets:", markup=False)
+            out.print(json.dumps(offsets_json), markup=False)
         nothing_changed()
     return 0

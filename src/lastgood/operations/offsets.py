@@ -98,7 +98,7 @@ def offsets_after(
     records = evidence.records()
     chosen = records.get(wanted)
     if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
-        raise batch_unknown(evidence, wanted)
+        raise batch_unknown(evidence.with_mirror(), wanted)
     newest = records[current].offsets if current in records else None
     sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:

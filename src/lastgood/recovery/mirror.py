@@ -155,7 +155,8 @@ class MirrorWriter:
         return [
             Copy(self._query_id, path, seen_ms, facts.modified_ms, content)
             for (path, facts), content in zip(wanted.items(), contents, strict=True)
-            if content is not None  # purged between listing and reading
+            # Purged between listing and reading, or written: the next look sees it as it is by then.
+            if content is not None and facts.size in (None, len(content))
         ]
 
     def _read(self, path: str) -> bytes | None:

@@ -77,10 +77,15 @@ def decisive_failure(records: Iterable[Record]) -> Failure | None:
             ends[record.query_id] = record.failure
         elif isinstance(record, Crashed):
             crash = record
-    if crash is not None:
-        # The end of a query tells more (its offsets, what `foreachBatch` raised) than the exception made of it.
-        return ends.get(crash.query_id, crash.failure) if crash.query_id is not None else crash.failure
-    return list(ends.values())[-1] if ends else None
+    last = next(reversed(ends.values()), None)
+    if crash is None:
+        return last
+    # The end of a query tells more (its offsets, what `foreachBatch` raised) than the exception made of it; that of
+    # Spark Connect does not say which query it is of.
+    if crash.query_id is not None:
+        return ends.get(crash.query_id, crash.failure)
+    is_of_a_query = str(crash.failure.causes[0].class_name).endswith(".StreamingQueryException")
+    return last if is_of_a_query and last is not None else crash.failure
 
 
 def error_line(failure: Failure) -> str | None:

@@ -194,7 +194,9 @@ class CheckpointBuilder:
 
     def _write(self, path: str, content: bytes) -> None:
         file = self.folder / path
-        file.write_bytes(content)
+        draft = file.with_name(f".{file.name}.tmp")
+        draft.write_bytes(content)
+        draft.replace(file)  # whole, as Spark puts it there
         if self._checksums:
             file.with_name(f".{file.name}.crc").write_bytes(HadoopChecksum.of(content).to_bytes())
 

@@ -1,0 +1,119 @@
+"""Verbs that read change nothing: on a read-only mount they do all they do elsewhere, and no byte or stamp differs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.services
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+CASES = Path(__file__).parents[1] / "corpus" / "cases"
+MOUNTED = ["unshare", "--mount", "sh", "-ec"]
+
+VERBS = [
+    ["status", "{checkpoint}"],
+    ["status", "{root}"],
+    ["status", "{root}", "--query", "checkpoint"],
+    ["inspect", "{checkpoint}"],
+    ["inspect", "{checkpoint}", "--all"],
+    ["inspect", "{checkpoint}", "--batch", "1"],
+    ["inspect", "{checkpoint}", "--state"],
+    ["inspect", "{checkpoint}", "--offset", "t1/0/0"],
+    ["inspect", "{checkpoint}", "--file", "f001.json"],
+    ["inspect", "{checkpoint}", "--time", "2026-11-21T12:00Z"],
+    ["offsets", "{checkpoint}", "--stable-lag", "0"],
+    ["verify", "{checkpoint}"],
+    ["backup", "list", "{checkpoint}"],
+]
+
+
+def everything(root: Path) -> dict[str, tuple[object, ...]]:
+    """Of each file and folder its content and every stamp but the time of the last access."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in [root, *root.rglob("*")]:
+        told = path.stat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else sorted(map(str, path.iterdir()))
+        found[str(path)] = (content, told.st_mtime_ns, told.st_ctime_ns, told.st_size, told.st_mode, told.st_ino)
+    return found
+
+
+@pytest.fixture(params=["4.3-file-sink-healthy", "4.2-kafka-multi-topic", "3.5-agg-hdfs-healthy"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with a real checkpoint, its mirror and a backup."""
+    root = tmp_path / "chk"
+    shutil.copytree(CASES / request.param / "checkpoint", root / "checkpoint")
+    subprocess.run([LASTGOOD, "backup", "create", root / "checkpoint"], check=True, capture_output=True, timeout=60)
+    return root
+
+
+@pytest.fixture(scope="module")
+def can_mount() -> bool:
+    """Whether this user may make mounts of its own."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*MOUNTED, "mount --bind /tmp /tmp"], capture_output=True, timeout=60).returncode == 0
+
+
+def read_only(root: Path, command: list[str], *, can_mount: bool) -> list[str]:
+    """The command that runs `command` where nothing below `root` can be written."""
+    if not can_mount:
+        return command  # the fixture below has taken the permission away
+    place = shlex.quote(str(root))
+    mount = f"mount --bind {place} {place} && mount -o remount,ro,bind {place}"
+    proof = f"if touch {place}/x 2>/dev/null; then exit 99; fi"
+    return [*MOUNTED, f"{mount} && {proof} && exec {shlex.join(command)}"]
+
+
+@pytest.fixture
+def locked(root: Path, can_mount: bool) -> Path:
+    """The same folder, unwritable also by its permissions where it cannot be mounted."""
+    if not can_mount:
+        if os.geteuid() == 0:
+            pytest.skip("root may write whatever the permissions say, and may not mount here")
+        for path in [root, *root.rglob("*")]:
+            path.chmod(path.stat().st_mode & ~0o222)
+    return root
+
+
+def test_reading_verbs_work_where_nothing_can_be_written_and_change_nothing(locked: Path, can_mount: bool) -> None:
+    places = {"root": str(locked), "checkpoint": str(locked / "checkpoint")}
+    env = {"PATH": os.environ["PATH"], "HOME": str(locked), "TZ": "UTC"}
+    before = everything(locked)
+    for verb in VERBS:
+        command = [str(LASTGOOD), *(word.format(**places) for word in verb)]
+        elsewhere = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        locked_up = read_only(locked, command, can_mount=can_mount)
+        here = subprocess.run(locked_up, env=env, cwd=locked, capture_output=True, text=True, timeout=60)
+        assert (here.returncode, steady(here.stdout), here.stderr) == (
+            elsewhere.returncode,
+            steady(elsewhere.stdout),
+            elsewhere.stderr,
+        ), verb
+        assert here.returncode in (0, 1, 40, 64), (verb, here.stderr)
+        if here.returncode < 2:
+            assert here.stdout.endswith("Nothing has been changed.\n"), verb
+    assert everything(locked) == before
+
+
+def steady(text: str) -> str:
+    """Without how long ago something was."""
+    return "\n".join(line.partition(" ago")[0][:40] if " ago" in line else line for line in text.splitlines())
+
+
+def test_a_verb_that_writes_is_refused_there_and_changes_nothing(locked: Path, can_mount: bool) -> None:
+    before = everything(locked)
+    command = [str(LASTGOOD), "backup", "create", str(locked / "checkpoint")]
+    refused = subprocess.run(
+        read_only(locked, command, can_mount=can_mount), capture_output=True, text=True, timeout=60
+    )
+    assert (refused.returncode, refused.stdout) in ((10, ""), (12, ""))
+    assert refused.stderr.startswith("error [STORAGE_")
+    assert everything(locked) == before

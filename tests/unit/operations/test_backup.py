@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lastgood.checkpoint.checksums import HadoopChecksum
+from lastgood.errors import StorageError
+from lastgood.operations import backup as operation
+from lastgood.operations.backup import backups, create, keep, restore
+from lastgood.operations.evidence import CheckpointMissingError, gather
+from lastgood.recovery.backups import BackupMissingError, CheckpointNotEmptyError
+from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
+from lastgood.writing import LocalWriter
+
+OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def logs(root: Path) -> dict[str, bytes]:
+    """Everything in a folder but what begins with a dot."""
+    files = (path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def look(checkpoint: Path, at_ms: int = STARTED_MS) -> None:
+    location = parse_location(str(checkpoint))
+    MirrorWriter(
+        location,
+        storage=LocalStorage(),
+        folder=mirror_folder(location),
+        target=LocalWriter(),
+        writer=f"w{at_ms}",
+        now_ms=lambda: at_ms,
+    ).look()
+
+
+@pytest.mark.parametrize("source", [KafkaInput(partitions=3), FileInput(compact_interval=3)])
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_lost_checkpoint_comes_back_byte_for_byte(
+    source: KafkaInput | FileInput, in_flight: bool, checkpoint: Path
+) -> None:
+    query = CheckpointBuilder(checkpoint, source)
+    query.run(8)
+    if in_flight:
+        query.plan()
+    look(checkpoint)
+    before = logs(checkpoint)
+    shutil.rmtree(checkpoint)
+    restored = restore(str(checkpoint))
+    assert (restored.source, restored.absent) == ("mirror", ())
+    assert (restored.last_planned, restored.last_committed) == (8 if in_flight else 7, 7)
+    if isinstance(source, FileInput):  # what its newest compact file holds is not needed beside it
+        before = {path: raw for path, raw in before.items() if path not in {f"sources/0/{n}" for n in (0, 1, 3, 4)}}
+        before = {path: raw for path, raw in before.items() if path != "sources/0/2.compact"}
+    newest = 8 if in_flight else 7
+    if isinstance(source, FileInput) and newest == 8:
+        before = {path: raw for path, raw in before.items() if path not in {f"sources/0/{n}" for n in (6, 7)}}
+        before.pop("sources/0/5.compact")
+    assert logs(checkpoint) == before
+    assert restored.files == len(before)
+
+
+def test_a_backup_brings_back_all_that_was_there(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint, FileInput(compact_interval=3), checksums=True).run(8)
+    (checkpoint / "offsets/9").write_bytes(b"\0\xff not a plan")
+    before = logs(checkpoint)
+    made, removed = create(str(checkpoint))
+    assert (made.files, made.query_id, made.last_planned, removed) == (len(before), QUERY_ID, 9, [])
+    shutil.rmtree(checkpoint)
+    assert restore(str(checkpoint), source="last").source == made.id
+    assert logs(checkpoint) == before
+
+
+def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[str] = []
+
+    class Recording(LocalWriter):
+        def write(self, file: Location, content: bytes) -> None:
+            super().write(file, content)
+            writes.append(file.path.removeprefix(f"{checkpoint}/"))
+            planned = {path.name for path in checkpoint.glob("offsets/*")}
+            assert {path.name for path in checkpoint.glob("commits/*")} <= planned
+            needed = {path.name for path in checkpoint.glob("sources/0/*")} if planned else planned
+            assert planned <= needed
+            assert not writes or (checkpoint / "metadata").exists()
+
+    def open_recording(location: Location) -> Recording:
+        return Recording()
+
+    CheckpointBuilder(checkpoint, FileInput(compact_interval=99)).run(12)
+    look(checkpoint)
+    shutil.rmtree(checkpoint)
+    monkeypatch.setattr(operation, "open_writable", open_recording)
+    restore(str(checkpoint))
+    numbers = range(12)
+    expected = ["metadata", *(f"{log}/{n}" for log in ("sources/0", "offsets", "commits") for n in numbers)]
+    assert writes == expected
+
+
+def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(LocalWriter):
+        def write(self, file: Location, content: bytes) -> None:
+            if "/offsets/" in file.path:
+                raise StorageError("the disk is full", subject=str(file))
+            super().write(file, content)
+
+    def open_full(location: Location) -> Full:
+        return Full()
+
+    CheckpointBuilder(checkpoint).run(3)
+    look(checkpoint)
+    before = logs(checkpoint)
+    shutil.rmtree(checkpoint)
+    with monkeypatch.context() as patch:
+        patch.setattr(operation, "open_writable", open_full)
+        with pytest.raises(StorageError):
+            restore(str(checkpoint))
+    restore(str(checkpoint))
+    assert logs(checkpoint) == before
+
+
+@pytest.mark.parametrize("lost", [(), ("offsets",), ("commits",), ("offsets/2",)])
+def test_a_checkpoint_that_is_there_is_never_overwritten(lost: tuple[str, ...], checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    look(checkpoint)
+    for name in lost:
+        path = checkpoint / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]}
+    with pytest.raises(CheckpointNotEmptyError) as refused:
+        restore(str(checkpoint))
+    assert refused.value.next == f"lastgood inspect {checkpoint}"
+    assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
+
+
+def test_a_file_with_other_content_is_never_overwritten(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    look(checkpoint)
+    for log in ("offsets", "commits"):
+        shutil.rmtree(checkpoint / log)
+    kept = (checkpoint / "metadata").stat().st_mtime_ns
+    (checkpoint / "sources/0/0").write_bytes(b"\0v1\n{}")
+    with pytest.raises(CheckpointNotEmptyError) as refused:
+        restore(str(checkpoint))
+    assert (refused.value.subject, refused.value.effect) == (str(checkpoint / "sources/0/0"), "nothing was written")
+    assert logs(checkpoint).keys() == {"metadata", "sources/0/0"}
+    assert (checkpoint / "metadata").stat().st_mtime_ns == kept
+
+
+def test_checksums_that_were_left_over_do_not_outlive_the_restore(checkpoint: Path) -> None:
+    """`rm offsets/*` leaves `.5.crc`, which Hadoop would hold against any other file 5."""
+    query = CheckpointBuilder(checkpoint, checksums=True)
+    query.run(2)
+    look(checkpoint)
+    for log in ("offsets", "commits"):
+        for file in (checkpoint / log).glob("[0-9]*"):
+            file.unlink()
+    (checkpoint / "offsets/.1.crc").write_bytes(HadoopChecksum.of(b"another plan").to_bytes())
+    (checkpoint / "offsets/.7.crc").write_bytes(b"not in the mirror")
+    restore(str(checkpoint))
+    assert sorted(path.name for path in (checkpoint / "offsets").iterdir()) == [".7.crc", "0", "1"]
+    assert sorted(path.name for path in (checkpoint / "commits").iterdir()) == ["0", "1"]
+
+
+def test_the_mirror_restores_as_many_batches_as_spark_keeps(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(150)
+    look(checkpoint)
+    shutil.rmtree(checkpoint)
+    restored = restore(str(checkpoint))
+    kept = sorted(int(path.name) for path in (checkpoint / "offsets").iterdir())
+    assert kept == sorted(int(path.name) for path in (checkpoint / "commits").iterdir()) == list(range(49, 150))
+    assert (restored.files, restored.last_committed) == (2 + 202, 149)
+    assert len(gather(str(checkpoint)).records()) == 150
+
+
+def test_the_newest_query_is_restored(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint, query_id=OTHER_ID).run(9)
+    look(checkpoint)
+    shutil.rmtree(checkpoint)
+    CheckpointBuilder(checkpoint).run(2)
+    look(checkpoint, STARTED_MS + 1)
+    before = logs(checkpoint)
+    shutil.rmtree(checkpoint)
+    restore(str(checkpoint))
+    assert logs(checkpoint) == before
+
+
+def test_what_was_taken_back_is_not_restored(checkpoint: Path) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.run(6)
+    look(checkpoint)
+    query.drop_plan()
+    query.drop_plan()
+    query.plan(1)
+    look(checkpoint, STARTED_MS + 1)
+    before = logs(checkpoint)
+    shutil.rmtree(checkpoint)
+    restored = restore(str(checkpoint))
+    assert (restored.last_planned, restored.last_committed) == (4, 3)
+    assert logs(checkpoint) == before
+
+
+def test_a_damaged_version_is_not_restored_where_there_is_a_whole_one(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    look(checkpoint)
+    before = logs(checkpoint)
+    (checkpoint / "offsets/2").write_bytes(b"")
+    (checkpoint / "metadata").write_bytes(b"")
+    look(checkpoint, STARTED_MS + 1)
+    shutil.rmtree(checkpoint)
+    restore(str(checkpoint))
+    assert logs(checkpoint) == before
+
+
+def test_state_that_is_lost_is_told(checkpoint: Path) -> None:
+    case = Path(__file__).parents[2] / "corpus" / "cases" / "3.5-agg-hdfs-healthy" / "checkpoint"
+    shutil.copytree(case, checkpoint)
+    look(checkpoint)
+    for name in ("offsets", "commits", "state/0/1"):
+        shutil.rmtree(checkpoint / name)
+    (checkpoint / "state/0/1").mkdir()
+    restored = restore(str(checkpoint))
+    assert restored.absent == ("state/0/1/1.delta",)
+    assert restored.to_json()["absent"] == list(restored.absent)
+
+
+@pytest.mark.parametrize("source", ["mirror", "last", "20200101-000000-0000"])
+def test_nothing_to_restore_from_is_an_error_and_writes_nothing(source: str, checkpoint: Path) -> None:
+    with pytest.raises(BackupMissingError):
+        restore(str(checkpoint), source=source)
+    assert not checkpoint.exists()
+
+
+def test_nothing_to_back_up_is_an_error(checkpoint: Path) -> None:
+    with pytest.raises(CheckpointMissingError):
+        create(str(checkpoint))
+    assert not Path(f"{checkpoint}.lastgood").exists()
+
+
+def test_a_backup_goes_into_the_mirror_too_and_the_checkpoint_is_not_touched(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    before = {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]}
+    create(str(checkpoint))
+    create(str(checkpoint))
+    assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
+    shutil.rmtree(checkpoint)
+    assert restore(str(checkpoint)).last_planned == 2
+    assert len(backups(str(checkpoint))) == 2
+
+
+def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CheckpointBuilder(checkpoint).run(1)
+    made = []
+    for hour in range(4):
+        monkeypatch.setattr(operation, "now_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
+        made.append(create(str(checkpoint))[0])
+    assert keep(str(checkpoint), made[0].id).kept
+    monkeypatch.setattr(operation, "now_ms", lambda: STARTED_MS + 3_600_000 * 4)
+    newest, removed = create(str(checkpoint), retain_ms=2 * 3_600_000)
+    assert removed == [made[1]]
+    assert [each.id for each in backups(str(checkpoint))] == [made[0].id, made[2].id, made[3].id, newest.id]
+    assert not keep(str(checkpoint), made[0].id, kept=False).kept
+    with pytest.raises(BackupMissingError):
+        keep(str(checkpoint), made[1].id)
+
+
+def test_an_unwritable_work_folder_is_an_error(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(1)
+    Path(f"{checkpoint}.lastgood").write_bytes(b"in the way")
+    with pytest.raises(StorageError):
+        create(str(checkpoint))
+
+
+def test_a_pipelines_name_is_resolved(checkpoint: Path, tmp_path: Path) -> None:
+    CheckpointBuilder(checkpoint).run(1)
+    config = tmp_path / "lastgood.toml"
+    config.write_text(f'[pipeline.orders]\ncommand = ["x"]\ncheckpoint = "{checkpoint}"\n')
+    made, _ = create("orders", config=config)
+    assert backups("orders", config=config) == [made]
+    assert keep("orders", "last", config=config).id == made.id
+    shutil.rmtree(checkpoint)
+    assert restore("orders", source=made.id, config=config).checkpoint == str(checkpoint)
+    assert [path.name for path in (checkpoint / "offsets").iterdir()] == ["0"]

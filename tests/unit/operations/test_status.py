@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lastgood.errors import StorageError
+from lastgood.operations import status as operation
+from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.operations.status import Grade, checkpoints_below, is_root, status, status_below
+from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
+from lastgood.testing.storage import RefusingStorage
+
+CASES = Path(__file__).parents[2] / "corpus" / "cases"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    found = status(str(checkpoint))
+    assert (found.grade, found.last_good, found.problems) == (Grade.HEALTHY, 2, ())
+    assert found.next_offsets() == {"0": {"orders": {0: 15, 1: 15}}}
+    assert found.to_json() == {
+        "checkpoint": str(checkpoint),
+        "grade": "healthy",
+        "query_id": QUERY_ID,
+        "mode": "micro_batch",
+        "stateful": False,
+        "last_planned": 2,
+        "last_committed": 2,
+        "last_loadable_state": None,
+        "last_good": 2,
+        "time_ms": STARTED_MS + 2000,
+        "problems": [],
+    }
+
+
+def test_a_planned_batch_is_in_flight(checkpoint: Path) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.plan()
+    first = status(str(checkpoint))
+    assert (first.grade, first.last_good) == (Grade.IN_FLIGHT, None)
+    query.commit()
+    query.plan()
+    assert (status(str(checkpoint)).grade, status(str(checkpoint)).last_good) == (Grade.IN_FLIGHT, 0)
+
+
+def test_a_query_that_has_planned_nothing_is_empty(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint)
+    assert status(str(checkpoint)).grade is Grade.EMPTY
+    for name in ("offsets", "commits", "sources/0", "sources"):
+        (checkpoint / name).rmdir()
+    assert status(str(checkpoint)).grade is Grade.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda root: (root / "offsets/2").write_bytes(b""), "offsets/2: empty"),
+        (lambda root: (root / "offsets/1").unlink(), "offsets/1: not there"),
+        (lambda root: (root / "offsets/2").unlink(), "offsets/2: not there"),
+        (lambda root: (root / "metadata").unlink(), "metadata: not there"),
+        (lambda root: (root / "metadata").write_bytes(b"x"), "metadata: not json: x"),
+        (lambda root: (root / "commits/2").write_bytes(b""), "commits/2: empty"),
+        (lambda root: (root / "sources/0/2").unlink(), "sources/0/2: not there"),
+    ],
+)
+def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem: str, checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint, FileInput()).run(3)
+    assert callable(damage)
+    damage(checkpoint)
+    found = status(str(checkpoint))
+    assert (found.grade, found.problems) == (Grade.DAMAGED, (problem,))
+    assert found.to_json()["problems"] == [problem]
+
+
+def test_what_no_restart_reads_is_no_damage(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(9)
+    (checkpoint / "offsets/3").write_bytes(b"")
+    (checkpoint / "commits/4").unlink()
+    assert status(str(checkpoint)).grade is Grade.HEALTHY
+
+
+def test_a_batch_whose_state_cannot_be_loaded_is_not_good(tmp_path: Path) -> None:
+    case = Path(shutil.copytree(CASES / "3.5-agg-hdfs-healthy" / "checkpoint", tmp_path / "case"))
+    healthy = status(str(case))
+    assert (healthy.grade, healthy.last_good) == (Grade.HEALTHY, 7)
+    (case / "state/0/0/8.delta").unlink()
+    broken = status(str(case))
+    assert (broken.grade, broken.last_good) == (Grade.DAMAGED, 6)
+    assert "state/0/0/8.delta: not there" in broken.problems
+    for file in (case / "state/0/0").glob("*.delta"):
+        file.unlink()
+    for file in (case / "state/0/0").glob("*.snapshot"):
+        file.unlink()
+    assert status(str(case)).last_good is None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "found"),
+    [
+        (lambda folder: None, "no such folder"),
+        (lambda folder: folder.mkdir(), "an empty folder"),
+        (lambda folder: (folder / "x").mkdir(parents=True), "a folder without offsets and commits"),
+    ],
+)
+def test_a_place_without_a_checkpoint_is_told(prepare: object, found: str, checkpoint: Path) -> None:
+    assert callable(prepare)
+    prepare(checkpoint)
+    with pytest.raises(CheckpointMissingError) as missing:
+        status(str(checkpoint))
+    assert missing.value.found == found
+
+
+def test_a_storage_that_does_not_answer_is_an_error(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CheckpointBuilder(checkpoint).run(1)
+    refuse(monkeypatch, checkpoint / "commits")
+    with pytest.raises(StorageError):
+        status(str(checkpoint))
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    storage = RefusingStorage(parse_location(str(folder)))
+
+    def open_storage(location: Location) -> RefusingStorage:
+        return storage
+
+    monkeypatch.setattr(operation, "open_storage", open_storage)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A session-wide checkpoint root, with everything that may lie about in one."""
+    root = tmp_path / "chk"
+    CheckpointBuilder(root / "orders").run(3)
+    CheckpointBuilder(root / "team/a/clicks").plan()
+    CheckpointBuilder(root / "team/new")
+    CheckpointBuilder(root / "team/broken").run(2)
+    (root / "team/broken/offsets/1").write_bytes(b"")
+    CheckpointBuilder(root / "orders.lastgood/copy").run(1)
+    CheckpointBuilder(root / ".hidden/query").run(1)
+    CheckpointBuilder(root / "table/_delta_log/query").run(1)
+    CheckpointBuilder(root / "orders/nested").run(1)
+    (root / "notes.txt").write_text("x")
+    (root / "a b [c]").mkdir()
+    return root
+
+
+def test_every_checkpoint_below_a_folder_is_found_worst_first(root: Path) -> None:
+    seen: list[int] = []
+    found = status_below(str(root), progress=seen.append)
+    assert [(str(each.location)[len(str(root)) + 1 :], each.grade) for each in found] == [
+        ("team/broken", Grade.DAMAGED),
+        ("team/new", Grade.EMPTY),
+        ("team/a/clicks", Grade.IN_FLIGHT),
+        ("orders", Grade.HEALTHY),
+    ]
+    assert seen == [1, 2, 3, 4]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_one_line_of_many(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, root / "orders/commits")
+    found = {each.location.name: each for each in status_below(str(root))}
+    assert len(found) == 4
+    assert (found["orders"].grade, found["orders"].last_good) == (Grade.UNREADABLE, None)
+    assert found["orders"].problems == ("the storage does not answer",)
+    assert found["orders"].to_json()["last_planned"] is None
+    assert found["orders"].next_offsets() == {}
+
+
+def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, root / "team/a")
+    found = {str(each.location)[len(str(root)) + 1 :]: each.grade for each in status_below(str(root))}
+    assert found == {
+        "team/a": Grade.UNREADABLE,
+        "team/broken": Grade.DAMAGED,
+        "team/new": Grade.EMPTY,
+        "orders": Grade.HEALTHY,
+    }
+
+
+def test_a_root_that_cannot_be_listed_is_an_error(root: Path) -> None:
+    location = parse_location(str(root))
+    with pytest.raises(StorageError):
+        list(checkpoints_below(RefusingStorage(location), location))
+
+
+def test_the_search_goes_six_folders_deep(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "1/2/3/4/5").run(1)
+    CheckpointBuilder(tmp_path / "x/2/3/4/5/6/7").run(1)
+    found = [str(each) for each in checkpoints_below(LocalStorage(), parse_location(str(tmp_path)))]
+    assert found == [str(tmp_path / "1/2/3/4/5")]
+
+
+def test_a_root_is_told_from_a_checkpoint(root: Path, tmp_path: Path) -> None:
+    assert is_root(str(root))
+    assert is_root(str(root / "team"))
+    assert not is_root(str(root / "orders"))
+    assert not is_root(str(root / "a b [c]"))  # an empty folder: more likely a lost checkpoint
+    assert not is_root(str(tmp_path / "none"))
+    (root / "orders/metadata").unlink()
+    assert not is_root(str(root / "orders"))
+
+
+def test_a_query_is_found_by_its_name_below_a_root_or_a_pipelines_checkpoint(root: Path, tmp_path: Path) -> None:
+    assert str(status(str(root), query="orders").location) == str(root / "orders")
+    config = tmp_path / "lastgood.toml"
+    config.write_text(f'[pipeline.all]\ncommand = ["x"]\ncheckpoint = "{root}"\n')
+    assert status("all", query="orders", config=config).grade is Grade.HEALTHY
+    with pytest.raises(CheckpointMissingError):
+        status(str(root), query="none")
+
+
+def test_a_pipelines_name_may_mean_a_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lastgood.toml").write_text(f'[pipeline.all]\ncommand = ["x"]\ncheckpoint = "{root}"\n')
+    monkeypatch.chdir(tmp_path)
+    assert is_root("all")
+    assert len(status_below("all")) == 4
