@@ -1,4 +1,4 @@
-"""What the reading verbs cost: `python benchmarks/reading.py` prints one JSON object; exit code 1 if a budget is missed.
+"""What the reading verbs cost: `python benchmarks/reading.py` prints one JSON object; exit code 1 if over budget.
 
 Times are the best of several runs, and of a machine; beside them stands what an empty Python takes on it.
 """

@@ -60,7 +60,10 @@ class Source(_FromJson):
     """The source's newest, as it was when the batch was planned; None where the source does not tell."""
     num_input_rows: int | None = None
     topic_ids: Mapping[str, str | None] | None = None
-    """Topic → id, as the broker said last; None if it was not asked or did not say."""
+    """Topic → id, as the broker said last; None if it was not asked or did not say.
+
+    Base64 as in confluent-kafka and `KafkaFacts`; Kafka's own tools write `-` and `_` for its `+` and `/`.
+    """
     topic_ids_at_ms: int | None = None
     """When it said so: with the same id before and after a batch, the batch is of that topic."""
     metrics: Mapping[str, str] = field(default_factory=dict)

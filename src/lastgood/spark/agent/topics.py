@@ -96,8 +96,8 @@ class Broker:
             return self._known
         self._ask_at = time.monotonic() + AFTER_TROUBLE_SECONDS
         self._known = (None, None)
-        told = {topic: each.topicId().toString() for topic, each in self._described(sorted(wanted)).items()}
-        self._known = ({topic: None if told[topic] == _NO_ID else told[topic] for topic in told}, _now_ms())
+        described = self._described(sorted(wanted))
+        self._known = ({topic: topic_id(each.topicId().toString()) for topic, each in described.items()}, _now_ms())
         self._ask_at = time.monotonic() + ASK_SECONDS
         return self._known
 
@@ -140,6 +140,11 @@ class Broker:
             settings.put("request.timeout.ms", str(_ANSWER_SECONDS * 1000))
             self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
         return self._admin
+
+
+def topic_id(told: str) -> str | None:
+    """A topic id in the base64 of confluent-kafka, `+` and `/`, where Java has `-` and `_`; None if there is none."""
+    return None if told == _NO_ID else told.replace("-", "+").replace("_", "/")
 
 
 def _words(text: str) -> list[str]:
