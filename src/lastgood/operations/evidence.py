@@ -63,7 +63,8 @@ class Evidence:
     @property
     def copies(self) -> tuple[Copy, ...]:
         """What the mirror holds of this query."""
-        return tuple(copy for copy in self.mirror if copy.query_id == self.query_id)
+        query_id = self.query_id
+        return tuple(copy for copy in self.mirror if copy.query_id == query_id)
 
     @property
     def initial(self) -> InitialOffsets:
@@ -115,8 +116,9 @@ class Evidence:
         """
         checkpoint = self.checkpoint
         wanted = {batch_id for batch_id in batch_ids if batch_id >= 0}
-        unread = wanted.difference(checkpoint.offsets.entries)
-        batches = list(read_batches(self.storage, self.location, (each for each in unread if each in self.known)))
+        logs = (checkpoint.offsets, checkpoint.commits)
+        unread = {each for each in wanted for log in logs if each in log.ids and each not in log.entries}
+        batches = list(read_batches(self.storage, self.location, unread))
         plans = {batch.batch_id: batch.offsets for batch in batches if batch.offsets is not None}
         commits = {batch.batch_id: batch.commit for batch in batches if batch.commit is not None}
         planned = replace(checkpoint.offsets, entries={**checkpoint.offsets.entries, **plans})

@@ -104,7 +104,11 @@ def inspect_batch(target: str, batch_id: int, *, config: Path | None = None) -> 
     Raises:
         BatchUnknownError: neither checkpoint nor mirror has it.
     """
-    evidence = gather(target, config=config, batches=2).with_batches([batch_id - 1, batch_id])
+    return _one(gather(target, config=config, batches=2), batch_id)
+
+
+def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
+    evidence = evidence.with_batches([batch_id - 1, batch_id])
     for row in _rows(evidence):
         if row.batch == batch_id:
             return row, evidence
@@ -198,7 +202,7 @@ def find_time(target: str, time_ms: int, *, config: Path | None = None) -> tuple
     evidence = gather(target, config=config, batches=2)
     batch_id = evidence.planned_at(time_ms)
     if batch_id is not None:
-        return inspect_batch(target, batch_id, config=config)
+        return _one(evidence, batch_id)
     evidence = gather(target, config=config)
     timed = [row for row in _rows(evidence) if row.time_ms is not None]
     before = [row for row in timed if row.time_ms is not None and row.time_ms <= time_ms]

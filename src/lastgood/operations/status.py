@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
@@ -52,13 +53,20 @@ class Status:
 
     @property
     def last_good(self) -> int | None:
-        """The newest batch that is committed and whose state, if there is any, can be loaded."""
+        """The newest batch that is planned and committed, and whose state, if there is any, can be loaded."""
         if self.checkpoint is None:
             return None
-        committed, loadable = self.checkpoint.last_committed, self.checkpoint.last_loadable
-        if committed is None or not self.checkpoint.is_stateful:
-            return committed
-        return None if loadable is None else min(committed, loadable)
+        offsets, commits = self.checkpoint.offsets, self.checkpoint.commits
+        found = commits.newest
+        if found is not None and self.checkpoint.is_stateful:
+            loadable = self.checkpoint.last_loadable
+            found = None if loadable is None else min(found, loadable)
+        while found is not None:
+            records = (offsets.entries.get(found), commits.entries.get(found))
+            if found in offsets.ids and found in commits.ids and not any(isinstance(each, Damage) for each in records):
+                break
+            found = commits.ids.before(found)
+        return found
 
     @property
     def time_ms(self) -> int | None:

@@ -336,3 +336,10 @@ def test_the_summary_names_what_is_damaged_and_absent(name: str, checkpoint: Pat
     for verb in verbs:
         facts = verb()
         assert (facts["damaged"], facts["absent"]) == ({f"{name}/2": "empty"}, ["metadata"])
+
+
+def test_a_batch_is_shown_committed_where_commits_are_ahead_of_plans(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(9)
+    (checkpoint / "offsets/8").unlink()
+    for batch_id in range(8):
+        assert inspect_batch(str(checkpoint), batch_id)[0].committed

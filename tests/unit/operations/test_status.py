@@ -80,6 +80,24 @@ def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem
     assert found.to_json()["problems"] == [problem]
 
 
+@pytest.mark.parametrize(
+    ("damage", "good"),
+    [
+        (lambda root: (root / "offsets/5").write_bytes(b""), 4),
+        (lambda root: (root / "offsets/5").unlink(), 4),
+        (lambda root: (root / "commits/5").write_bytes(b""), 4),
+        (lambda root: (root / "commits/6").write_bytes(b"v1\n{}"), 5),
+        (lambda root: shutil.rmtree(root / "offsets"), None),
+        (lambda root: shutil.rmtree(root / "commits"), None),
+    ],
+)
+def test_only_a_batch_that_both_logs_still_tell_of_is_good(damage: object, good: int | None, checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(6)
+    assert callable(damage)
+    damage(checkpoint)
+    assert status(str(checkpoint)).last_good == good
+
+
 def test_what_no_restart_reads_is_no_damage(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(9)
     (checkpoint / "offsets/3").write_bytes(b"")
