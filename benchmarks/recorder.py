@@ -37,7 +37,9 @@ def main(rounds: int = 6, batches: int = 40) -> None:
     with tempfile.TemporaryDirectory() as work:
         for number in range(rounds):
             without.append(run_query(spark, f"{work}/without-{number}", batches))
+            begun = time.perf_counter()
             with Recorder(spark, to=f"{work}/records"):
+                clock.attaching.append(1000 * (time.perf_counter() - begun))
                 recorded.append(run_query(spark, f"{work}/with-{number}", batches))
         clock.is_comparing = True
         with Recorder(spark, to=f"{work}/records"):
@@ -67,6 +69,7 @@ class Clock:
     """Times the callback of each batch and, when comparing, what pyspark takes to read the same event."""
 
     def __init__(self) -> None:
+        self.attaching: list[float] = []
         self.ours: list[float] = []
         self.theirs: list[float] = []
         self.is_comparing = False
@@ -99,6 +102,7 @@ def summary(without: list[dict[str, float]], recorded: list[dict[str, float]], c
         "batch_ms": batch_ms,
         "batch_ratio": round(batch_ms["with"] / batch_ms["without"], 3),
         "python_cpu_ms_a_batch": round(statistics.median(cpu), 2),
+        "attach_ms": {"first": round(clock.attaching[0], 1), "median": round(statistics.median(clock.attaching), 1)},
         "callback_ms": {
             "median": round(statistics.median(clock.ours), 2),
             "p95": round(statistics.quantiles(clock.ours, n=20)[-1], 2),

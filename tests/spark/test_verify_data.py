@@ -443,11 +443,22 @@ def test_job_runs_on_the_spark_submit_that_is_given(
     ]
 
 
+def _restore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_the_job_and_leaves_nothing_behind(stage: Stage, answers: dict[str, Any], tmp_path: Path) -> None:
     del answers  # the topic and table of the audits
     command = [LASTGOOD, "verify", stage.folder / "by-id", "--data", "--kafka", stage.broker.bootstrap]
     command += ["--sink", stage.folder / "by-id.table", "--key", "id"]
-    verify = subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    verify = subprocess.Popen(
+        command,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell without job control ignores SIGINT for what it starts in the background, these tests maybe.
+        preexec_fn=_restore_ctrl_c,
+    )
     job: list[psutil.Process] = []
 
     def is_started() -> bool:

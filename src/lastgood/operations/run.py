@@ -156,7 +156,7 @@ def _instrumented(launch: Launch, folder: Path) -> Launch:
 def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
     """Make it, and remove those of runs long past."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # exceptions may quote data
         old = sorted(each for each in folder.parent.iterdir() if each != folder)[:-_AGENT_FOLDERS_KEPT]
         for each in old:
             owner = each.name.rpartition("-")[2]

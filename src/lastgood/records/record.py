@@ -243,17 +243,14 @@ class Crashed(Record):
     failure: Failure
 
 
-_KINDS: Mapping[object, type[Record]] = {
-    each.kind: each for each in (Started, Progress, Terminated, StartFailed, Crashed)
-}
+_KINDS: Mapping[str, type[Record]] = {each.kind: each for each in (Started, Progress, Terminated, StartFailed, Crashed)}
 
 
 def record_from_json(told: object) -> Record | None:
     """The record that a JSON value stands for; None for one that nobody knows, of a newer recorder, say."""
-    kind = _KINDS.get(told.get("kind")) if isinstance(told, Mapping) else None
-    if kind is None or not isinstance(told, Mapping):
+    if not isinstance(told, Mapping):
         return None
     try:
-        return kind.from_json(told)
-    except (TypeError, ValueError, AttributeError):
+        return _KINDS[told["kind"]].from_json(told)
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -18,6 +18,8 @@ from lastgood.supervise.progress import LogWatch
 
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
+_PROGRESS = b'{"kind":"progress"'
+"""Nearly all lines begin like this, and none of them tells why something ended."""
 
 
 class Agents:
@@ -93,8 +95,16 @@ class Agents:
         return [driver for _, driver in self._beats.values() if driver is not None]
 
     def _records(self) -> list[Record]:
-        contents = (self._read(name, tail_bytes=_TAIL_BYTES) for name in in_order(self._names()))
-        return [record for content in contents for record in parse_records(content).records]
+        """Those of this run that may tell why it ended, oldest first."""
+        contents: list[bytes] = []
+        left = _TAIL_BYTES
+        for name in reversed(in_order(self._names())):
+            contents.insert(0, self._read(name, tail_bytes=left))
+            left -= len(contents[0])
+            if left <= 0:
+                break
+        lines = (line for content in contents for line in content.splitlines() if not line.startswith(_PROGRESS))
+        return list(parse_records(b"\n".join(lines)).records)
 
     def _names(self) -> list[str]:
         return [name for name in self._all_names() if name not in self._of_earlier_runs]

@@ -84,7 +84,7 @@ def decisive_failure(records: Iterable[Record]) -> Failure | None:
     # Spark Connect does not say which query it is of.
     if crash.query_id is not None:
         return ends.get(crash.query_id, crash.failure)
-    is_of_a_query = str(crash.failure.causes[0].class_name).endswith(".StreamingQueryException")
+    is_of_a_query = any(str(each.class_name).endswith(".StreamingQueryException") for each in crash.failure.causes)
     return last if is_of_a_query and last is not None else crash.failure
 
 

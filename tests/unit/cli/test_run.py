@@ -291,3 +291,55 @@ def test_options_of_the_command_are_its_own(tmp_path: Path, env: dict[str, str])
     app = python(tmp_path, "import sys; print(sys.argv[1:])")
     assert run(env, *app, "--format", "json", "--", "x").returncode == 0
     assert log_of(tmp_path).read_text() == "['--format', 'json', '--', 'x']\n"
+
+
+AGENT = "import os; print(os.environ.get('LASTGOOD_AGENT_DIR'), os.environ.get('PYTHONPATH'))"
+
+
+def test_command_finds_the_agent_before_what_its_own_path_has(tmp_path: Path, env: dict[str, str]) -> None:
+    assert run({**env, "PYTHONPATH": "/own"}, *python(tmp_path, AGENT)).returncode == 0
+    folder, path = log_of(tmp_path).read_text().split()
+    assert Path(folder).parent == tmp_path / "state" / "lastgood" / "agent" / "app"
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    site, own = path.split(os.pathsep)
+    assert (Path(site) / "sitecustomize.py").is_file()
+    assert own == "/own"
+
+
+def test_no_agent_leaves_the_command_as_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run(env, "--no-agent", *python(tmp_path, AGENT))
+    assert log_of(tmp_path).read_text() == "None None\n"
+    assert "NO_CHECKPOINT_NAMED" in done.stdout
+    assert not (tmp_path / "state" / "lastgood" / "agent").exists()
+
+
+def test_that_progress_cannot_be_seen_is_told_once_it_matters(tmp_path: Path, env: dict[str, str]) -> None:
+    assert "NO_CHECKPOINT_NAMED" not in run(env, *python(tmp_path, "pass")).stdout
+    config = tmp_path / "lastgood.toml"
+    config.write_text(f'''
+[pipeline.app]
+command = ["env", "{sys.executable}", "-c", "raise SystemExit(1)"]
+policy = {{ max_attempts = 2, backoff = "10ms" }}
+''')
+    failed = run(env, f"--config={config}")
+    assert failed.returncode == 71
+    assert failed.stdout.count("NO_CHECKPOINT_NAMED") == 1
+
+
+def test_folder_that_the_agent_cannot_have_is_a_notice(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "state" / "lastgood").mkdir(parents=True)
+    (tmp_path / "state" / "lastgood" / "agent").touch()
+    done = run(env, *python(tmp_path, "print('on')"))
+    assert done.returncode == 0
+    assert "AGENT_FOLDER_NOT_WRITTEN" in done.stdout
+
+
+def test_folders_of_runs_long_past_are_removed_unless_their_owner_lives(tmp_path: Path, env: dict[str, str]) -> None:
+    agents = tmp_path / "state" / "lastgood" / "agent" / "app"
+    for day in range(10, 31):
+        (agents / f"202601{day}T000000Z-99999999").mkdir(parents=True)
+    (agents / f"20250101T000000Z-{os.getpid()}").mkdir()
+    run(env, *python(tmp_path, "pass"))
+    left = sorted(each.name for each in agents.iterdir())
+    assert left[:2] == [f"20250101T000000Z-{os.getpid()}", "20260111T000000Z-99999999"]
+    assert len(left) == 22

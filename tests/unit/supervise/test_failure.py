@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from lastgood.supervise.failure import last_error
+import pytest
+
+from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
+from lastgood.supervise.failure import decisive_failure, error_line, last_error
 
 STREAM_FAILED = """\
 26/11/21 09:00:00 ERROR MicroBatchExecution: Query [id = 1, runId = 2] terminated with error
@@ -51,3 +54,83 @@ def test_logged_error_serves_where_nothing_was_raised() -> None:
 
 def test_a_line_is_kept_short() -> None:
     assert len(last_error("ValueError: " + "x" * 10_000) or "") == 500
+
+
+def cause(name: str, message: str = "", condition: str | None = None, *, python: bool = False) -> Cause:
+    return Cause(language="python" if python else "java", class_name=name, message=message, condition=condition)
+
+
+STREAM = cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query", "STREAM_FAILED")
+
+
+@pytest.mark.parametrize(
+    ("causes", "line"),
+    [
+        ([STREAM, cause("X", "Traceback"), cause("ValueError", "bad\nsecond line", python=True)], "ValueError: bad"),
+        ([STREAM, cause("KeyboardInterrupt", python=True)], "KeyboardInterrupt"),
+        (
+            [
+                STREAM,
+                cause("Kafka", "Some data may have been lost;\neither", "KAFKA_DATA_LOSS.X"),
+                cause("Reset", "out"),
+            ],
+            "[KAFKA_DATA_LOSS.X] Some data may have been lost;",
+        ),
+        (
+            [STREAM, cause("Number", "[CAST_INVALID_INPUT] The value", "CAST_INVALID_INPUT")],
+            "[CAST_INVALID_INPUT] The value",
+        ),
+        (
+            [STREAM, cause("W", "[TASK_WRITE_FAILED] x", "TASK_WRITE_FAILED"), cause("java.io.IOException", "full")],
+            "java.io.IOException: full",
+        ),
+        ([STREAM], "[STREAM_FAILED] Query"),
+        ([cause("E", "x" * 900)], "E: " + "x" * 497),
+    ],
+)
+def test_failure_in_a_line_is_its_innermost_cause_that_says_something(causes: list[Cause], line: str) -> None:
+    assert error_line(Failure(message="outermost", causes=tuple(causes))) == line
+
+
+def test_failure_without_causes_is_its_message() -> None:
+    assert error_line(Failure(message="all\nthere is")) == "all"
+    assert error_line(Failure()) is None
+
+
+ONE, TWO = Failure(message="one"), Failure(message="two")
+OF_A_QUERY = Failure(causes=(cause("pyspark.errors.exceptions.connect.StreamingQueryException", python=True),))
+OF_THE_APPLICATION = Failure(causes=(cause("KeyError", python=True),))
+
+
+def ended(query_id: str, failure: Failure | None) -> Terminated:
+    return Terminated(recorded_at_ms=1, query_id=query_id, failure=failure)
+
+
+def started(query_id: str) -> Started:
+    return Started(recorded_at_ms=1, query_id=query_id)
+
+
+def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
+    return Crashed(recorded_at_ms=1, query_id=query_id, failure=failure)
+
+
+@pytest.mark.parametrize(
+    ("records", "failure"),
+    [
+        ([], None),
+        ([started("a"), ended("a", None)], None),
+        ([started("a"), ended("a", ONE)], ONE),
+        ([ended("a", ONE), ended("b", TWO)], TWO),
+        ([ended("a", ONE), started("a")], None),
+        ([ended("a", ONE), started("b")], ONE),
+        ([StartFailed(recorded_at_ms=1, failure=ONE)], ONE),
+        ([StartFailed(recorded_at_ms=1, failure=ONE), started("a")], None),
+        ([ended("a", ONE), ended("b", TWO), crashed(OF_A_QUERY, "a")], ONE),
+        ([ended("a", ONE), crashed(OF_A_QUERY)], ONE),
+        ([crashed(OF_A_QUERY, "a")], OF_A_QUERY),
+        ([crashed(OF_A_QUERY)], OF_A_QUERY),
+        ([ended("a", ONE), crashed(OF_THE_APPLICATION)], OF_THE_APPLICATION),
+    ],
+)
+def test_what_ended_a_driver(records: list[Record], failure: Failure | None) -> None:
+    assert decisive_failure(records) == failure

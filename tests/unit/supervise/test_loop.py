@@ -17,7 +17,7 @@ import pytest
 from lastgood.errors import StorageError
 from lastgood.process.driver import Launch
 from lastgood.supervise import events
-from lastgood.supervise.loop import AttemptsExhaustedError, Progress, Supervisor
+from lastgood.supervise.loop import AttemptsExhaustedError, Progress, Supervisor, Watch
 from lastgood.supervise.policy import Policy
 
 FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)
@@ -65,10 +65,35 @@ class Listener:
         return found
 
 
-def supervisor(folder: Path, code: str, told: Listener, policy: Policy = FAST, **watches: object) -> Supervisor:
+class Inside:
+    """An agent that sees the query of a Counter from its first batch on, and knows why the command ended."""
+
+    def __init__(self, folder: Path, error: str | None = None) -> None:
+        self.counter = Counter(folder)
+        self.error = error
+        self.runs = 0
+        self.untold = [events.Noticed(at=0.0, condition="AGENT_TROUBLE", sentence="disk full")]
+
+    def begin(self) -> None:
+        self.runs += 1
+
+    def watches(self) -> dict[str, Watch]:
+        return {"seen": self.counter} if self.counter.planned.exists() else {}
+
+    def notices(self) -> list[events.Noticed]:
+        untold, self.untold = self.untold, []
+        return untold
+
+    def last_error(self) -> str | None:
+        return self.error
+
+
+def supervisor(
+    folder: Path, code: str, told: Listener, policy: Policy = FAST, agent: Inside | None = None, **watches: Watch
+) -> Supervisor:
     command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
     launch = Launch(command, dict(os.environ), None, None)
-    return Supervisor(launch, policy=policy, watches=watches, log=folder / "app.log", tell=told)  # type: ignore[arg-type]
+    return Supervisor(launch, policy=policy, watches=watches, log=folder / "app.log", tell=told, agent=agent)
 
 
 def in_background(target: Callable[[], object]) -> threading.Thread:
@@ -256,3 +281,62 @@ def test_events_are_json_lines_with_a_time() -> None:
         "of": 5,
         "delay_seconds": 1.0,
     }
+
+
+ONE_BATCH_A_RUN = """
+    import pathlib, sys, time
+    folder = pathlib.Path(sys.argv[1])
+    (folder / "planned").write_text("x" * 9)
+    committed = folder / "committed"
+    done = len(committed.read_text()) if committed.exists() else 0
+    time.sleep(1.5)
+    with committed.open("a") as log: log.write("x")
+    time.sleep(0.5)
+    raise SystemExit(0 if done == 2 else 1)
+"""
+
+
+def test_batches_of_a_query_that_only_the_agent_knows_are_progress(tmp_path: Path) -> None:
+    told = Listener()
+    agent = Inside(tmp_path)
+    assert supervisor(tmp_path, ONE_BATCH_A_RUN, told, Policy(max_attempts=1), agent).run() == 0
+    assert agent.runs == 3
+    ended = [event for event in told.events if isinstance(event, events.Ended)]
+    assert [event.positions["seen"]["committed"] for event in ended] == [0, 1, 2]
+    recovered = [event for event in told.events if isinstance(event, events.Recovered)]
+    assert [(event.checkpoint, event.batch) for event in recovered] == [("seen", 1), ("seen", 2)]
+    assert [event.condition for event in told.events if isinstance(event, events.Noticed)] == ["AGENT_TROUBLE"]
+
+
+def test_what_the_agent_says_counts_before_what_was_printed(tmp_path: Path) -> None:
+    told = Listener()
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(
+            tmp_path, "raise ValueError('printed')", told, Policy(max_attempts=0), Inside(tmp_path, "told")
+        ).run()
+    ended = told.only("ended")
+    assert isinstance(ended, events.Ended)
+    assert ended.error == "told"
+
+
+def test_process_that_was_killed_had_no_time_to_tell_the_agent(tmp_path: Path) -> None:
+    told = Listener()
+    code = "import os; print('ValueError: printed', flush=True); os.kill(os.getpid(), 9)"
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(tmp_path, code, told, Policy(max_attempts=0), Inside(tmp_path, "of an earlier query")).run()
+    ended = told.only("ended")
+    assert isinstance(ended, events.Ended)
+    assert ended.error == "ValueError: printed"
+
+
+def test_that_no_query_was_seen_is_told_once_and_only_after_a_failure(tmp_path: Path) -> None:
+    told = Listener()
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(
+            tmp_path, "raise SystemExit(1)", told, Policy(max_attempts=2, backoff_seconds=0.01), Inside(tmp_path)
+        ).run()
+    noticed = [event.condition for event in told.events if isinstance(event, events.Noticed)]
+    assert noticed == ["AGENT_TROUBLE", "NO_CHECKPOINT_NAMED"]
+    well = Listener()
+    assert supervisor(tmp_path, "pass", well, agent=Inside(tmp_path)).run() == 0
+    assert [event.condition for event in well.events if isinstance(event, events.Noticed)] == ["AGENT_TROUBLE"]

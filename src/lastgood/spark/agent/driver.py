@@ -104,6 +104,7 @@ class Heartbeat:
     def _write(self, content: dict[str, Any]) -> None:
         draft = self._file.with_suffix(".tmp")
         try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
             draft.write_text(json.dumps(content))
             draft.replace(self._file)
         except OSError:

@@ -53,7 +53,7 @@ def failure_of_query(exception: Any, query_id: str, condition: str | None) -> di
         condition: What its terminated event says.
     """
     causes = _java_causes(exception)
-    raised = _foreach_batch_errors.pop(query_id, None)
+    raised = _foreach_batch_errors.get(query_id)
     if raised is not None and causes[-1]["class_name"].startswith("py4j."):
         causes = causes + raised
     told = failure((causes + _python_cause_in(causes[-1]))[:CAUSES_MAX], condition)

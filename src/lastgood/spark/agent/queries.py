@@ -128,8 +128,8 @@ class Queries:
         failure = None if message is None else failure_as_told(message, condition)
         batch_id = None
         try:
-            batch_id = query.batch_id()
             failure = query.failure(condition) or failure
+            batch_id = query.batch_id()
             query.close()
         except Exception as error:  # noqa: BLE001 - Java may be gone: what the event says has to do
             self.writer.report(error)

@@ -1,0 +1,93 @@
+"""What `lastgood run` reads of the agents: files as they are while drivers live, die and start again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lastgood.records.record import Crashed, Failure, Progress, Record, Started, Terminated
+from lastgood.spark.agent.files import encode_records
+from lastgood.storage import Location
+from lastgood.supervise.agents import Agents
+
+FAILURE = Failure(message="out")
+
+
+def beat(folder: Path, pid: int, *checkpoints: str | None, trouble: str | None = None) -> None:
+    queries = [
+        {"query_id": str(number), "run_id": str(number), "query_name": None, "checkpoint": each}
+        for number, each in enumerate(checkpoints)
+    ]
+    process: dict[str, Any] = {"pid": pid, "host": "vm", "process_started_at_ms": pid, "python": "3.9.18"}
+    told = {"beat_at_ms": 1, "exited_at_ms": None, "queries": queries, "recorded": 0, "dropped": 0, "trouble": trouble}
+    draft = folder / "draft"
+    draft.write_text(json.dumps(process | told))
+    draft.replace(folder / f"{pid:013d}-{pid}.driver.json")
+
+
+def write(folder: Path, pid: int, *records: Record, number: int = 1) -> None:
+    file = folder / f"{pid:013d}-{pid}.{number:06d}.jsonl"
+    file.write_bytes(encode_records(record.to_json() for record in records))
+
+
+def test_checkpoints_are_found_as_queries_start_and_stay_known(tmp_path: Path) -> None:
+    told: list[Location] = []
+    agents = Agents(tmp_path, on_checkpoint=told.append)
+    agents.begin()
+    assert agents.watches() == {}
+    beat(tmp_path, 1, "file:/chk/a", None)
+    assert list(agents.watches()) == ["/chk/a"]
+    beat(tmp_path, 1, "file:/chk/a", "/chk/b")
+    assert list(agents.watches()) == ["/chk/a", "/chk/b"]
+    agents.begin()
+    beat(tmp_path, 2, "file:///chk/a")
+    assert list(agents.watches()) == ["/chk/a", "/chk/b"]
+    assert [str(each) for each in told] == ["/chk/a", "/chk/b"]
+
+
+def test_checkpoints_that_are_named_already_or_made_up_by_spark_are_left_out(tmp_path: Path) -> None:
+    agents = Agents(tmp_path, named={"file:///chk/a"})
+    beat(tmp_path, 1, "file:/chk/a", "file:/tmp/temporary-8c1f", "viewfs://x/chk")
+    assert agents.watches() == {}
+    (notice,) = agents.notices()
+    assert "viewfs://x/chk cannot be watched" in notice.sentence
+    assert agents.notices() == []
+
+
+def test_folder_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
+    agents = Agents(tmp_path / "missing")
+    agents.begin()
+    assert (agents.watches(), agents.notices(), agents.last_error()) == ({}, [], None)
+
+
+def test_trouble_of_an_agent_is_told_once(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    beat(tmp_path, 1, trouble="OSError: disk full")
+    (tmp_path / "7.trouble.txt").write_text("Traceback …\nAttributeError: option\n")
+    assert [notice.sentence for notice in agents.notices()] == [
+        "the agent in the driver: AttributeError: option",
+        "the agent in the driver: OSError: disk full",
+    ]
+    assert agents.notices() == []
+
+
+def test_error_is_that_of_the_run_that_has_just_ended(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    agents.begin()
+    write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="q", failure=FAILURE))
+    assert agents.last_error() == "out"
+    agents.begin()
+    assert agents.last_error() is None
+    write(tmp_path, 2, Started(recorded_at_ms=1, query_id="q"), Progress(recorded_at_ms=2, batch_id=1))
+    assert agents.last_error() is None
+    write(tmp_path, 2, Crashed(recorded_at_ms=3, failure=Failure(message="later")), number=2)
+    assert agents.last_error() == "later"
+
+
+def test_error_is_found_behind_more_progress_than_is_read(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    batches = [Progress(recorded_at_ms=1, batch_id=number, query_name="x" * 1000) for number in range(10_000)]
+    write(tmp_path, 1, *batches, Terminated(recorded_at_ms=2, failure=FAILURE))
+    assert next(tmp_path.iterdir()).stat().st_size > 8 * 1024 * 1024
+    assert agents.last_error() == "out"
