@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
-from collections.abc import Sequence
+import time
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,14 +12,13 @@ import platformdirs
 
 from lastgood.spark.agent import starts
 from lastgood.spark.agent.queries import Queries
-from lastgood.spark.agent.sessions import Attachment, attachment, identity, is_connect
+from lastgood.spark.agent.sessions import Attachment, attachment, detach, identity, is_connect
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import Sink, Writer
 from lastgood.spark.record_sinks import RECORDS_FOLDER, BesideCheckpoints, sink_for
 from lastgood.storage import parse_location
 
 _CLOSE_SECONDS = 2.0
-_LAST_EVENTS_SECONDS = 1.0
 
 
 class Recorder:
@@ -85,8 +84,9 @@ class Recorder:
         """Listen no more and write what waits; after `seconds` the rest is given up. Called at exit, if not before."""
         atexit.unregister(self.close)
         starts.forget(self._starts)
-        self._writer.put(self._detach, 0)  # in a thread that we need not wait for: Spark may not answer any more
-        self._writer.close(seconds)
+        deadline = time.monotonic() + seconds
+        detach([self._attached], self._writer, seconds / 2)
+        self._writer.close(max(0.0, deadline - time.monotonic()))
 
     def __enter__(self) -> Self:
         """Record until the end of the block."""
@@ -95,10 +95,6 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-    def _detach(self) -> Sequence[dict[str, Any]]:
-        self._attached.detach(_LAST_EVENTS_SECONDS)
-        return ()
 
 
 def _sink(to: str | Path | Sink | None) -> Sink:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from lastgood.errors import ExtraMissingError
+from lastgood.errors import LastgoodError
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Record
-from lastgood.storage import Location, LocationInvalidError, parse_location
+from lastgood.storage import Location, parse_location
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.failure import decisive_failure, error_line
 from lastgood.supervise.loop import Watch
@@ -42,7 +42,7 @@ class Agents:
         self._of_earlier_runs: frozenset[str] = frozenset()
         self._watches: dict[str, Watch] = {}
         self._seen: set[str] = set()
-        self._untold: set[str] = set()
+        self._untold: list[Noticed] = []
         self._told: set[str] = set()
 
     def begin(self) -> None:
@@ -61,14 +61,12 @@ class Agents:
 
     def notices(self) -> list[Noticed]:
         """What went wrong in an agent, or with a checkpoint that it told of; each thing once."""
-        told = {driver.trouble for driver in self._drivers() if driver.trouble is not None}
-        told |= {_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
-        new = sorted((told | self._untold) - self._told)
+        troubles = {driver.trouble for driver in self._drivers() if driver.trouble is not None}
+        troubles |= {_last_line(self._read(name)) for name in self._names() if TROUBLE_FILE.fullmatch(name)}
+        new = sorted(troubles - self._told)
         self._told.update(new)
-        return [
-            Noticed(at=time.time(), condition="AGENT_TROUBLE", sentence=f"the agent in the driver: {each}")
-            for each in new
-        ]
+        untold, self._untold = self._untold, []
+        return untold + [_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
     def last_error(self) -> str | None:
         """Why this run of the command ended, in one line; None if no agent knows."""
@@ -82,8 +80,9 @@ class Agents:
                 self._known.add(location.identity)
                 self._watches[str(location)] = LogWatch(location)
                 self._on_checkpoint(location)
-        except (LocationInvalidError, ExtraMissingError) as error:
-            self._untold.add(f"{checkpoint} cannot be watched: {error}")
+        except LastgoodError as error:
+            sentence = f"the progress of {checkpoint} cannot be seen: {error.sentence}"
+            self._untold.append(_noticed(error.condition, sentence))
 
     def _drivers(self) -> list[Driver]:
         """The heartbeats of this run; a file is read again only when it has been replaced."""
@@ -132,6 +131,10 @@ class Agents:
         except OSError:
             return b""
         return content.partition(b"\n")[2] if begin else content
+
+
+def _noticed(condition: str, sentence: str) -> Noticed:
+    return Noticed(at=time.time(), condition=condition, sentence=sentence)
 
 
 def _last_line(content: bytes) -> str:

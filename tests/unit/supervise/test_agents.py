@@ -51,7 +51,8 @@ def test_checkpoints_that_are_named_already_or_made_up_by_spark_are_left_out(tmp
     beat(tmp_path, 1, "file:/chk/a", "file:/tmp/temporary-8c1f", "viewfs://x/chk")
     assert agents.watches() == {}
     (notice,) = agents.notices()
-    assert "viewfs://x/chk cannot be watched" in notice.sentence
+    assert notice.condition == "LOCATION_INVALID"
+    assert notice.sentence.startswith("the progress of viewfs://x/chk cannot be seen: ")
     assert agents.notices() == []
 
 

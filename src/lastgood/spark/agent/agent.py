@@ -14,13 +14,12 @@ from typing import Any
 from .driver import Heartbeat
 from .files import FileSink
 from .queries import Queries
-from .sessions import Attachment, attachment, identity
+from .sessions import Attachment, attachment, detach, identity
 from .starts import Start
 from .writer import Writer
 
 CLOSE_SECONDS = 2.0
 """How long the end of the application may wait for us, in all."""
-_LAST_EVENTS_SECONDS = 1.0
 
 
 class Agent:
@@ -60,8 +59,8 @@ class Agent:
         if os.getpid() != self._pid:
             return  # a fork: the driver is somebody else
         deadline = time.monotonic() + CLOSE_SECONDS
-        self._writer.put(self._detach, 0)  # in a thread that we need not wait for: Spark may not answer any more
-        self._writer.close(CLOSE_SECONDS)
+        detach(list(self._attachments.values()), self._writer, CLOSE_SECONDS / 2)
+        self._writer.close(max(0.0, deadline - time.monotonic()))
         self._heartbeat.close(max(0.0, deadline - time.monotonic()))
 
     def _attachment(self, session: Any) -> Attachment:
@@ -72,15 +71,6 @@ class Agent:
                 attached.attach()
                 self._attachments[known] = attached
             return self._attachments[known]
-
-    def _detach(self) -> list[dict[str, Any]]:
-        """Hear the last events, then no more."""
-        for attached in list(self._attachments.values()):
-            try:
-                attached.detach(_LAST_EVENTS_SECONDS)
-            except Exception as error:  # noqa: BLE001 - Spark may be gone
-                self._writer.report(error)
-        return []
 
     def _facts(self) -> dict[str, Any]:
         return {

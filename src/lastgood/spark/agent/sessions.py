@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from .queries import Queries
+from .writer import Writer
+
+LAST_EVENTS_SECONDS = 0.5
+"""How long we wait for the end of a query of which Spark has not told yet."""
 
 
 class Attachment(Protocol):
@@ -34,6 +40,26 @@ def attachment(session: Any, queries: Queries) -> Attachment:
     from .classic import Listener  # noqa: PLC0415
 
     return Listener(session, queries)
+
+
+def detach(attachments: Sequence[Attachment], writer: Writer, seconds: float) -> None:
+    """End them all, and wait for that no longer than `seconds`: Spark may not answer any more."""
+
+    def end() -> tuple[()]:
+        for attached in attachments:
+            try:
+                attached.detach(LAST_EVENTS_SECONDS)
+            except Exception as error:  # noqa: BLE001 - Spark may be gone
+                writer.report(error)
+        return ()
+
+    thread = threading.Thread(target=end, name="lastgood-detach", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # since Python 3.12 none starts at the end of the process: that of the writer has to do
+        writer.put(end, 0)
+    else:
+        thread.join(seconds)
 
 
 def identity(session: Any) -> int:

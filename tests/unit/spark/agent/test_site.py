@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from plugin_services import require_service
 from pythons import find_python
 
 from lastgood.spark.agent import SITE_FOLDER
@@ -19,7 +20,7 @@ from lastgood.spark.agent.driver import FOLDER_VARIABLE
 AGENT_FOLDER = SITE_FOLDER.parent
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SUPPORTED = ["3.9", "3.10", "3.11", "3.12", "3.13"]
-TOO_OLD = ["2.7", "3.6", "3.8"]
+TOO_OLD = [version for version in ("2.7", "3.6", "3.8") if find_python(version)]
 
 READWRITER = """
 class Conf:
@@ -42,7 +43,7 @@ class DataStreamWriter:
 def python(version: str) -> Path:
     found = Path(sys.executable) if version == HERE else find_python(version)
     if found is None:
-        pytest.skip(f"no Python {version} on this machine")
+        require_service(f"no Python {version} on this machine")
     return found
 
 
