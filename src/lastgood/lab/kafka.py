@@ -342,7 +342,8 @@ class KafkaBroker:
         return _admin_client(self._ports.admin)
 
     def _choose_ports(self) -> kraft.Ports:
-        clients, admin, controller = free_ports(3)
+        spoken_for = {port for port in (self._port, self._advertised_port) if port}
+        clients, admin, controller = free_ports(3, beside=spoken_for)
         return kraft.Ports(self._port or clients, admin, controller)
 
     def _launch(self, ports: kraft.Ports) -> None:

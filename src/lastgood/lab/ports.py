@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
 
@@ -21,11 +22,13 @@ def free_port() -> int:
             return port
 
 
-def free_ports(count: int) -> tuple[int, ...]:
-    """So many different ports, each as `free_port` gives it."""
-    ports: set[int] = set()
+def free_ports(count: int, *, beside: Collection[int] = ()) -> tuple[int, ...]:
+    """So many different ports, each as `free_port` gives it, and none of those that are spoken for already."""
+    ports: list[int] = []
     while len(ports) < count:
-        ports.add(free_port())
+        port = free_port()
+        if port not in ports and port not in beside:
+            ports.append(port)
     return tuple(ports)
 
 

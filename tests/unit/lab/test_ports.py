@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
+from lastgood.lab import ports
 from lastgood.lab.ports import LOOPBACK, accepts, free_port, free_ports, is_free
 
 
@@ -12,9 +15,15 @@ def test_free_port_can_be_listened_on() -> None:
 
 
 def test_free_ports_are_all_different_and_below_those_of_outgoing_connections() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert max(ports) < 32_768
+    found = free_ports(20)
+    assert len(set(found)) == 20
+    assert max(found) < 32_768
+
+
+def test_free_ports_leave_out_those_that_are_spoken_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([20_001, 20_002, 20_002, 20_003])
+    monkeypatch.setattr(ports, "free_port", lambda: next(drawn))
+    assert free_ports(2, beside={20_001}) == (20_002, 20_003)
 
 
 def test_port_with_a_listener_is_not_free_and_accepts() -> None:

@@ -1,0 +1,222 @@
+"""The recorder in real applications: sinks that misbehave, Spark Connect, Kafka's topic ids and lost data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from plugin_services import require_service
+
+import lastgood
+from lastgood.lab.cache import cache_folder, exclusive
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.ports import LOOPBACK
+from lastgood.lab.spark import default_spark, submit
+from lastgood.process.child import Child
+from lastgood.process.java import Java
+from lastgood.records.files import parse_records
+from lastgood.records.record import Crashed, Progress, Record, Started, Terminated
+from lastgood.spark.agent import SITE_FOLDER
+from lastgood.spark.agent.driver import FOLDER_VARIABLE
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+DEADLINE_SECONDS = 240
+PATH = os.pathsep.join([str(Path(lastgood.__file__).parents[1]), str(Path(psutil.__file__).parents[1])])
+"""Where the applications find lastgood and what it needs: after pyspark, which spark-submit puts first."""
+
+
+def run_app(app: str, arguments: Sequence[object], java: Java, folder: Path, jars: Sequence[Path] = ()) -> None:
+    log = folder / "app.log"
+    conf = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}
+    env = {"PYTHONPATH": PATH, "XDG_STATE_HOME": str(folder / "state")}
+    with (
+        log.open("wb") as output,
+        submit(
+            HERE / app,
+            list(map(str, arguments)),
+            environment=default_spark(),
+            java=java,
+            jars=jars,
+            conf=conf,
+            env=env,
+            cwd=folder,
+            output=output,
+        ) as child,
+    ):
+        ending = child.wait(DEADLINE_SECONDS)
+    assert ending is not None
+    assert ending.is_success, log.read_text()
+
+
+def records_in(folder: Path) -> list[Record]:
+    read = [parse_records(file.read_bytes()) for file in sorted(folder.glob("*.jsonl"))]
+    assert [each.unread for each in read] == [0] * len(read)
+    return [record for each in read for record in each.records]
+
+
+def test_query_goes_on_whatever_becomes_of_its_records(java: Java, tmp_path: Path) -> None:
+    """Three recorders: one beside the checkpoint, begun late, one with a sink that hangs, one with one that refuses."""
+    run_app("recorder_app.py", [tmp_path, tmp_path / "result"], java, tmp_path)
+    told = json.loads((tmp_path / "result").read_text())
+    assert told["exception"] is None
+    assert told["trouble"] == [None, None, "OSError: database is locked"]
+    assert told["recorded"][1:] == [0, 0]
+    assert told["dropped"][2] >= 1
+    assert told["listeners_left"] == 0
+    records = records_in(tmp_path / "checkpoint.lastgood" / "records")
+    assert len(records) == told["recorded"][0]
+    assert isinstance(records[0], Started)
+    assert records[0].started_at_ms is None
+    batches = [record.batch_id for record in records if isinstance(record, Progress)]
+    assert batches == list(range(batches[0], batches[-1] + 1))
+    assert batches[-1] >= 5
+    assert isinstance(records[-1], Terminated)
+    assert records[-1].failure is None
+
+
+@pytest.fixture(scope="module")
+def connect_python() -> Path:
+    """A Python with the default pyspark and what its Connect client needs beside it, kept in the cache."""
+    spark = default_spark()
+    folder = cache_folder(None, os.environ) / f"connect-{spark.version}"
+    python = folder / "bin" / "python"
+    with exclusive(folder.with_suffix(".lock"), on_wait=lambda: None):
+        if not (folder / "complete").exists():
+            needed = [each.partition(";")[0] for each in requires("pyspark") or () if 'extra == "connect"' in each]
+            commands: list[list[str | Path]] = [
+                [sys.executable, "-m", "venv", "--clear", folder],
+                [python, "-m", "pip", "install", "--quiet", "--no-input", *needed],
+            ]
+            for command in commands:
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode:
+                    require_service(f"no client for Spark Connect: {done.stderr.strip().splitlines()[-1]}")
+                (packages,) = folder.glob("lib/python*/site-packages")
+                (packages / "spark.pth").write_text(f"{spark.home.parent}\n")
+            (folder / "complete").touch()
+    return python
+
+
+def test_connect_is_recorded_from_within_and_from_without(connect_python: Path, java: Java, tmp_path: Path) -> None:
+    agent, recorded, log = tmp_path / "agent", tmp_path / "recorded", tmp_path / "app.log"
+    agent.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK", "PYTHON"))}
+    env: Mapping[str, str] = {
+        **kept,
+        "JAVA_HOME": str(java.home),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "PYSPARK_PYTHON": str(connect_python),
+        "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(Path(lastgood.__file__).parents[1])]),
+        FOLDER_VARIABLE: str(agent),
+    }
+    command = [str(connect_python), str(HERE / "connect_app.py"), str(tmp_path), str(recorded)]
+    with log.open("wb") as output, Child(command, env=env, cwd=tmp_path, output=output) as child:
+        ending = child.wait(DEADLINE_SECONDS)
+    assert ending is not None
+    assert ending.exit_code == 1, log.read_text()
+    assert "listener" not in log.read_text()
+    for records in (records_in(agent), records_in(recorded)):
+        check_connect(records, tmp_path)
+    (crashed,) = [record for record in records_in(agent) if isinstance(record, Crashed)]
+    assert crashed.failure.causes[-1].message == "cannot parse record 17"
+
+
+def check_connect(records: list[Record], folder: Path) -> None:
+    batches = [record for record in records if isinstance(record, Progress) and record.query_name == "quiet"]
+    assert [record.batch_id for record in batches] == list(range(len(batches)))
+    assert len(batches) >= 4
+    assert batches[1].sources[0].start_offset == batches[0].sources[0].end_offset
+    ended = {record.query_name: record for record in records if isinstance(record, Terminated)}
+    assert ended["quiet"].checkpoint == f"{folder}/quiet"
+    assert ended["quiet"].failure is None
+    failure = ended["poison"].failure
+    assert ended["poison"].checkpoint == f"{folder}/poison"
+    assert failure is not None
+    assert failure.condition == "PYTHON_EXCEPTION"
+    assert (failure.causes[-1].class_name, failure.causes[-1].message) == ("ValueError", "cannot parse record 17")
+
+
+@pytest.fixture
+def topics(broker: KafkaBroker, topic: str) -> tuple[str, str]:
+    """A topic with two partitions of ten records, and one whose first five records are gone."""
+    orders, expired = f"{topic}.orders", f"{topic}.expired"
+    for name, partitions in ((orders, 2), (expired, 1)):
+        broker.create_topic(name, partitions=partitions)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for number in range(10 * partitions):
+            producer.produce(name, str(number), partition=number % partitions)
+        assert producer.flush(DEADLINE_SECONDS) == 0
+    broker.delete_records(expired, {0: 5})
+    return orders, expired
+
+
+@pytest.mark.services
+def test_kafka_is_read_from_where_a_recovery_said_and_told_with_its_topic_ids(
+    broker: KafkaBroker, topics: tuple[str, str], spark_jars: tuple[Path, ...], java: Java, tmp_path: Path
+) -> None:
+    orders, expired = topics
+    starts = tmp_path / "starts"
+    starts.mkdir()
+    wanted: dict[str, dict[str, Any]] = {
+        "recovered": {orders: {"0": 4}},
+        "pattern": {orders: {"0": 4, "1": 9}},
+        "gone": {orders: {"0": 4, "7": 1}},
+        "expired": {expired: {"0": 0}},
+    }
+    for name, offsets in wanted.items():
+        content = {"query": name, "recovery": "20261120-0312-7f3a", "starting_offsets": offsets}
+        (starts / f"{name}.json").write_text(json.dumps(content))
+    recorded, result = tmp_path / "recorded", tmp_path / "result"
+    run_app("kafka_app.py", [broker.bootstrap, orders, expired, tmp_path, recorded, result], java, tmp_path, spark_jars)
+    told = json.loads(result.read_text())
+    assert told["recovered"] == {f"{orders}-0": 4, f"{orders}-1": 0}
+    assert told["pattern"] == {f"{orders}-0": 4, f"{orders}-1": 9}
+    assert told["options"] == {f"{orders}-0": 0, f"{orders}-1": 0}
+    assert told["gone"] == ["SOURCE_PARTITIONS_GONE", f"no {orders}-7"]
+    assert told["missing"][0] == "SOURCE_TOPIC_MISSING"
+    assert told["unreachable"][0] == "KAFKA_UNREACHABLE"
+    assert told["expired"] == "StreamingQueryException"
+    records = records_in(recorded)
+    check_topic_ids(records, orders, broker.topic_id(orders))
+    check_lost_data(records, expired)
+
+
+def check_topic_ids(records: list[Record], topic: str, topic_id: str) -> None:
+    sources = {
+        record.query_name: record.sources[0]
+        for record in records
+        if isinstance(record, Progress) and record.batch_id == 0 and record.query_name != "expired"
+    }
+    assert sources.keys() == {"recovered", "pattern", "options"}
+    assert all(source.topic_ids == {topic: topic_id} for source in sources.values())
+    assert all(source.topic_ids_at_ms is not None for source in sources.values())
+    subscriptions = {name: source.subscription for name, source in sources.items()}
+    assert {name: each and (each.kind, each.value) for name, each in subscriptions.items()} == {
+        "recovered": ("subscribe", topic),
+        "options": ("subscribe", topic),
+        "pattern": ("subscribe_pattern", f"{topic[:-1]}."),
+    }
+    assert sources["pattern"].end_offset == {topic: {"0": 10, "1": 10}}
+
+
+def check_lost_data(records: list[Record], topic: str) -> None:
+    """What Spark tells of data loss seen inside `foreachBatch` is mere text; the chain is known all the same."""
+    (ended,) = [record for record in records if isinstance(record, Terminated) and record.query_name == "expired"]
+    failure = ended.failure
+    assert failure is not None
+    conditions = {cause.class_name: cause.condition for cause in failure.causes}
+    lost = "org.apache.spark.sql.kafka010.KafkaIllegalStateException"
+    assert conditions[lost] == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+    assert failure.causes[-1].class_name == "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
+    assert failure.end_offsets == ({topic: {"0": 10}},)
