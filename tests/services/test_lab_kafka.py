@@ -212,7 +212,9 @@ def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest
         owner.listen()
         taken = owner.getsockname()[1]
         choices = iter([(taken, *free_ports(2))])
-        monkeypatch.setattr(kafka, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside))
+        monkeypatch.setattr(
+            kafka, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+        )
         with describe() as broker:
             assert broker.port != taken
 
