@@ -18,21 +18,40 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.operations import evidence, inspect, offsets, status
-from lastgood.storage import LocalStorage, Location
-from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
+from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.testing.storage import SlowStorage
+from lastgood.writing import LocalWriter
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 STATEFUL = Path(__file__).parents[1] / "tests" / "corpus" / "cases" / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint"
 BATCHES = 100_000
+FILE_BATCHES = 20_000
+MIRRORED_BATCHES = 100_000
+BATCHES_A_DAY = 2000
 CHECKPOINTS = 1000
+READ_ALL = """
+import os, sys
+for log in ("offsets", "commits"):
+    for name in os.listdir(f"{sys.argv[1]}/{log}"):
+        with open(f"{sys.argv[1]}/{log}/{name}", "rb") as file:
+            file.read()
+"""
 REQUEST_SECONDS = 0.03
 ROUND_TRIPS_MAX = 12
 MEGABYTE = 1024 * 1024
+WHOLE = {
+    "verify": ["verify", "{}"],
+    "inspect --all": ["inspect", "{}", "--all"],
+    "inspect --all --format json": ["inspect", "{}", "--all", "--format", "json"],
+}
+"""Verbs that read every file of both logs."""
 MEASURED = {
     "status": ["status", "{}"],
     "inspect": ["inspect", "{}"],
     "inspect --batch": ["inspect", "{}", "--batch", str(BATCHES // 2)],
+    "inspect --offset": ["inspect", "{}", "--offset", f"orders/0/{5 * BATCHES // 2 + 1}"],
     "inspect --time": ["inspect", "{}", "--time", str(STARTED_MS + 500 * BATCHES)],
     "offsets": ["offsets", "{}"],
     "offsets --stable-lag": ["offsets", "{}", "--stable-lag", "3"],
@@ -89,7 +108,56 @@ def long_log(folder: Path) -> list[Figure]:
         seconds, size = best([LASTGOOD, *(word.format(folder) for word in verb)], 3)
         found.append(Figure(f"{name}, {BATCHES:,} batches", seconds, "s", 2.0))
         found.append(Figure(f"{name}, {BATCHES:,} batches, peak memory", size, "MB", 150.0))
+    raw, _ = best([sys.executable, "-c", READ_ALL, folder], 3)
+    found.append(Figure(f"every file opened and read by Python, {BATCHES:,} batches", raw, "s"))
+    for name, verb in WHOLE.items():
+        seconds, size = best([LASTGOOD, *(word.format(folder) for word in verb)], 3)
+        found.append(Figure(f"{name}, {BATCHES:,} batches", seconds, "s"))
+        found.append(Figure(f"{name}, {BATCHES:,} batches / every file read", seconds / raw, "ratio"))
+        found.append(Figure(f"{name}, {BATCHES:,} batches, peak memory", size, "MB", 150.0))
     return found
+
+
+def long_mirror(folder: Path) -> list[Figure]:
+    """What Spark has purged from the long log, it leaves to the mirror; written day by day, as `run` does."""
+    location = parse_location(str(folder))
+    query = CheckpointBuilder(folder)
+    for day in range(MIRRORED_BATCHES // BATCHES_A_DAY):
+        writer = MirrorWriter(
+            location,
+            storage=LocalStorage(),
+            folder=mirror_folder(location),
+            target=LocalWriter(),
+            writer="benchmark",
+            now_ms=lambda day=day: STARTED_MS + day * 86_400_000,  # type: ignore[misc]
+        )
+        query.run(BATCHES_A_DAY)
+        writer.look()
+        writer.settle()
+        for batch_id in range(day * BATCHES_A_DAY, (day + 1) * BATCHES_A_DAY - 100):
+            for log in ("offsets", "commits"):
+                (folder / log / str(batch_id)).unlink()
+    asked = {
+        "inspect --batch": ["inspect", folder, "--batch", str(MIRRORED_BATCHES // 2)],
+        "verify": ["verify", folder],
+    }
+    found = []
+    for name, verb in asked.items():
+        seconds, size = best([LASTGOOD, *verb], 2)
+        found.append(Figure(f"{name}, {MIRRORED_BATCHES:,} batches in the mirror", seconds, "s"))
+        found.append(Figure(f"{name}, {MIRRORED_BATCHES:,} batches in the mirror, peak memory", size, "MB", 150.0))
+    return found
+
+
+def long_file_log(folder: Path) -> list[Figure]:
+    """A file source, whose own log is compacted every ten batches."""
+    CheckpointBuilder(folder, FileInput(compact_interval=FILE_BATCHES)).run(FILE_BATCHES)
+    verb = ["inspect", folder, "--file", f"f{FILE_BATCHES // 2}.json"]
+    seconds, size = best([LASTGOOD, *verb], 3)
+    return [
+        Figure(f"inspect --file, {FILE_BATCHES:,} batches", seconds, "s", 2.0),
+        Figure(f"inspect --file, {FILE_BATCHES:,} batches, peak memory", size, "MB", 150.0),
+    ]
 
 
 def round_trips(folder: Path) -> list[Figure]:
@@ -138,7 +206,8 @@ def many(folder: Path) -> list[Figure]:
 def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="lastgood-benchmark-"))
     try:
-        figures = [*starting(), *round_trips(folder / "slow"), *many(folder / "many"), *long_log(folder / "long")]
+        figures = [*starting(), *round_trips(folder / "slow"), *many(folder / "many")]
+        figures += [*long_file_log(folder / "files"), *long_log(folder / "long"), *long_mirror(folder / "mirrored")]
     finally:
         shutil.rmtree(folder)
     missed = [figure.name for figure in figures if figure.is_missed]

@@ -6,6 +6,7 @@ It knows nothing of the rest of lastgood; each part derives its own errors besid
 from __future__ import annotations
 
 import enum
+import shlex
 from typing import Any, ClassVar
 
 
@@ -15,6 +16,16 @@ class Retry(enum.Enum):
     NEVER = "never"  # time will not mend it
     LATER = "later"  # the same command may work in a while
     AFTER_CHANGE = "after_change"  # works once the user has changed what `next` names
+
+
+def command_line(*words: object) -> str:
+    """A call of lastgood that can be pasted into a shell, whatever its words hold.
+
+    Example:
+        >>> command_line("inspect", "/lake/my orders", "--batch", 7)
+        "lastgood inspect '/lake/my orders' --batch 7"
+    """
+    return shlex.join(["lastgood", *map(str, words)])
 
 
 class LastgoodError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,7 +10,16 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.sources.kafka_ranges import Range, Ranges, offset_count, only_in, planned, ranges_to_json, went_back
+from lastgood.sources.kafka_ranges import (
+    Range,
+    Ranges,
+    is_onward,
+    offset_count,
+    only_in,
+    planned,
+    ranges_to_json,
+    went_back,
+)
 
 InitialOffsets: TypeAlias = Mapping[str, SourceOffset]
 """Source → where it began, for sources that write that down (`sources/<i>/0`)."""
@@ -142,16 +151,20 @@ def merge(checkpoint: Iterable[BatchRecord], mirror: Iterable[BatchRecord]) -> d
     last_committed = max((record.batch_id for record in held if record.commit is not None), default=-1)
     merged = {record.batch_id: record for record in mirror}
     for record in held:
-        older = merged.get(record.batch_id)
-        commit = record.commit
-        if commit is None and older is not None and record.batch_id < last_committed:
-            commit = older.commit
-        plan_is_lost = not isinstance(record.offsets, OffsetEntry)
-        if older is not None and plan_is_lost and isinstance(older.offsets, OffsetEntry):
-            merged[record.batch_id] = BatchRecord(record.batch_id, older.offsets, commit, is_mirrored=True)
-        else:
-            merged[record.batch_id] = BatchRecord(record.batch_id, record.offsets, commit)
+        merged[record.batch_id] = merge_one(record, merged.get(record.batch_id), last_committed)
     return dict(sorted(merged.items()))
+
+
+def merge_one(held: BatchRecord, mirrored: BatchRecord | None, last_committed: int) -> BatchRecord:
+    """What is known of one batch that the checkpoint still has; its newest commit is `last_committed`. See `merge`."""
+    if mirrored is None:
+        return held
+    commit = held.commit
+    if commit is None and held.batch_id < last_committed:
+        commit = mirrored.commit
+    if not isinstance(held.offsets, OffsetEntry) and isinstance(mirrored.offsets, OffsetEntry):
+        return BatchRecord(held.batch_id, mirrored.offsets, commit, is_mirrored=True)
+    return BatchRecord(held.batch_id, held.offsets, commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +191,14 @@ class Seam:
         }
 
 
-def seams(records: Sequence[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:
+def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:
     """Where the committed batches, as planned, are not contiguous.
 
     A batch begins where the plan before it ends, so within one unbroken log only a partition that went back or was
     forgotten can break the line; what stands between two known batches that are not neighbours is unknown.
 
     Args:
-        records: The batches, oldest first.
+        records: The batches, oldest first; one is held at a time, beside a few numbers for each partition that is gone.
         is_sparse: The query writes its progress down only now and then: batches that are missing never were.
     """
     found: list[Seam] = []
@@ -197,7 +210,7 @@ def seams(records: Sequence[BatchRecord], *, is_sparse: bool = False) -> list[Se
         if previous is not None and record.batch_id != previous.batch_id + 1 and not is_sparse:
             found.append(Seam("UNKNOWN", record.batch_id))
         before = previous.offsets if previous and isinstance(previous.offsets, OffsetEntry) else None
-        for read in reads(record.offsets, before) if before else ():
+        for read in reads(record.offsets, before) if before and not _is_onward(before, record.offsets) else ():
             found += _breaks(record.batch_id, read, position)
         previous = record
     return found
@@ -223,6 +236,19 @@ def seams_between(left: OffsetEntry, initial: InitialOffsets) -> list[Seam]:
                 elif begin is not None and begin < end:
                     found.append(Seam("OVERLAP", 0, topic, partition, (begin, end)))
     return found
+
+
+def _is_onward(before: OffsetEntry, entry: OffsetEntry) -> bool:
+    """Whether no source can have broken the line, as of nearly all batches of a long log; told without its ranges."""
+    for line in entry.sources:
+        end = line.offset
+        if not isinstance(end, KafkaOffset):
+            continue
+        earlier = before.source(line.source_id)
+        start = earlier.offset if earlier else None
+        if not isinstance(start, KafkaOffset) or not is_onward(start.topics, end.topics):
+            return False
+    return True
 
 
 def _breaks(batch_id: int, read: SourceRead, position: dict[tuple[str, str, int], int]) -> list[Seam]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, s3_settings
 
 PARALLEL_LOCAL = 16
 """Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
@@ -210,6 +211,7 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
     Args:
         location: Any location on that filesystem.
         options: Passed on to fsspec's filesystem (`endpoint_url`, `key`, …; HDFS is read by WebHDFS: `port`, `user`).
+            The environment fills in: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …, or `FSSPEC_S3_ENDPOINT_URL`, ….
 
     Raises:
         ExtraMissingError: the library for this kind of storage is not installed.
@@ -235,9 +237,7 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
     extra, module = _EXTRAS[canonical]
     settings: dict[str, Any] = {"use_listings_cache": False}
-    if canonical == "s3":
-        settings["config_kwargs"] = {"max_pool_connections": PARALLEL_REMOTE}
-    elif canonical == "abfss":
+    if canonical == "abfss":
         settings["account_name"] = location.authority.partition("@")[2].partition(".")[0]
     elif canonical in _HOSTS:
         host, _, port = location.authority.partition(":")
@@ -248,8 +248,10 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
         factory = fsspec.get_filesystem_class(canonical)
     except ImportError as error:
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
+    if canonical == "s3":
+        settings |= s3_settings(os.environ, fsspec.config.conf.get("s3", {}), requests=PARALLEL_REMOTE)
     with answering(location):
-        return factory(**{**settings, **options})
+        return impatient(factory, canonical)(**{**settings, **options})
 
 
 @contextlib.contextmanager
@@ -257,13 +259,18 @@ def answering(location: Location) -> Iterator[None]:
     """Turn what a filesystem raises into our errors; what is not there stays FileNotFoundError."""
     try:
         yield
-    except (LastgoodError, FileNotFoundError):
+    except (LastgoodError, FileNotFoundError, MemoryError):
         raise
     except NotADirectoryError as error:
         raise FileNotFoundError(str(location)) from error
     except PermissionError as error:
-        raise StorageDeniedError("the storage does not let us look", subject=str(location)) from error
+        told = None if error.errno else str(error)  # a system says no more than the sentence
+        raise StorageDeniedError("the storage does not let us look", subject=str(location), found=told) from error
     except Exception as error:  # each backend has its own tree of exceptions: here they all mean "no answer"
+        if lacks_credentials(error):
+            raise StorageDeniedError(
+                "the storage wants credentials, and there are none", subject=str(location), found=str(error)
+            ) from error
         reason = (str(error).splitlines() or [""])[0][:200]
         raise StorageError(
             "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
@@ -319,10 +326,8 @@ class LocalStorage:
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
                 descriptor = os.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
-                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        return None
-                    with open(descriptor, "rb", closefd=False) as stream:
-                        return stream.read(limit)
+                    told = os.fstat(descriptor)
+                    return _content(descriptor, told.st_size, limit) if stat.S_ISREG(told.st_mode) else None
                 finally:
                     os.close(descriptor)
         except FileNotFoundError:
@@ -338,6 +343,18 @@ class LocalStorage:
         if stat.S_ISDIR(found.st_mode):
             return Entry(location.name, is_folder=True, size=None, modified_ms=found.st_mtime_ns // 1_000_000)
         return Entry(location.name, is_folder=False, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+
+
+def _content(descriptor: int, size: int, limit: int) -> bytes:
+    """The first `limit` bytes, whatever `size` the system tells: a file may grow, a share may hand it out in parts."""
+    # No buffer is as large as a limit that is not reached: it would stay a mapping of its own for each content.
+    pieces: list[bytes] = []
+    left, wanted = limit, size + 1
+    while left > 0 and (piece := os.read(descriptor, min(left, wanted))):
+        pieces.append(piece)
+        left -= len(piece)
+        wanted = max(wanted - len(piece), 65_536)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class _OpenFolder:
@@ -416,7 +433,8 @@ class FsspecStorage:
         if not listed:
             return None
         skip = len(path.strip("/")) + 1
-        return (_fsspec_entry(found, found["name"].lstrip("/")[skip:]) for found in listed.values())
+        files = (found for found in listed.values() if not found["name"].endswith("/"))  # that would mark a folder
+        return (_fsspec_entry(found, found["name"].lstrip("/")[skip:]) for found in files)
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
@@ -425,6 +443,8 @@ class FsspecStorage:
         try:
             content = self._ask(file, lambda: self.filesystem.cat_file(path, start=0, end=limit))
         except StorageError as error:
+            if is_unreachable(error.__cause__):
+                raise
             content, failure = b"", error
         if content is None or content:
             return content and bytes(content)

@@ -193,7 +193,7 @@ def test_driver_that_is_killed_leaves_whole_lines_and_its_name(java: Java, tmp_p
         deadline = time.monotonic() + DEADLINE_SECONDS
         while sum(file.read_bytes().count(b'"progress"') for file in agent.glob("*.jsonl")) < 3:
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            assert child.wait(0.05) is None
         driver = driver_in(agent)
         process = psutil.Process(driver.pid)
         assert abs(process.create_time() * 1000 - driver.process_started_at_ms) < 1000

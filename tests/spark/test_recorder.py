@@ -21,6 +21,8 @@ from lastgood.lab.cache import cache_folder, exclusive
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.spark import default_spark, submit
+from lastgood.ledger.opening import open_ledger
+from lastgood.operations.ledger import fill_ledger
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.records.files import parse_records
@@ -66,23 +68,44 @@ def records_in(folder: Path) -> list[Record]:
 
 
 def test_query_goes_on_whatever_becomes_of_its_records(java: Java, tmp_path: Path) -> None:
-    """Three recorders: one beside the checkpoint, begun late, one with a sink that hangs, one with one that refuses."""
+    """Five recorders, begun late: one writes beside the checkpoint, one to a sink that hangs, three to ledgers.
+
+    Of these one is locked for good, one until half of the batches are done, and one cannot be made until then.
+    """
     run_app("recorder_app.py", [tmp_path, tmp_path / "result"], java, tmp_path)
     told = json.loads((tmp_path / "result").read_text())
     assert told["exception"] is None
-    assert told["trouble"] == [None, None, "OSError: database is locked"]
-    assert told["recorded"][1:] == [0, 0]
-    assert told["dropped"][2] >= 1
     assert told["listeners_left"] == 0
+    assert (told["trouble"]["beside"], told["trouble"]["stuck"]) == (None, None)
+    assert told["trouble"]["locked"] == told["trouble"]["freed"] == "LedgerLockedError: others write to the ledger"
+    assert told["trouble"]["later"] == "LedgerError: the ledger cannot be reached"
+    assert (told["recorded"]["stuck"], told["recorded"]["locked"]) == (0, 0)
+    assert told["dropped"]["locked"] >= 1
     records = records_in(tmp_path / "checkpoint.lastgood" / "records")
-    assert len(records) == told["recorded"][0]
+    assert len(records) == told["recorded"]["beside"]
     assert isinstance(records[0], Started)
     assert records[0].started_at_ms is None
     batches = [record.batch_id for record in records if isinstance(record, Progress)]
     assert batches == list(range(batches[0], batches[-1] + 1))
-    assert batches[-1] >= 5
+    assert batches[-1] >= 10
     assert isinstance(records[-1], Terminated)
     assert records[-1].failure is None
+    for name in ("freed.db", "later/ledger.db"):
+        check_ledger(tmp_path / name, batches)
+    assert (told["dropped"]["freed"], told["dropped"]["later"]) == (0, 0)
+
+
+def check_ledger(file: Path, batches: list[int]) -> None:
+    """It has all that was recorded beside the checkpoint, but what was over before its own recorder listened."""
+    with open_ledger(str(file), create=False) as ledger:
+        (query,) = ledger.queries()
+        known = ledger.batch_ids(query)
+        assert known == [each for each in batches if each >= known[0]]
+        assert known[0] < 10
+        assert all(batch.is_committed for batch in ledger.batches(query, known).values())
+        (run,) = ledger.runs(query)
+        assert (run.query_name, run.ended_at_ms is None) == ("rows", False)
+        assert (run.last_batch_id or 0) >= known[-1]
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +213,7 @@ def test_kafka_is_read_from_where_a_recovery_said_and_told_with_its_topic_ids(
     records = records_in(recorded)
     check_topic_ids(records, orders, broker.topic_id(orders))
     check_lost_data(records, expired)
+    check_history(records, orders, broker.topic_id(orders), tmp_path)
 
 
 def check_topic_ids(records: list[Record], topic: str, topic_id: str) -> None:
@@ -220,3 +244,21 @@ def check_lost_data(records: list[Record], topic: str) -> None:
     assert conditions[lost] == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
     assert failure.causes[-1].class_name == "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
     assert failure.end_offsets == ({topic: {"0": 10}},)
+
+
+def check_history(records: list[Record], topic: str, topic_id: str, folder: Path) -> None:
+    """A ledger that recorder and checkpoints have told knows which batch read an offset, and of which topic."""
+    with open_ledger(str(folder / "ledger.db")) as ledger:
+        ledger.record(records)
+        for name in ("recovered", "pattern", "options"):
+            fill_ledger(str(folder / name), ledger)
+        queries = {query.name: query for query in ledger.queries()}
+        assert queries.keys() == {"recovered", "pattern", "options", "expired"}
+        held = {name: ledger.holding(topic, 0, 3, queries=[query]) for name, query in queries.items()}
+        assert [(each.from_offset, each.to_offset) for each in held.pop("options")] == [(0, 10)]
+        assert set(map(len, held.values())) == {0}
+        (found,) = ledger.holding(topic, 1, 9, queries=[queries["pattern"]])
+        assert (found.batch_id, found.from_offset, found.to_offset) == (0, 9, 10)
+        assert [each.topic_id for each in ledger.topics(queries["pattern"])] == [topic_id]
+        (failed,) = [each for each in ledger.failures() if each.kind == "terminated"]
+        assert failed.query_name == "expired"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from lastgood.errors import LastgoodError
+from lastgood.errors import LastgoodError, command_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,3 +63,9 @@ def test_json_has_every_field_also_the_unknown_ones() -> None:
         "effect": None,
         "next": None,
     }
+
+
+def test_a_command_can_be_pasted_whatever_its_words_hold() -> None:
+    line = command_line("inspect", "/lake/my orders", "--batch", 7, "--sink", "$HOME/'x'")
+    assert line.startswith("lastgood inspect '/lake/my orders' --batch 7 --sink ")
+    assert shlex.split(line) == ["lastgood", "inspect", "/lake/my orders", "--batch", "7", "--sink", "$HOME/'x'"]

@@ -24,6 +24,7 @@ from lastgood.storage import (
     open_storage,
     parse_location,
 )
+from lastgood.storage_services import s3_settings
 
 ABFSS = "abfss://lake@acme.dfs.core.windows.net"
 
@@ -312,7 +313,7 @@ class BackendError(Exception):
 @pytest.mark.parametrize(
     ("error", "expected", "found"),
     [
-        (PermissionError("no"), StorageDeniedError, None),
+        (PermissionError("no"), StorageDeniedError, "no"),
         (BackendError("no route\nto host"), StorageError, "BackendError: no route"),
         (TimeoutError(), StorageError, "TimeoutError"),
     ],
@@ -432,7 +433,7 @@ def test_a_missing_library_is_named_with_its_extra(
 @pytest.mark.parametrize(
     ("text", "protocol", "expected", "path"),
     [
-        ("s3a://lake/chk", "s3", {"config_kwargs": {"max_pool_connections": 100}}, "lake/chk"),
+        ("s3a://lake/chk", "s3", s3_settings({}, {}, requests=100), "lake/chk"),
         ("gs://lake/chk", "gs", {}, "lake/chk"),
         (f"{ABFSS}/chk", "abfss", {"account_name": "acme"}, "lake/chk"),
         ("hdfs://nn:8020/chk", "webhdfs", {"host": "nn", "port": 9870, "use_https": False}, "/chk"),
@@ -470,7 +471,7 @@ def test_a_service_is_opened_with_what_the_location_says(
 def test_options_that_the_library_refuses_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsspec, "get_filesystem_class", lambda _: refuse(TypeError("unexpected keyword 'kye'")))
     with pytest.raises(StorageError) as caught:
-        open_storage(parse_location("s3a://lake/chk"), {"kye": "k"})
+        open_storage(parse_location("gs://lake/chk"), {"kye": "k"})
     assert caught.value.found == "TypeError: unexpected keyword 'kye'"
 
 
@@ -478,3 +479,20 @@ def test_special_files_stay_what_they_are(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     LocalStorage().read(parse_location(str(tmp_path / "pipe")), limit=1)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_memory_that_runs_out_is_not_called_a_storage_that_does_not_answer() -> None:
+    on = FsspecStorage(Broken(MemoryError()))
+    with pytest.raises(MemoryError):
+        on.scan(parse_location("s3a://lake/chk"))
+
+
+def test_markers_of_folders_are_no_files() -> None:
+
+    class Marked(Memory):
+        def find(self, path: str, **_: object) -> dict[str, Mapping[str, object]]:
+            names = (f"{path}/", f"{path}/0/", f"{path}/0/1.delta")
+            return {name: {"name": name, "size": 0, "type": "file"} for name in names}
+
+    found = FsspecStorage(Marked()).walk(parse_location("s3a://lake/chk/state"))
+    assert [entry.name for entry in found or ()] == ["0/1.delta"]

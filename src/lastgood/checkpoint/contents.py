@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
@@ -16,6 +17,9 @@ from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset,
 from lastgood.checkpoint.state import State
 
 _IDS_MISSING_MAX = 1000
+_WIDE_HOLE = 5
+
+EntryT = TypeVar("EntryT", OffsetEntry | Damage, OffsetEntry | Damage | None)
 
 
 class Presence(enum.Enum):
@@ -75,7 +79,7 @@ class Checkpoint:
     @property
     def is_stateful(self) -> bool:
         """Whether the query keeps state, as far as its files show: a lost folder `state` may hide it."""
-        if self.state and self.state.operators:
+        if self.state is not None:  # Spark makes the folder for a stateful query only
             return True
         return any(isinstance(entry, CommitEntry) and entry.state_unique_ids for entry in self.commits.entries.values())
 
@@ -178,12 +182,17 @@ def recognise_mode(offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry
 
 
 def _same_holes(offsets: BatchIds, commits: BatchIds) -> bool:
-    """Whether both logs hold the same batches from where both begin up to the newest commit, with holes between."""
+    """Whether both logs hold the same batches from where both begin up to the newest commit, mostly with holes between.
+
+    Progress that is written now and then leaves many holes, or wide ones; a single small one in both is damage.
+    """
     oldest = max(offsets.oldest or 0, commits.oldest or 0)
     newest = commits.newest or 0
     planned = [batch_id for batch_id in offsets if oldest <= batch_id <= newest]
     committed = [batch_id for batch_id in commits if batch_id >= oldest]
-    return planned == committed and bool(BatchIds.of(committed).gaps)
+    gaps = BatchIds.of(committed).gaps
+    is_sparse = bool(gaps) and 2 * len(gaps) >= len(committed) - 1 and (len(gaps) > 1 or len(gaps[0]) >= _WIDE_HOLE)
+    return planned == committed and is_sparse
 
 
 def _can_be_continuous(entry: OffsetEntry) -> bool:
@@ -192,13 +201,14 @@ def _can_be_continuous(entry: OffsetEntry) -> bool:
 
 def in_mode(log: BatchLog[OffsetEntry], mode: Mode) -> Mapping[int, OffsetEntry | Damage]:
     """The entries as that mode takes them: a micro-batch without metadata is damaged."""
-    if mode is Mode.CONTINUOUS:
-        return log.entries
-    blank = Damage(DamageKind.BLANK_METADATA_LINE, line=2)
-    return {
-        batch_id: blank if isinstance(entry, OffsetEntry) and entry.metadata is None else entry
-        for batch_id, entry in log.entries.items()
-    }
+    return {batch_id: entry_in_mode(entry, mode) for batch_id, entry in log.entries.items()}
+
+
+def entry_in_mode(entry: EntryT, mode: Mode) -> EntryT | Damage:
+    """One entry of the offset log as that mode takes it."""
+    if isinstance(entry, OffsetEntry) and entry.metadata is None and mode is not Mode.CONTINUOUS:
+        return Damage(DamageKind.BLANK_METADATA_LINE, line=2)
+    return entry
 
 
 def newest_parsed(log: BatchLog[OffsetEntry]) -> OffsetEntry | None:

@@ -71,6 +71,11 @@ class BatchIds:
         at = bisect.bisect_left([run.start for run in self.runs], batch_id) - 1
         return None if at < 0 else min(batch_id - 1, self.runs[at][-1])
 
+    def after(self, batch_id: int) -> int | None:
+        """The smallest id above `batch_id`."""
+        at = bisect.bisect_right([run[-1] for run in self.runs], batch_id)
+        return None if at == len(self.runs) else max(batch_id + 1, self.runs[at][0])
+
     def __contains__(self, batch_id: object) -> bool:
         if not isinstance(batch_id, int):
             return False

@@ -17,6 +17,7 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 STATE_STORE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STATE_STORE_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 
+_NESTED = frozenset((dict, list))
 # Every Spark pins its whole list of confs, so the keys tell which one planned the batch. Newest first.
 _PINNED_SINCE = (
     ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
@@ -107,10 +108,13 @@ class SourceLine:
     """Name given with `name()`, else the index of the source in the plan: `0`, `1`, …"""
     text: str
     """As it stands in the log."""
+    _parsed: SourceOffset | None = field(default=None, compare=False, repr=False)
 
     @property
     def offset(self) -> SourceOffset:
         """The parsed offset."""
+        if self._parsed is not None:
+            return self._parsed
         offset = parse_source_offset(self.text)
         return TextOffset(self.text) if isinstance(offset, Damage) else offset
 
@@ -205,7 +209,7 @@ def parse_offset_entry(raw: bytes) -> OffsetEntry | Damage:
         metadata = Damage(DamageKind.BLANK_METADATA_LINE, line=2)
     if isinstance(metadata, Damage):
         return metadata
-    if len(log.body) == 1:
+    if len(log.body) == 1 and log.version == 1:  # version 2 goes by names, and finds none
         return Damage(DamageKind.NO_SOURCE_LINES, line=3)
     sources = []
     for number, text in enumerate(log.body[1:], start=3):
@@ -222,9 +226,9 @@ def _parse_metadata(text: str) -> BatchMetadata | Damage:
         return fields
     conf = fields.get("conf")
     numbers = [long_field(fields, name) for name in ("batchWatermarkMs", "batchTimestampMs")]
-    if None in numbers or not isinstance(conf, dict | None):
+    if None in numbers or not (conf is None or isinstance(conf, dict)):
         return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
-    if any(isinstance(value, dict | list) for value in (conf or {}).values()):
+    if conf and not _NESTED.isdisjoint(map(type, conf.values())):
         return damaged(DamageKind.UNEXPECTED_JSON, to_json(conf), 2)
     return BatchMetadata(MappingProxyType(fields), text)
 
@@ -236,4 +240,4 @@ def _parse_source(text: str, number: int, *, named: bool) -> SourceLine | Damage
         if not colon:
             return damaged(DamageKind.NO_SOURCE_ID, source_id, number)
     offset = parse_source_offset(text, number)
-    return offset if isinstance(offset, Damage) else SourceLine(source_id, text)
+    return offset if isinstance(offset, Damage) else SourceLine(source_id, text, offset)

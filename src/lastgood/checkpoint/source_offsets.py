@@ -6,7 +6,7 @@ Pure. Two offsets are equal when Spark would take them for the same position, wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -203,7 +203,8 @@ def parse_source_offset(text: str, line: int | None = None) -> SourceOffset | Da
 def _recognise(value: Json) -> SourceOffset:
     if not isinstance(value, dict) or not value:
         return JsonOffset(value)
-    for shape in (_file, _rate_micro_batch, _delta, _iceberg, _kafka, _continuous_rate):
+    is_nested = isinstance(next(iter(value.values())), dict)
+    for shape in _NESTED_SHAPES if is_nested else _SHAPES:
         offset = shape(value)
         if offset is not None:
             return offset
@@ -267,3 +268,8 @@ def _continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:
 
 def _by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
     return {str(part): offset for part, offset in partitions.items()}
+
+
+_Shape: TypeAlias = "Callable[[dict[str, Json]], SourceOffset | None]"
+_SHAPES: tuple[_Shape, ...] = (_file, _rate_micro_batch, _delta, _iceberg)
+_NESTED_SHAPES: tuple[_Shape, ...] = (_kafka, _continuous_rate, *_SHAPES)

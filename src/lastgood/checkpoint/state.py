@@ -67,6 +67,10 @@ class StateStore:
     """Those `.zip` that were looked into."""
     lineages: Mapping[StateFile, tuple[LineageItem, ...] | Damage] = field(default_factory=dict)
     """Those changelogs of format v2 that were looked into."""
+    broken: Mapping[StateFile, Damage] = field(default_factory=dict)
+    """Those files of changes, and HDFS-backed snapshots, that were looked into and end too early."""
+    checksummed: frozenset[str] = frozenset()
+    """Names of files that have a `.NAME.crc` of Hadoop beside them."""
 
     @property
     def folder(self) -> str:
@@ -123,6 +127,7 @@ class Loads:
         self._named = {version: [_Node(version, one) for one in ids] for version, ids in (unique_ids or {}).items()}
         self._has_ids = any(file.unique_id for file in store.files)
         self._before: dict[_Node, _Node] = {}
+        self._missing_bases: dict[_Node, _Node] = {}
         self._follow_lineages()
 
     def _follow_lineages(self) -> None:
@@ -132,6 +137,8 @@ class Loads:
             chain = [*(_Node(*item) for item in lineage if item.version < file.version), _node(file)]
             neighbours = [pair for pair in itertools.pairwise(chain) if pair[0].version == pair[1].version - 1]
             self._before.update((node, before) for before, node in neighbours)
+            if chain[0].version > 1 and not any(node in self._snapshots for node in chain):
+                self._missing_bases[chain[-1]] = chain[0]  # changes before it are not looked for
             if _node(file) in self._named.get(file.version, ()):
                 for node in chain[:-1]:  # what a version in force builds on was in force
                     self._named[node.version] = [node]
@@ -193,14 +200,17 @@ class Loads:
     def obstacle(self, version: int) -> Obstacle | None:
         """What keeps `version` from being loaded, the first that Spark would meet; None if nothing does."""
         path = self.path(version)
+        base = self._missing_bases.get(_node(path[-1])) if path else None
+        if base:
+            return Obstacle(StateFile(base.version, StateFileKind.ZIP, base.unique_id).name, None)
         if path and path[-1].unique_id and not self._is_there(path[-1]):
             return Obstacle(path[-1].name, None)  # without it Spark does not know the others
         for file in path:
             if not self._is_there(file):
                 return Obstacle(file.name, None)
-            damage = self._broken(file) if file.kind.is_snapshot else None
-            if damage or file.size == 0:
-                return Obstacle(file.name, damage or Damage(DamageKind.EMPTY))
+            damage = self._broken(file)
+            if damage:
+                return Obstacle(file.name, damage)
         if path and path[0].version > 1 and not path[0].kind.is_snapshot:
             return Obstacle(StateFile(path[0].version - 1, self._change_kind, "*").name, None)
         return None
@@ -215,25 +225,27 @@ class Loads:
 
     def _can_load(self, node: _Node, good: Collection[_Node]) -> bool:
         snapshot, change = self._snapshots.get(node), self._changes.get(node)
+        if node in self._missing_bases:
+            return False
         if snapshot:
             if self._broken(snapshot) is None:
                 return True
             if not self._auto_repair:
                 return False
         before = self._one_before(node)
-        if change is None or change.size == 0 or before is None:
+        if change is None or before is None or self._broken(change):
             return False
         return before.version == 0 or before in good
 
     def _is_there(self, file: StateFile) -> bool:
         return _node(file) in (self._snapshots if file.kind.is_snapshot else self._changes)
 
-    def _broken(self, snapshot: StateFile) -> Damage | None:
-        if snapshot.size == 0:
+    def _broken(self, file: StateFile) -> Damage | None:
+        if file.size == 0:
             return Damage(DamageKind.EMPTY)
-        metadata = self._store.snapshots.get(snapshot)
+        metadata = self._store.snapshots.get(file)
         if metadata is None:
-            return None
+            return self._store.broken.get(file)
         if isinstance(metadata, Damage):
             return None if metadata.kind is DamageKind.TOO_LARGE else metadata
         for name, size in metadata.files.items():
@@ -254,6 +266,8 @@ class StateOperator:
     """Where that lies below the checkpoint."""
     stores: tuple[StateStore, ...]
     """Of every partition that is there."""
+    is_keyed: bool = False
+    """Whether its rows are known to be spread by a key; without one there is a single partition."""
 
     @property
     def is_hdfs_backed(self) -> bool:
@@ -272,7 +286,7 @@ class StateOperator:
         if isinstance(self.metadata, OperatorMetadata):
             names = {info.name for info in self.metadata.stores} or names
             count = max((info.partitions for info in self.metadata.stores), default=count)
-        elif count > 1 and partitions_pinned is not None:  # an operator with one partition does not follow the conf
+        elif (count > 1 or self.is_keyed) and partitions_pinned is not None:  # a single partition needs no conf
             count = max(count, partitions_pinned)
         count = min(count, max(len(seen), _PARTITIONS_MAX))  # a damaged number must not cost memory
         return [(partition, name) for partition in range(count) for name in sorted(names)]
@@ -287,6 +301,20 @@ class State:
     """Versions that every store of every partition can load."""
     obstacles: tuple[Obstacle, ...]
     """One for each store that cannot load the version that a restart needs."""
+    commits: Mapping[int, StateUniqueIds | None] = field(default_factory=dict, repr=False)
+    """What it was judged by: `state_unique_ids` of the commits that were read, by batch."""
+    partitions_pinned: int | None = None
+    """What it was judged by: `spark.sql.shuffle.partitions` of the offset log."""
+
+    def obstacles_to(self, version: int, *, auto_repair: bool = False) -> tuple[Obstacle, ...]:
+        """One for each store that cannot load `version`, as far as it was looked; see `judge_state`."""
+        return judge_state(
+            self.operators,
+            self.commits,
+            restart_version=version,
+            partitions_pinned=self.partitions_pinned,
+            auto_repair=auto_repair,
+        ).obstacles
 
     @property
     def last_loadable_batch(self) -> int | None:
@@ -323,14 +351,14 @@ def judge_state(
                 store,
                 unique_ids_of(store, commits),
                 hdfs_backed=operator.is_hdfs_backed if not store.files else None,
-                auto_repair=auto_repair,
+                auto_repair=auto_repair and store.format is not StateFormat.ROCKSDB,  # which has no changes to apply
             )
             loadable = loads.loadable()
             common = set(loadable) if common is None else common.intersection(loadable)
             obstacle = None if restart_version in loadable else loads.obstacle(restart_version or 0)
             if obstacle:
                 obstacles.append(obstacle._replace(name=f"{store.folder}/{obstacle.name}"))
-    return State(operators, BatchIds.of(common or ()), tuple(obstacles))
+    return State(operators, BatchIds.of(common or ()), tuple(obstacles), commits, partitions_pinned)
 
 
 def unique_ids_of(store: StateStore, commits: Mapping[int, StateUniqueIds | None]) -> dict[int, frozenset[str]]:

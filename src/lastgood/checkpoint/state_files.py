@@ -217,6 +217,26 @@ def _lz4_head(raw: bytes) -> bytes | Damage:
     return bytes(unpacked)
 
 
+def early_end(raw: bytes) -> Damage | None:
+    """Whether a file that Spark packed ends before it is complete; None also if it is packed in another way than lz4.
+
+    Nothing is unpacked: each block tells its length, and an empty one marks the end.
+    """
+    if not raw:
+        return Damage(DamageKind.EMPTY)
+    if not _LZ4_MAGIC.startswith(raw[: len(_LZ4_MAGIC)]):
+        return None
+    at = 0
+    while at + _LZ4_HEADER.size <= len(raw):
+        magic, _, packed, size, _ = _LZ4_HEADER.unpack_from(raw, at)
+        if magic != _LZ4_MAGIC or packed < 0:
+            return damaged(DamageKind.BAD_HEADER, raw[at : at + 16])
+        if not size:
+            return None
+        at += _LZ4_HEADER.size + packed
+    return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
+
+
 def _lz4_block(block: bytes, limit: int) -> bytes | None:
     """Unpack one LZ4 block up to `limit` bytes or a little more; None if it is none."""
     out = bytearray()

@@ -17,22 +17,30 @@ from lastgood.checkpoint.layout import (
     STATE,
     folder_number,
 )
-from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
+from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, read_json
 from lastgood.checkpoint.logs import BatchIds
-from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, parse_operator_metadata
+from lastgood.checkpoint.operators import (
+    STORE_DEFAULT,
+    OperatorMetadata,
+    StateSchema,
+    parse_operator_metadata,
+    parse_state_schema,
+)
 from lastgood.checkpoint.state import Loads, StateFormat, StateOperator, StateStore, unique_ids_of
 from lastgood.checkpoint.state_files import (
     CHANGELOG_HEAD_BYTES,
     ZIP_BYTES_MAX,
     StateFile,
     StateFileKind,
+    early_end,
     parse_lineage,
     parse_snapshot,
     parse_state_file_name,
 )
-from lastgood.storage import Location, Storage
+from lastgood.storage import PARALLEL_REMOTE, Location, Storage
 
 _COMMITS_MAX = 200
+_CHECKED_BYTES_MAX = 1024 * 1024
 
 FoundT = TypeVar("FoundT")
 
@@ -54,11 +62,26 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
     ]
     stores = list(pool.map(lambda pair: _stores(storage, root, *pair), pairs))
     paths = [path.result() for path in metadata]
-    read = pool.map(lambda path: _read_metadata(storage, checkpoint, path), paths)
-    return [
-        StateOperator(number, found, path, tuple(s for group in stores for s in group if s.operator == number))
-        for number, path, found in zip(operators, paths, read, strict=True)
+    read = list(pool.map(lambda path: _read_metadata(storage, checkpoint, path), paths))
+    found = [
+        StateOperator(number, described, path, tuple(s for group in stores for s in group if s.operator == number))
+        for number, path, described in zip(operators, paths, read, strict=True)
     ]
+    return [replace(operator, is_keyed=_is_keyed(storage, root, operator)) for operator in found]
+
+
+def _is_keyed(storage: Storage, root: Location, operator: StateOperator) -> bool:
+    """Whether the schema of an operator of Spark 3 names a key; looked up only if a single partition is left of it."""
+    if operator.metadata is not None or {store.partition for store in operator.stores} != {0}:
+        return False
+    for store in operator.stores:
+        below = "" if store.name == STORE_DEFAULT else f"{store.name}/"
+        raw = storage.read(root / f"{operator.operator}/0/{below}{OPERATOR_METADATA}/schema", limit=ENTRY_BYTES_MAX + 1)
+        schema = None if raw is None else parse_state_schema(raw)
+        if isinstance(schema, StateSchema):
+            key = read_json(schema.families[0].key)
+            return isinstance(key, dict) and bool(key.get("fields"))
+    return False
 
 
 def _numbered_folders(storage: Storage, folder: Location) -> list[int] | None:
@@ -90,13 +113,16 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
     """The stores of one partition; one without any file is a store as well."""
     files: dict[str, list[StateFile]] = {}
     immutables: dict[str, dict[str, int | None]] = {}
+    checksummed: dict[str, set[str]] = {}
     for entry in storage.walk(root / f"{operator}/{partition}") or ():
         folder, _, name = entry.name.rpartition("/")
-        if name.startswith("."):  # side files and unfinished writes
-            continue
         store, _, below = folder.partition("/")
         if store in (OPERATOR_METADATA, *IMMUTABLE_FOLDERS):
             store, below = "", folder
+        if name.startswith("."):  # side files and unfinished writes
+            if name.endswith(".crc"):
+                checksummed.setdefault(store or STORE_DEFAULT, set()).add(name[1:-4])
+            continue
         file = parse_state_file_name(name, entry.size) if not below else None
         if file:
             files.setdefault(store or STORE_DEFAULT, []).append(file)
@@ -105,7 +131,12 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
     names = sorted({*files, *immutables}) or [STORE_DEFAULT]
     return [
         StateStore(
-            operator, partition, name, tuple(sorted(files.get(name, ()), key=_by_version)), immutables.get(name, {})
+            operator,
+            partition,
+            name,
+            tuple(sorted(files.get(name, ()), key=_by_version)),
+            immutables.get(name, {}),
+            checksummed=frozenset(checksummed.get(name, ())),
         )
         for name in names
     ]
@@ -139,7 +170,7 @@ def look_into_stores(
     """The same operators, with those files read that tell whether RocksDB can load `version`.
 
     These are, per store, the snapshot that the load begins with, and the newest changelog where commits do not lead
-    back to a snapshot.
+    back to a snapshot. On a local disk, where that costs next to nothing, also whether the files end too early.
 
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
@@ -148,35 +179,90 @@ def look_into_stores(
     if version is None:
         return operators
 
-    def read(
-        store: StateStore, file: StateFile, limit: int, parse: Callable[[bytes], FoundT | Damage]
-    ) -> FoundT | Damage:
-        raw = storage.read(checkpoint / f"{store.folder}/{file.name}", limit=limit)
-        return damaged(DamageKind.MISSING_PART, "gone since it was listed") if raw is None else parse(raw)
-
     def follow(store: StateStore) -> StateStore:
-        if store.format is not StateFormat.ROCKSDB_V2:
-            return store
-        path = Loads(store, unique_ids_of(store, commits)).path(version)
-        if not path or not path[-1].unique_id or path[-1] not in store.files or path[0].kind.is_snapshot:
-            return store
-        if path[0].version == 1 and path[0] in store.files:
-            return store
-        lineage = read(store, path[-1], CHANGELOG_HEAD_BYTES, parse_lineage)
-        return replace(store, lineages={path[-1]: lineage})
+        return _lineage_followed(storage, checkpoint, store, commits, version)
 
     def open_snapshot(store: StateStore) -> StateStore:
-        if store.format is StateFormat.HDFS_BACKED:
-            return store
-        path = Loads(store, unique_ids_of(store, commits)).path(version)
-        first = path[0] if path else None
-        if first is None or first.kind is not StateFileKind.ZIP or not first.size:
-            return store
-        return replace(store, snapshots={first: read(store, first, ZIP_BYTES_MAX + 1, parse_snapshot)})
+        return _snapshot_opened(storage, checkpoint, store, commits, version)
 
     stores = [store for operator in operators for store in operator.stores]
     looked = list(pool.map(open_snapshot, pool.map(follow, stores)))
+    if storage.parallel < PARALLEL_REMOTE:
+        looked = [_ends_checked(storage, checkpoint, store, commits, version) for store in looked]
     return [
         replace(operator, stores=tuple(store for store in looked if store.operator == operator.operator))
         for operator in operators
     ]
+
+
+def _lineage_followed(
+    storage: Storage,
+    checkpoint: Location,
+    store: StateStore,
+    commits: Mapping[int, StateUniqueIds | None],
+    version: int,
+) -> StateStore:
+    """The same store, with the newest changelog read where commits do not lead back to a snapshot."""
+    if store.format is not StateFormat.ROCKSDB_V2:
+        return store
+    path = Loads(store, unique_ids_of(store, commits)).path(version)
+    is_whole = bool(path) and path[0].kind.is_snapshot and all(file in store.files for file in path)
+    if not path or not path[-1].unique_id or path[-1] not in store.files or is_whole:
+        return store
+    lineage = _read(storage, checkpoint / store.folder, path[-1], CHANGELOG_HEAD_BYTES, parse_lineage)
+    return replace(store, lineages={path[-1]: lineage})
+
+
+def _snapshot_opened(
+    storage: Storage,
+    checkpoint: Location,
+    store: StateStore,
+    commits: Mapping[int, StateUniqueIds | None],
+    version: int,
+) -> StateStore:
+    """The same store, with the snapshot read that a load begins with."""
+    if store.format is StateFormat.HDFS_BACKED:
+        return store
+    path = Loads(store, unique_ids_of(store, commits)).path(version)
+    first = path[0] if path else None
+    if first is None or first.kind is not StateFileKind.ZIP or not first.size:
+        return store
+    return replace(
+        store, snapshots={first: _read(storage, checkpoint / store.folder, first, ZIP_BYTES_MAX + 1, parse_snapshot)}
+    )
+
+
+def _read(
+    storage: Storage, folder: Location, file: StateFile, limit: int, parse: Callable[[bytes], FoundT | Damage]
+) -> FoundT | Damage:
+    raw = storage.read(folder / file.name, limit=limit)
+    return damaged(DamageKind.MISSING_PART, "gone since it was listed") if raw is None else parse(raw)
+
+
+def _ends_checked(
+    storage: Storage,
+    checkpoint: Location,
+    store: StateStore,
+    commits: Mapping[int, StateUniqueIds | None],
+    version: int,
+) -> StateStore:
+    """The same store, knowing which files of a load end too early, also of one that goes past a broken snapshot."""
+    seen: set[StateFile] = set()
+    while True:
+        paths = [
+            Loads(store, unique_ids_of(store, commits), auto_repair=repair).path(version) for repair in (False, True)
+        ]
+        unseen = {file for path in paths for file in path} - seen
+        if not unseen:
+            return store
+        seen |= unseen
+        ends = {file: _early_end(storage, checkpoint / store.folder, file) for file in unseen}
+        broken = {file: damage for file, damage in ends.items() if damage}
+        store = replace(store, broken={**store.broken, **broken})
+
+
+def _early_end(storage: Storage, folder: Location, file: StateFile) -> Damage | None:
+    if file.kind is StateFileKind.ZIP or not 0 < (file.size or 0) <= _CHECKED_BYTES_MAX:
+        return None
+    raw = storage.read(folder / file.name, limit=_CHECKED_BYTES_MAX)
+    return None if raw is None else early_end(raw)

@@ -8,6 +8,7 @@ import click
 
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.cli.times import clock
+from lastgood.errors import command_line
 
 
 class _Duration(click.ParamType[int]):
@@ -42,17 +43,19 @@ def backup() -> None:
 @backup.command()
 @click.argument("target")
 @click.option("--retain", "retain_ms", type=_Duration(), help="Remove older backups, but those that are kept.")
+@click.option("--ledger", metavar="URL", help="Fill this ledger: postgresql://…, sqlite:///FILE or a path.")
 @format_option
-def create(target: str, *, retain_ms: int | None, output_format: str) -> int:
-    """Back up the logs of TARGET as they stand now.
+def create(target: str, *, retain_ms: int | None, ledger: str | None, output_format: str) -> int:
+    """Back up the logs of TARGET as they stand now, and fill the ledger if there is one.
 
-    The query may go on running.
+    The query may go on running. Without --ledger it is that of lastgood.toml, else of LASTGOOD_LEDGER.
 
-    Exit codes: 0; 20 nothing to back up; 41 it did not come back as written; 10-13 storage.
+    Exit codes: 0; 20 nothing to back up; 41 it did not come back as written; 43-48 backed up, but the ledger refused;
+    10-13 storage.
     """
     from lastgood.operations.backup import create as operation
 
-    made, removed = operation(target, retain_ms=retain_ms)
+    made, removed = operation(target, retain_ms=retain_ms, ledger=ledger)
     if output_format == "json":
         print_json({**made.to_json(), "removed": [each.id for each in removed]})
         return 0
@@ -60,7 +63,7 @@ def create(target: str, *, retain_ms: int | None, output_format: str) -> int:
     out.print(f"backed up [bold]{made.id}[/]: {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}")
     for each in removed:
         out.print(f"removed {each.id}")
-    out.print(f"Restore it with: lastgood backup restore {target} --from {made.id}", markup=False)
+    out.print(f"Restore it with: {command_line('backup', 'restore', target, '--from', made.id)}", markup=False)
     return 0
 
 
@@ -144,5 +147,5 @@ def restore(target: str, *, source: str, output_format: str) -> int:
         out.print(f"restored {restored.files} files from {restored.source}: {batches}")
         for path in restored.absent:
             out.print(f"[red]missing[/]  {escape(path)}")
-        out.print(f"Look at it with: lastgood inspect {restored.checkpoint}", markup=False)
+        out.print(f"Look at it with: {command_line('inspect', restored.checkpoint)}", markup=False)
     return 1 if restored.absent else 0

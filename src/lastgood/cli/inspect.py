@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.progress import batches_read
 from lastgood.cli.times import TIME, clock
 from lastgood.errors import UsageError
 
@@ -17,10 +19,16 @@ if TYPE_CHECKING:
 
     from lastgood.history import SourceRead
     from lastgood.operations.evidence import Evidence
-    from lastgood.operations.inspect import BatchRow, Inspection
+    from lastgood.operations.inspect import Inspection
+    from lastgood.operations.rows import BatchRow
+    from lastgood.operations.shown import Comparison, ShownBatch
     from lastgood.operations.state_sizes import StateSizes
+    from lastgood.operations.surroundings import EvidenceOptions, Surroundings
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
+
+RIGHT = ("batch", "read")
+"""Headings of the columns that hold numbers."""
 
 
 @click.command()
@@ -32,10 +40,12 @@ if TYPE_CHECKING:
 @click.option("--time", "time_ms", type=TIME, help="Which batch was running at this time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many batches to show.")
 @click.option("--all", "show_all", is_flag=True, help="Show every known batch, from the mirror as well.")
+@evidence_options
 @format_option
 def inspect(
     target: str,
     *,
+    options: EvidenceOptions,
     batch: int | None,
     state: bool,
     place: str | None,
@@ -47,17 +57,21 @@ def inspect(
 ) -> int:
     r"""Show what a query has planned and committed, newest batch first.
 
-    TARGET is a checkpoint location or a pipeline's name. Batches that Spark has purged come from the mirror.
+    TARGET is a checkpoint location or a pipeline's name. Batches that Spark has purged come from the mirror. With
+    --sink, each batch is held against what readers see: the version that holds it, and where the two differ; batches
+    that only the sink knows are shown too. With --kafka, one batch is held against what Kafka still has of it.
 
     \b
     lastgood inspect s3a://lake/chk/orders
     lastgood inspect orders --batch 42
+    lastgood inspect orders --sink s3a://lake/orders       which version of the table holds each batch
     lastgood inspect orders --offset clicks/3/1200345      which batch read it
     lastgood inspect orders --state
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
     from lastgood.operations import inspect as operation
+    from lastgood.operations.shown import Comparison
 
     asked = {"--batch": batch, "--state": state or None, "--offset": place, "--file": file_name, "--time": time_ms}
     questions = [name for name, value in asked.items() if value is not None]
@@ -68,14 +82,22 @@ def inspect(
 
         _show(inspect_state(target), _print_state, output_format)
         return 0
+    if not questions and show_all:
+        from lastgood.cli.listing import show_listing
+
+        show_listing(target, options, output_format)
+        return 0
     if not questions:
-        _show(operation.inspect_batches(target, limit=None if show_all else limit), _print_batches, output_format)
+        _show(operation.inspect_batches(target, limit=limit, options=options), _print_batches, output_format)
         return 0
     row, evidence, how = _find(target, batch, place, file_name, time_ms)
+    around = operation.surroundings_of(evidence, options)
     if output_format == "json":
-        print_json({**operation.summary(evidence), "found": how, "batch": operation.batch_json(row, evidence)})
+        facts = operation.batch_json(row, evidence, around)
+        head = operation.head_json(evidence, Comparison(evidence, around.sinks))
+        print_json({**head, "found": how, "batch": facts})
     else:
-        _print_batch(row, evidence, how, console())
+        _print_batch(row, evidence, around, how, console())
         nothing_changed()
     return 0
 
@@ -94,10 +116,12 @@ def _find(
     from lastgood.operations import inspect as operation
 
     if place is not None:
-        row, evidence = operation.find_offset(target, *operation.parse_place(place))
+        with batches_read() as progress:
+            row, evidence = operation.find_offset(target, *operation.parse_place(place), progress=progress)
         return row, evidence, place
     if file_name is not None:
-        row, path, evidence = operation.find_file(target, file_name)
+        with batches_read() as progress:
+            row, path, evidence = operation.find_file(target, file_name, progress=progress)
         return row, evidence, path
     if time_ms is not None:
         row, evidence = operation.find_time(target, time_ms)
@@ -113,25 +137,60 @@ def _print_batches(inspection: Inspection, out: Console) -> None:
     evidence = inspection.evidence
     print_summary(evidence, out)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in (("batch", "right"), ("planned at", "left"), ("committed", "left"), ("watermark", "left")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    table.add_column("read", justify="right")
-    table.add_column("")
+    for heading in headings(inspection.comparison):
+        table.add_column(heading, justify="right" if heading in RIGHT else "left")
     for row in inspection.rows:
-        notes = [*row.notes, *(["from the mirror"] if row.mirrored else [])]
-        colour = "yellow" if row.planned and not row.committed else None
-        table.add_row(
-            str(row.batch),
-            clock(row.time_ms) if row.time_ms else "-",
-            "yes" if row.committed else "no",
-            clock(row.watermark_ms) if row.watermark_ms else "-",
-            ", ".join(map(_amount, row.reads)) or "-",
-            escape("; ".join(notes)),
-            style=colour,
-        )
+        shown, style = cells(row, inspection.comparison)
+        table.add_row(*map(escape, shown), style=style)
     out.print(table)
+    print_unknown(inspection.comparison, out)
     if inspection.known > len(inspection.rows):
         out.print(f"[dim]{inspection.known - len(inspection.rows)} older batches: --all, or --limit N[/]")
+
+
+def headings(comparison: Comparison) -> tuple[str, ...]:
+    """What stands above `cells`."""
+    names = [sink.location.rstrip("/").rpartition("/")[2] for sink in comparison.sinks]
+    if len(names) == 1:
+        names = ["sink"]
+    elif len(set(names)) < len(names):
+        names = [f"sink {number}" for number in range(1, len(names) + 1)]
+    return ("batch", "planned at", "committed", *names, "watermark", "read", "")
+
+
+def cells(row: BatchRow, comparison: Comparison) -> tuple[tuple[str, ...], str | None]:
+    """One batch as the cells below `headings`, and their style."""
+    held = comparison.of(row)
+    differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
+    notes = [*differences, *row.notes, *(["from the mirror"] if row.mirrored else [])]
+    is_open = row.planned and not row.committed
+    return (
+        str(row.batch),
+        clock(row.time_ms) if row.time_ms else "-",
+        "yes" if row.committed else "no",
+        *(_shown(each.shown) for each in held),
+        clock(row.watermark_ms) if row.watermark_ms else "-",
+        ", ".join(map(_amount, row.reads)) or "-",
+        "; ".join(notes),
+    ), "red" if differences else "yellow" if is_open else None
+
+
+def _shown(batch: ShownBatch) -> str:
+    from lastgood.operations.shown import Shown
+
+    if batch.shown is not Shown.LIVE:
+        return {Shown.TAKEN_BACK: "taken back", Shown.ABSENT: "no", Shown.UNKNOWN: "?"}[batch.shown]
+    if batch.version is None:
+        return "yes"
+    return f"v{batch.version}" if batch.kind == "delta" else str(batch.version)
+
+
+def print_unknown(comparison: Comparison, out: Console) -> None:
+    """Why a sink shows nothing, if one does."""
+    for sink in comparison.sinks:
+        if sink.last_batch is None:
+            state = "no batch of this query" if sink.known else "not known"
+            out.print(f"sink {sink.location}: {state}: {sink.because}", markup=False)
 
 
 def _amount(read: SourceRead) -> str:
@@ -158,17 +217,20 @@ def print_summary(evidence: Evidence, out: Console) -> None:
     out.print()
 
 
-def _print_batch(row: BatchRow, evidence: Evidence, how: str | None, out: Console) -> None:
+def _print_batch(row: BatchRow, evidence: Evidence, around: Surroundings, how: str | None, out: Console) -> None:
     from rich.markup import escape
 
     from lastgood.operations.inspect import batch_json
+    from lastgood.operations.shown import Comparison
 
     if how is not None:
         out.print(f"{escape(how)} is in [bold]batch {row.batch}[/]")
-    facts = batch_json(row, evidence)
+    facts = batch_json(row, evidence, around)
     out.print(f"[bold]batch {row.batch}[/] of {escape(str(evidence.location))}")
     out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
     out.print(f"  committed  {'yes' if row.committed else 'no'}")
+    for line in _in_sinks(row, Comparison(evidence, around.sinks)):
+        out.print(f"  sink       {line}", markup=False)
     if row.watermark_ms:
         out.print(f"  watermark  {clock(row.watermark_ms)}")
     for read in row.reads:
@@ -179,9 +241,37 @@ def _print_batch(row: BatchRow, evidence: Evidence, how: str | None, out: Consol
         out.print(f"  note       {note}", markup=False)
     for name, value in facts["conf"].items():
         out.print(f"  [dim]{escape(f'{name} = {value}')}[/]")
-    out.print("To process it again:")
-    for line in facts["again"]:
-        out.print(f"  {line}", markup=False)
+    for line in _again(facts):
+        out.print(line, markup=False)
+
+
+def _again(facts: dict[str, Any]) -> Iterator[str]:
+    """How to process a batch again, and what of it can no longer be."""
+    for topic, parts in (facts["expired"] or {}).items():
+        for partition, spans in parts.items():
+            for start, end in spans:
+                yield f"  gone       {topic}/{partition}  Kafka no longer has offsets {start:,} to {end - 1:,}"
+    if facts["again"]:
+        yield "To process it again:"
+    yield from (f"  {line}" for line in facts["again"])
+
+
+def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:
+    """What each sink shows of a batch, in a line."""
+    from lastgood.operations.shown import Shown
+
+    for sink, held in zip(comparison.sinks, comparison.of(row), strict=True):
+        batch = held.shown
+        written = ", ".join(str(each) for each in batch.versions if each != batch.version)
+        words = {
+            Shown.LIVE: "holds it" if batch.version is None else f"holds it since version {batch.version}",
+            Shown.TAKEN_BACK: f"held it in version {written}, and it was taken back",
+            Shown.ABSENT: "does not hold it",
+            Shown.UNKNOWN: f"not known whether it holds it: {sink.because}",
+        }[batch.shown]
+        rows = "" if batch.row_count is None else f", {batch.row_count:,} rows"
+        before = f"; held it in version {written} before" if written and batch.shown is Shown.LIVE else ""
+        yield f"{batch.sink}  {words}{rows}{before}"
 
 
 def _ranges(read: SourceRead) -> Iterator[str]:

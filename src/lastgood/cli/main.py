@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
     "run": "Supervise a command: start it, watch it, start it again.",
     "status": "Where a query stands on one screen; a folder of checkpoints, graded.",
+    "diagnose": "Every finding, worst first, and what Spark would do on restart.",
+    "explain": "The story behind a finding or an error; without a name, all of them.",
     "inspect": "Every batch; one in full; its state; which batch holds an offset, a file, a time.",
     "offsets": "Where a query stood after a batch, as startingOffsets for Spark.",
     "backup": "Back up the logs of a query, list backups, restore a lost checkpoint.",
@@ -40,6 +43,7 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(importlib.import_module(f"lastgood.cli.{cmd_name}"), cmd_name)
+        _complete(command, f"LASTGOOD_{cmd_name}")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -48,10 +52,25 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _complete(command: click.Command, prefix: str) -> None:
+    """Let every option come from a variable that is named after it, and its help say so; let examples stay as lines."""
+    if command.help is not None:
+        command.help = command.help.replace(r"\b", "\b")
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar is None:
+            name = max(option.opts, key=len).lstrip("-")
+            option.envvar = f"{prefix}_{name}".replace("-", "_").upper()
+            option.show_envvar = True
+    if isinstance(command, click.Group):
+        for name, verb in command.commands.items():
+            _complete(verb, f"{prefix}_{name}")
+
+
 @click.group(
     cls=_Verbs,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LASTGOOD"},
-    epilog="Every verb has --help, --format text|json, and reads its options from LASTGOOD_VERB_OPTION as well.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every verb has --help, --format text|json, and reads its options from LASTGOOD_VERB_OPTION as well; there"
+    " an option that can be repeated takes words, separated by blanks.",
 )
 @click.version_option(__version__, message="lastgood %(version)s")
 def lastgood() -> None:
@@ -60,6 +79,8 @@ def lastgood() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # half a character in a name is shown, not an error
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -73,13 +94,13 @@ def _run(arguments: list[str]) -> int:
     try:
         result: Any = lastgood.main(arguments, prog_name="lastgood", standalone_mode=False)
     except LastgoodError as error:
-        print_error(error, chosen_format(arguments))
+        print_error(error, chosen_format(arguments, os.environ))
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
     except click.ClickException as error:
-        print_error(_as_usage(error), chosen_format(arguments))
+        print_error(_as_usage(error), chosen_format(arguments, os.environ))
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
+from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.cli.times import TIME, clock
+
+if TYPE_CHECKING:
+    from lastgood.operations.offsets import Standing
+    from lastgood.operations.surroundings import EvidenceOptions
 
 
 @click.command()
@@ -17,21 +25,29 @@ from lastgood.cli.times import TIME, clock
 )
 @click.option("--source", metavar="ID", help="Of a query with several Kafka sources: which one.")
 @click.option("--bare", is_flag=True, help="Print nothing but the JSON for startingOffsets.")
+@click.option(
+    "--ledger", metavar="URL", help="Knows what checkpoint and mirror do not: postgresql://…, sqlite:///FILE or a path."
+)
+@evidence_options
 @format_option
 def offsets(
     target: str,
     *,
+    options: EvidenceOptions,
     batch: int | None,
     time_ms: int | None,
     stable_lag: int | None,
     source: str | None,
     bare: bool,
+    ledger: str | None,
     output_format: str,
 ) -> int:
     r"""Show where a query stood after a batch, as Spark's option startingOffsets takes it.
 
     Every partition is named, since Spark refuses a JSON that leaves one out. Without an option: after the newest
-    committed batch. Batches that Spark has purged come from the mirror.
+    committed batch. Batches that Spark has purged come from the mirror, and those that it has not from the ledger:
+    --ledger, else that of lastgood.toml or LASTGOOD_LEDGER. With --kafka, partitions that are newer than the batch are
+    named too, and what Kafka no longer has; with --sink, what a start from here would write again.
 
     \b
     lastgood offsets s3a://lake/chk/orders --stable-lag 3
@@ -41,16 +57,21 @@ def offsets(
     A start from chosen offsets with a new checkpoint writes again, or leaves out, what lies between them and what
     the sink holds: these offsets are a position, not yet a recovery.
 
-    Exit codes: 0; 2 several sources; 20 no checkpoint; 21 no such batch; 64 no Kafka source; 10-13 storage.
+    Exit codes: 0; 2 several sources; 20 no checkpoint; 21 no such batch; 43-48 the ledger that was named;
+    64 no Kafka source; 10-13 storage.
     """
     import json
 
     from lastgood.operations.offsets import offsets_after
 
-    standing = offsets_after(target, batch=batch, time_ms=time_ms, stable_lag=stable_lag)
+    standing = offsets_after(
+        target, batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
+    )
     shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
+        for warning in _warnings(standing):
+            click.echo(warning, err=True)
     elif output_format == "json":
         print_json(standing.to_json())
     else:
@@ -61,5 +82,26 @@ def offsets(
         for source_id, offsets_json in shown.items():
             out.print(f"source {source_id}  startingOffsets:", markup=False)
             out.print(json.dumps(offsets_json), markup=False)
+        for warning in _warnings(standing):
+            out.print(warning, markup=False)
         nothing_changed()
     return 0
+
+
+def _warnings(standing: Standing) -> Iterator[str]:
+    """What a start from these offsets would meet."""
+    for topic, parts in standing.expired.items():
+        for partition, spans in parts.items():
+            for start, end in spans:
+                yield f"{topic}/{partition}: offsets {start:,} to {end - 1:,} are gone, Kafka begins at {end:,}"
+    facts = standing.surroundings.kafka
+    if facts is not None and facts.unknown is not None:
+        yield f"what Kafka still has is unknown, because {facts.unknown}"
+    for sink in standing.surroundings.sinks:
+        last = sink.last_batch
+        if not sink.known:
+            yield f"{sink.location}: what it shows is unknown, because {sink.because}"
+        elif last is not None and last > standing.batch:
+            yield f"{sink.location} shows batch {last}: what came after batch {standing.batch} would be written again"
+        elif last is not None and last < standing.batch:
+            yield f"{sink.location} shows batch {last}: what came after it, up to batch {standing.batch}, is left out"

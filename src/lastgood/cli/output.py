@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,15 +27,16 @@ format_option: Callable[[_F], _F] = click.option(
 )
 
 
-def chosen_format(arguments: Sequence[str]) -> str:
-    """The format asked for, also where the arguments could not be parsed as a whole."""
+def chosen_format(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The format asked for, by an option or its variable, also where the arguments could not be parsed as a whole."""
     ours = list(arguments)
     if "--" in ours:  # what follows belongs to the supervised command
         ours = ours[: ours.index("--")]
-    if "--format=json" in ours:
-        return "json"
-    pairs = itertools.pairwise(ours)
-    return "json" if ("--format", "json") in pairs else "text"
+    given = [word.removeprefix("--format=") for word in ours if word.startswith("--format=")]
+    given += [value for name, value in itertools.pairwise(ours) if name == "--format"]
+    variables = ("_".join(("LASTGOOD", *ours[:words], "FORMAT")).upper() for words in (1, 2))
+    given = given or [environment.get(variable, "") for variable in variables]
+    return "json" if "json" in given else "text"
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.output import console, format_option, print_json
-from lastgood.errors import UsageError
+from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
     from lastgood.operations.run import Prepared
@@ -71,6 +71,9 @@ def run(
     The first restart comes at once, later ones wait longer each time; a new committed batch resets the
     count. Ctrl-C and SIGTERM are passed on; whatever the command started ends with it.
 
+    With ledger = "URL" in lastgood.toml, or in LASTGOOD_LEDGER, the history is kept in that database as well; nothing
+    waits for it.
+
     Exit codes: 0 the command ended with 0; 71 it failed too often without progress; 72 it cannot be
     started; 73 another run holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
     """
@@ -108,14 +111,14 @@ def _pipeline(
     if len(names) > 1:
         raise UsageError(
             "a command follows two dashes",
-            found=f"lastgood run {shlex.join(names)}",
-            next=f"lastgood run -- {shlex.join(names)}",
+            found=command_line("run", *names),
+            next=command_line("run", "--", *names),
         )
     if checkpoints:
         raise UsageError(
             "--checkpoint goes with -- COMMAND",
             expected=f"checkpoint = … in {config}",
-            next=f"lastgood run --checkpoint {checkpoints[0]} -- COMMAND",
+            next=command_line("run", "--checkpoint", checkpoints[0], "--", "COMMAND"),
         )
     return choose_pipeline(load_config(config), names[0] if names else None, config)
 

@@ -3,50 +3,70 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.cli.times import clock
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.operations.exposure import Exposure, SinkStanding
     from lastgood.operations.status import Status
+    from lastgood.operations.surroundings import EvidenceOptions
 
-_COLOURS = {"healthy": "green", "in_flight": "cyan", "empty": "dim", "unreadable": "red", "damaged": "bold red"}
+_COLOURS = {
+    "healthy": "green",
+    "in_flight": "cyan",
+    "empty": "dim",
+    "unreadable": "red",
+    "damaged": "bold red",
+    "losing": "bold red",
+}
+_STALE_MS = 60_000
 
 
 @click.command()
 @click.argument("target")
 @click.option("--query", metavar="NAME", help="TARGET is a session-wide checkpoint root; look at the query NAME in it.")
+@evidence_options
 @format_option
-def status(target: str, *, query: str | None, output_format: str) -> int:
+def status(target: str, *, query: str | None, options: EvidenceOptions, output_format: str) -> int:
     r"""Show where a query stands, on one screen; of a folder, every checkpoint below it, worst first.
 
-    It reads only, asks neither Spark nor a broker, and needs no configuration.
+    It reads only, and needs no configuration. With --kafka it says whether unread records are being deleted, how far
+    the query is behind, and how long Kafka keeps what is unread; with --sink, whether readers see what is committed.
+    A broker or sink that does not answer within 10 s is "unknown". Of a folder, the sinks say whose batches they hold;
+    a folder with _spark_metadata cannot, and is left out.
 
     \b
     lastgood status s3a://lake/chk/orders
+    lastgood status s3a://lake/chk/orders --kafka broker:9092 --sink s3a://lake/orders
     lastgood status s3a://lake/chk                  every checkpoint below
     lastgood status s3a://lake/chk --query orders   spark.sql.streaming.checkpointLocation, by query name
 
-    Exit codes: 0; 1 something that a restart reads is missing or damaged; 20 no checkpoint; 10-13 storage.
+    Exit codes: 0; 1 something that a restart reads is missing or damaged, or records are being lost; 20 no checkpoint;
+    10-13 storage.
     """
     from lastgood.operations.status import Grade, is_root, status_below
     from lastgood.operations.status import status as one
 
     if query is None and is_root(target):
         with console(stderr=True).status("looking for checkpoints") as shown:
-            found = status_below(target, progress=lambda count: shown.update(f"{count} checkpoints read"))
+            found = status_below(
+                target, options=options, progress=lambda count: shown.update(f"{count} checkpoints read")
+            )
         if output_format == "json":
             print_json({"root": target, "checkpoints": [each.to_json() for each in found]})
         else:
             _print_table(target, found, console())
             nothing_changed()
         return 1 if any(each.grade >= Grade.UNREADABLE for each in found) else 0
-    single = one(target, query=query)
+    single = one(target, query=query, options=options)
     if output_format == "json":
         print_json(single.to_json())
     else:
@@ -64,11 +84,10 @@ def _print_one(found: Status, out: Console) -> None:
     out.print(f"  [{_COLOURS[facts['grade']]}]{word}[/]")
     for problem in found.problems:
         out.print(f"  [red]problem[/]      {escape(problem)}")
-    good = "none yet" if found.last_good is None else str(found.last_good)
-    out.print(f"  last good    batch {good}")
+    out.print(f"  last good    {_batch(found.last_good)}")
     when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
-    out.print(f"  planned      batch {facts['last_planned']}{when}")
-    out.print(f"  committed    batch {facts['last_committed']}")
+    out.print(f"  planned      {_batch(facts['last_planned'])}{when}")
+    out.print(f"  committed    {_batch(facts['last_committed'])}")
     if facts["stateful"]:
         out.print(f"  state        can be loaded as of batch {facts['last_loadable_state']}")
     if found.checkpoint is not None and found.checkpoint.orphan is not None:
@@ -76,7 +95,68 @@ def _print_one(found: Status, out: Console) -> None:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
-    out.print(f"  next         lastgood inspect {found.location}", markup=False)
+    for label, line in _around(found):
+        out.print(f"  {label:<12} {line}", markup=False)
+    out.print(f"  next         {found.next}", markup=False)
+
+
+def _around(found: Status) -> Iterator[tuple[str, str]]:
+    """What sinks and Kafka told, as label and line."""
+    if found.exposure is not None:
+        facts = found.exposure.facts
+        if facts.asked_at_ms < found.exposure.at_ms - _STALE_MS:
+            yield "kafka", f"{facts.bootstrap}, as it was at {clock(facts.asked_at_ms)}"
+        yield "data loss", _loss(found.exposure)
+        yield from _prospect(found.exposure)
+    elif found.next_offsets():
+        yield "data loss", "not asked: --kafka SERVERS tells whether what is unread is still there, and for how long"
+    for sink in found.sinks:
+        sentence = f"{sink.agreement.value}, see the problem above" if sink.is_bad else sink.sentence
+        yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
+        for note in sink.evidence.notes:
+            yield "", note
+
+
+def _loss(exposure: Exposure) -> str:
+    from lastgood.operations.exposure import Losing
+    from lastgood.sources.kafka_ranges import offset_count
+
+    gone = offset_count(exposure.lost)
+    match exposure.losing:
+        case Losing.NO:
+            return "none: Kafka still has all that is unread"
+        case Losing.UNKNOWN:
+            return f"unknown, because {'; '.join(exposure.doubts)}"
+        case Losing.MAYBE:
+            return "perhaps: see the problem above"
+    if not gone:
+        return "yes: see the problems above"
+    since = f", deleted since {clock(exposure.lost_after_ms)} at the earliest" if exposure.lost_after_ms else ""
+    return f"yes: {gone:,} unread offsets are gone{since}"
+
+
+def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
+    from lastgood.sources.kafka_ranges import offset_count
+    from lastgood.sources.kafka_retention import HeadroomKind
+
+    if exposure.facts.unknown is not None:
+        return
+    if not exposure.unknown:
+        more = offset_count(exposure.added)
+        added = f"; {more:,} in partitions that it has not read yet" if more else ""
+        yield "lag", f"{offset_count(exposure.unread):,} unread offsets that Kafka still has{added}"
+    least, at = exposure.headroom, exposure.headroom_at
+    if least is None or at is None:
+        return
+    where = f"{at[0]}/{at[1]}"
+    sooner = "; sooner by retention.bytes" if least.limited_by_size else ""
+    words = {
+        HeadroomKind.LIMITED: f"{_span((least.ms or 0) / 1000)} until Kafka deletes what is unread, {where} first",
+        HeadroomKind.UNKNOWN: f"unknown, because {least.because} ({where})",
+        HeadroomKind.NOTHING_UNREAD: "no limit: nothing is unread",
+        HeadroomKind.UNLIMITED: f"no limit by age: {least.because} ({where})",
+    }
+    yield "headroom", words[least.kind] + sooner
 
 
 def _print_table(root: str, found: list[Status], out: Console) -> None:
@@ -88,9 +168,11 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     if not found:
         out.print(f"no checkpoint below {root}", markup=False)
         return
+    has_kafka, has_sinks = any(each.exposure for each in found), bool(found[0].options.sinks)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("grade", "checkpoint", "last good", "planned", "last plan"):
-        table.add_column(heading, justify="right" if heading in ("last good", "planned") else "left")
+    asked = (*(("data loss", "lag", "headroom") if has_kafka else ()), *(("sink",) if has_sinks else ()))
+    for heading in ("grade", "checkpoint", "last good", "planned", "last plan", *asked):
+        table.add_column(heading, justify="right" if heading in ("last good", "planned", "lag") else "left")
     prefix = f"{parse_location(root)}/"
     for each in found:
         facts = each.to_json()
@@ -99,9 +181,17 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
             escape(str(each.location).removeprefix(prefix)),
             "-" if each.last_good is None else str(each.last_good),
             "-" if facts["last_planned"] is None else str(facts["last_planned"]),
-            f"{_ago(each.time_ms)} ago" if each.time_ms else escape(each.problems[0] if each.problems else "-"),
+            f"{_ago(each.time_ms)} ago" if each.time_ms else "-",
+            *(_kafka_cells(each.exposure) if has_kafka else ()),
+            *([escape("; ".join(_sink_cell(sink) for sink in each.sinks) or "-")] if has_sinks else ()),
         )
     out.print(table)
+    for each in found:
+        if not each.time_ms and each.problems:
+            name = str(each.location).removeprefix(prefix)
+            out.print(f"[red]{escape(name)}[/]: {escape(each.problems[0])}")
+    for why in dict.fromkeys(_unknowns(found)):
+        out.print(f"unknown, because {why}", markup=False)
     counts: dict[str, int] = {}
     for each in found:
         name = each.grade.name.lower().replace("_", " ")
@@ -109,8 +199,41 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     out.print(f"{len(found)} checkpoints: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
+def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
+    from lastgood.sources.kafka_ranges import offset_count
+
+    if exposure is None:
+        return "-", "-", "-"
+    least = exposure.headroom
+    loss = f"{offset_count(exposure.lost):,} offsets" if exposure.lost else exposure.losing.value
+    lag = "?" if exposure.unknown else f"{offset_count(exposure.unread):,}"
+    if least is None or least.ms is None:
+        return loss, lag, "?" if least is None else least.kind.value.replace("_", " ")
+    return loss, lag, _span(least.ms / 1000)
+
+
+def _sink_cell(sink: SinkStanding) -> str:
+    shown = sink.evidence.last_batch
+    return f"{sink.agreement.value}{'' if shown is None else f' at {shown}'}"
+
+
+def _unknowns(found: list[Status]) -> Iterator[str]:
+    for each in found:
+        yield from each.exposure.unknown.values() if each.exposure else ()
+        yield from (
+            f"{sink.evidence.location}: {sink.evidence.because}" for sink in each.sinks if not sink.evidence.known
+        )
+
+
+def _batch(batch_id: int | None) -> str:
+    return "none" if batch_id is None else f"batch {batch_id}"
+
+
 def _ago(time_ms: int) -> str:
-    seconds = max(0, time.time() - time_ms / 1000)
+    return _span(max(0, time.time() - time_ms / 1000))
+
+
+def _span(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

@@ -24,7 +24,24 @@ class _Time(click.ParamType[int]):
             self.fail(f"{value!r} is no time such as 2026-11-21T03:12 or 2026-11-21T03:12:00Z", param, ctx)
 
 
+class _Duration(click.ParamType[int]):
+    """`90s`, `15m`, `12h`, `3d`: milliseconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from lastgood.supervise.config import parse_duration
+
+        if isinstance(value, int):
+            return value
+        try:
+            return int(parse_duration(value) * 1000)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 TIME = _Time()
+DURATION = _Duration()
 
 
 def clock(time_ms: int) -> str:

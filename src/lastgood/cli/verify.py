@@ -13,7 +13,8 @@ import click
 
 from lastgood.cli.inspect import print_summary
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
-from lastgood.errors import UsageError
+from lastgood.cli.progress import batches_read
+from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +95,7 @@ def verify(
         given = {"--key": keys, "--compare": compare, "--where": where, "--isolation-level": isolation_level}
         options = [name for name, value in given.items() if value]
         if options:
-            raise UsageError(f"{options[0]} goes with --data", next=f"lastgood verify {shlex.quote(target)} --data …")
+            raise UsageError(f"{options[0]} goes with --data", next=f"{command_line('verify', target, '--data')} …")
         return _verify_logs(target, output_format)
     from lastgood.operations.target import resolve_target
     from lastgood.operations.verify import SparkSubmit, verify_data
@@ -108,7 +109,7 @@ def verify(
         raise UsageError(
             f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
-            next=f"lastgood verify {shlex.quote(target)} --data --kafka SERVERS --sink TABLE --key COLUMN",
+            next=command_line("verify", target, "--data", "--kafka", "SERVERS", "--sink", "TABLE", "--key", "COLUMN"),
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
     with _progress() as tell:
@@ -134,7 +135,8 @@ def verify(
 def _verify_logs(target: str, output_format: str) -> int:
     from lastgood.operations.verify_logs import verify_logs
 
-    audit = verify_logs(target)
+    with batches_read() as progress:
+        audit = verify_logs(target, progress=progress)
     if output_format == "json":
         print_json(audit.to_json())
         return 0 if audit.is_contiguous else 1

@@ -22,6 +22,7 @@ _UNIT_MS = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _ROW_METRICS = ("numOutputRows", "num_added_rows")
 
 
@@ -132,16 +133,20 @@ def parse_transaction(body: Mapping[str, Any]) -> Transaction | None:
 def parse_metadata(body: Mapping[str, Any]) -> TableMetadata | None:
     """Read a `metaData` action; None if it is none."""
     table_id = body.get("id")
-    configuration = dict(body.get("configuration") or {})
+    try:
+        configuration = dict(body.get("configuration") or {})  # a checkpoint in Parquet has pairs
+    except (TypeError, ValueError):
+        return None
     return TableMetadata(table_id, configuration) if isinstance(table_id, str) else None
 
 
 def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:
     """Read a `protocol` action; None if it is none."""
     reader, writer = body.get("minReaderVersion"), body.get("minWriterVersion")
-    if not is_long(reader) or not is_long(writer):
+    features = [body.get(name) or [] for name in ("readerFeatures", "writerFeatures")]
+    if not is_long(reader) or not is_long(writer) or not all(isinstance(each, list) for each in features):
         return None
-    return Protocol(reader, writer, tuple(body.get("readerFeatures") or ()), tuple(body.get("writerFeatures") or ()))
+    return Protocol(reader, writer, *map(tuple, features))
 
 
 def interval_ms(text: str) -> int | None:
@@ -157,7 +162,7 @@ def _number(value: Json | None) -> int | None:
     """A number, also as text: Delta's metrics and parameters are."""
     if is_long(value):
         return value
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None
+    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
 from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.errors import LastgoodError, command_line
+from lastgood.ledger.opening import open_ledger, require_libraries
+from lastgood.ledger.url import LedgerPlace
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
-from lastgood.operations.target import resolve_target
+from lastgood.operations.ledger import chosen_ledger, fill_with
+from lastgood.operations.target import Target, resolve_target
 from lastgood.recovery.backups import (
     Backup,
     BackupMissingError,
@@ -65,13 +70,22 @@ class Restored:
         }
 
 
-def create(target: str, *, retain_ms: int | None = None, config: Path | None = None) -> tuple[Backup, list[Backup]]:
-    """Back up the logs of a query, into the mirror as well.
+def create(
+    target: str,
+    *,
+    retain_ms: int | None = None,
+    ledger: str | None = None,
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Backup, list[Backup]]:
+    """Back up the logs of a query, into the mirror as well, and fill the ledger if there is one.
 
     Args:
         target: Location, or name in `lastgood.toml`.
         retain_ms: Remove older backups that are not kept; none if None.
+        ledger: URL or path; None: that of the configuration, else of `LASTGOOD_LEDGER`, else none.
         config: Another configuration than `lastgood.toml` here.
+        environment: Environment variables; ours if None.
 
     Returns:
         The backup, and those that were removed.
@@ -79,8 +93,13 @@ def create(target: str, *, retain_ms: int | None = None, config: Path | None = N
     Raises:
         CheckpointMissingError: there is nothing to back up.
         StorageError: checkpoint or work folder cannot be read or written (subclasses).
+        LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
+        LedgerError, NoSpaceError: the ledger was not filled; the backup is made.
     """
     location, storage = _open(target, config)
+    place = chosen_ledger(ledger, _target(target, config), os.environ if environment is None else environment)
+    if place is not None:
+        require_libraries(place)
     at_ms = now_ms()
     writer = MirrorWriter(
         location,
@@ -101,7 +120,18 @@ def create(target: str, *, retain_ms: int | None = None, config: Path | None = N
     folder = backups_folder(location)
     write_backup(storage, folder, backup, content)
     removed = [] if retain_ms is None else remove_older(storage, folder, before_ms=at_ms - retain_ms)
+    if place is not None:
+        _fill(place, location, copies, backup)
     return backup, removed
+
+
+def _fill(place: LedgerPlace, location: Location, copies: list[Copy], backup: Backup) -> None:
+    try:
+        with open_ledger(place) as opened:
+            fill_with(location, copies, opened)
+    except LastgoodError as error:
+        error.effect = f"the ledger was not filled; backup {backup.id} is made"
+        raise
 
 
 def backups(target: str, *, config: Path | None = None) -> list[Backup]:
@@ -149,7 +179,7 @@ def restore(target: str, *, source: str = MIRROR, config: Path | None = None) ->
             subject=str(location),
             found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
             expected="empty logs: only a lost checkpoint is restored",
-            next=f"lastgood inspect {location}",
+            next=command_line("inspect", location),
         )
     if source == MIRROR:
         copies = _newest_of(read_mirror(storage, mirror_folder(location)))
@@ -234,7 +264,11 @@ def _log_id(path: str) -> int:
 
 
 def _resolve(target: str, config: Path | None) -> str:
-    return (resolve_target(target) if config is None else resolve_target(target, config)).checkpoint
+    return _target(target, config).checkpoint
+
+
+def _target(target: str, config: Path | None) -> Target:
+    return resolve_target(target) if config is None else resolve_target(target, config)
 
 
 def _open(target: str, config: Path | None) -> tuple[Location, WritableStorage]:

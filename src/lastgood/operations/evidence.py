@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.commits import parse_commit_entry
 from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode
-from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
@@ -17,12 +17,17 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
-from lastgood.errors import LastgoodError, Retry
+from lastgood.checkpoint.search import Place, search_log
+from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.history import BatchRecord, InitialOffsets, merge
+from lastgood.operations.remembered import Remembered, remembered
 from lastgood.operations.target import Target, resolve_target
-from lastgood.recovery.copies import Copy, batch_of, standing
+from lastgood.recovery.copies import Copy, batch_of, packed, standing
 from lastgood.recovery.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
 from lastgood.storage import Location, Storage, open_storage, parse_location
+
+if TYPE_CHECKING:
+    from lastgood.ledger.store import Ledger
 
 
 class CheckpointMissingError(LastgoodError):
@@ -51,6 +56,10 @@ class Evidence:
     checkpoint: Checkpoint
     mirror: tuple[Copy, ...]
     """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
+    remembered: Remembered | None = None
+    """What the ledger knows of it; None without one."""
+    recalled: tuple[BatchRecord, ...] = ()
+    """What was asked of the ledger, because neither checkpoint nor mirror has it."""
 
     @property
     def query_id(self) -> str | None:
@@ -58,6 +67,8 @@ class Evidence:
         if isinstance(self.checkpoint.query, QueryMetadata):
             return self.checkpoint.query.query_id
         newest = max(self.mirror, key=lambda copy: copy.seen_ms, default=None)
+        if newest is None and self.remembered is not None:
+            return self.remembered.query.query_id
         return newest.query_id if newest else None
 
     @property
@@ -79,40 +90,57 @@ class Evidence:
                     found[source] = began.offset
         return found
 
-    def records(self) -> dict[int, BatchRecord]:
-        """Every batch that was read, oldest first."""
+    def records(self, only: Collection[int] | None = None) -> dict[int, BatchRecord]:
+        """Every batch that was read, oldest first; of the mirror, which may be long, `only` some."""
         checkpoint = self.checkpoint
         ids = set(checkpoint.offsets.entries) | set(checkpoint.commits.entries)
         from_checkpoint = (
             BatchRecord(each, checkpoint.offsets.entries.get(each), checkpoint.commits.entries.get(each))
             for each in ids
         )
-        return merge(from_checkpoint, records_of(self.copies))
+        batches = mirrored_batches(self.copies).items()
+        from_mirror = (batch.record(each) for each, batch in batches if only is None or each in only)
+        return merge(from_checkpoint, [*from_mirror, *self.recalled])
 
     @property
     def known(self) -> BatchIds:
         """Every batch that has a plan or a commit in the checkpoint, or a plan in what was read of the mirror."""
         mirrored = (batch_of(copy.path, OFFSETS) for copy in self.copies)
         logged = (*self.checkpoint.offsets.ids, *self.checkpoint.commits.ids)
+        logged = (*logged, *(self.remembered.bounds() if self.remembered else ()))
         return BatchIds.of([*logged, *(batch_id for batch_id in mirrored if batch_id is not None)])
 
     @property
     def current(self) -> int | None:
-        """CURRENT: the newest file in the offset log; where that log is lost, the newest plan in the mirror."""
+        """CURRENT: the newest file in the offset log; where that log is lost, the newest plan in mirror or ledger."""
         planned = self.checkpoint.last_planned
         if planned is not None:
             return planned
-        return max((record.batch_id for record in records_of(self.copies) if record.offsets is not None), default=None)
+        mirrored = [batch_id for batch_id, batch in mirrored_batches(self.copies).items() if batch.plan is not None]
+        newest = self.remembered.newest() if self.remembered else None
+        return max(mirrored if newest is None else [*mirrored, newest], default=None)
+
+    def newest_committed(self, at_most: int) -> int | None:
+        """The newest committed batch up to `at_most` among those that were read; None if there is none."""
+        entries = (*self.checkpoint.offsets.entries, *self.checkpoint.commits.entries)
+        recalled = (record.batch_id for record in self.recalled)
+        for batch_id in sorted({*entries, *recalled, *mirrored_batches(self.copies)}, reverse=True):
+            if batch_id <= at_most and self.records([batch_id])[batch_id].is_committed:
+                return batch_id
+        return None
 
     def with_mirror(self) -> Evidence:
         """The same with the mirror read."""
-        return replace(self, mirror=tuple(read_mirror(self.storage, mirror_folder(self.location))))
+        return replace(self, mirror=tuple(packed(read_mirror(self.storage, mirror_folder(self.location)))))
 
     def with_batches(self, batch_ids: Iterable[int]) -> Evidence:
         """The same with these batches read as well, from the mirror where the checkpoint does not have them.
 
+        What the mirror does not have either is recalled from the ledger.
+
         Raises:
             StorageError: the storage does not answer (subclasses).
+            LedgerError: the ledger does not answer (subclasses).
         """
         checkpoint = self.checkpoint
         wanted = {batch_id for batch_id in batch_ids if batch_id >= 0}
@@ -126,36 +154,36 @@ class Evidence:
         committed = replace(checkpoint.commits, entries={**checkpoint.commits.entries, **commits})
         found = replace(self, checkpoint=replace(checkpoint, offsets=planned, commits=committed))
         is_whole = all(isinstance(planned.entries.get(batch_id), OffsetEntry) for batch_id in wanted)
-        return found if is_whole or self.mirror else found.with_mirror()
+        return found if is_whole else (found if self.mirror else found.with_mirror()).with_recalled(wanted)
+
+    def with_recalled(self, batch_ids: Iterable[int]) -> Evidence:
+        """The same with what the ledger knows of these batches and nobody else.
+
+        Raises:
+            LedgerError: the ledger does not answer (subclasses).
+        """
+        if self.remembered is None:
+            return self
+        records = self.records(set(batch_ids))
+        plans = {each: records[each].offsets for each in batch_ids if each in records}
+        missing = [each for each in batch_ids if not isinstance(plans.get(each), OffsetEntry)]
+        return replace(self, recalled=(*self.recalled, *self.remembered.records(missing))) if missing else self
 
     def planned_at(self, time_ms: int) -> int | None:
         """The newest batch in the checkpoint that was planned at or before a time; None if all are younger.
 
-        It asks for a few batches at once and narrows, since a log may be long: times grow with the batches.
-
         Raises:
             StorageError: the storage does not answer (subclasses).
         """
-        ids = list(self.checkpoint.offsets.ids)
-        newest = None
-        low, high = 0, len(ids)
-        step = max(1, high // self.storage.parallel)
-        while low < high:
-            samples = range(low, high, step)
-            all_damaged = True
-            found = read_batches(self.storage, self.location, [ids[position] for position in samples])
-            for position, batch in zip(samples, found, strict=True):
-                planned_ms = BatchRecord(batch.batch_id, batch.offsets, None).time_ms
-                all_damaged &= planned_ms is None
-                if planned_ms is not None and planned_ms > time_ms:
-                    high = position
-                    break
-                if planned_ms is not None:
-                    newest, low = ids[position], position + 1
-            if step == 1:
-                break
-            step = 1 if all_damaged else max(1, (high - low) // self.storage.parallel)
-        return newest
+        return self.search(_planned_ms, time_ms).batch_id
+
+    def search(self, measure: Callable[[OffsetEntry], int | None], bound: int) -> Place:
+        """The newest batch in the checkpoint whose plan measures at most `bound`, by a few looks at a long log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        return search_log(self.storage, self.location, self.checkpoint.offsets.ids, measure, bound)
 
     def source_files(self, source_id: str) -> Iterator[SourceFile]:
         """Every input file that a file source is known to have planned, from its own log and from the mirror."""
@@ -183,28 +211,40 @@ class Evidence:
                     yield parsed
 
 
-def gather(target: str, *, config: Path | None = None, batches: int | None = None) -> Evidence:
+def gather(
+    target: str,
+    *,
+    config: Path | None = None,
+    batches: int | None = None,
+    with_mirror: bool = False,
+    ledger: Ledger | None = None,
+) -> Evidence:
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
 
     Args:
         target: Location, or name in `lastgood.toml`.
         config: Another configuration than `lastgood.toml` here.
-        batches: How many of the newest batches; None: all that are known.
+        batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
+        with_mirror: Read the mirror in any case.
+        ledger: Knows what neither of them has; open as long as the evidence is used.
 
     Raises:
-        CheckpointMissingError: there is neither a checkpoint nor a mirror of one.
+        CheckpointMissingError: there is neither a checkpoint nor a mirror of one, nor does the ledger know it.
         StorageError: the storage does not answer, or does not let us look (subclasses).
+        LedgerError: the ledger does not answer (subclasses).
     """
     resolved = resolve_target(target) if config is None else resolve_target(target, config)
     location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
     checkpoint = read_checkpoint(storage, location, batches=ALL_BATCHES if batches is None else batches)
     mirror: tuple[Copy, ...] = ()
-    if batches is None or len(checkpoint.offsets.ids) < batches or checkpoint.damage:
-        mirror = tuple(read_mirror(storage, mirror_folder(location)))
-    if not mirror:
+    if with_mirror or batches is None or len(checkpoint.offsets.ids) < batches or checkpoint.damage:
+        mirror = tuple(packed(read_mirror(storage, mirror_folder(location))))
+    evidence = Evidence(resolved, location, storage, checkpoint, mirror)
+    known = remembered(ledger, location, evidence.query_id)
+    if not mirror and known is None:
         require_checkpoint(location, checkpoint)
-    return Evidence(resolved, location, storage, checkpoint, mirror)
+    return replace(evidence, remembered=known)
 
 
 def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
@@ -223,8 +263,12 @@ def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
         subject=str(location),
         found=found.get(checkpoint.presence, "a folder without offsets and commits"),
         expected="a folder with offsets and commits, or a mirror beside it",
-        next=f"lastgood status {location}" if is_folder else None,
+        next=command_line("status", location) if is_folder else None,
     )
+
+
+def _planned_ms(entry: OffsetEntry) -> int | None:
+    return entry.metadata.batch_timestamp_ms if entry.metadata else None
 
 
 def now_ms() -> int:
@@ -240,7 +284,7 @@ def batch_unknown(evidence: Evidence, batch_id: int) -> BatchUnknownError:
         subject=str(evidence.location),
         found=f"batches {known.oldest} to {known.newest}" if known else "no batch",
         expected=f"batch {batch_id} in the offset log or in its mirror",
-        next=f"lastgood inspect {evidence.location}",
+        next=command_line("inspect", evidence.location),
     )
 
 
@@ -264,16 +308,35 @@ def lineage(evidence: Evidence) -> list[FormerQuery]:
     ]
 
 
-def records_of(copies: tuple[Copy, ...]) -> list[BatchRecord]:
-    """The batches of one query in the mirror, oldest first, each by the version of its entries that counts."""
-    plans: dict[int, OffsetEntry | Damage] = {}
-    commits: dict[int, CommitEntry | Damage] = {}
+class MirroredBatch(NamedTuple):
+    """What the mirror holds of one batch, by the versions that count; nothing of it is parsed yet."""
+
+    plan: Copy | None
+    commit: Copy | None
+
+    def record(self, batch_id: int) -> BatchRecord:
+        """The batch as its copies tell."""
+        return BatchRecord(
+            batch_id,
+            parse_offset_entry(self.plan.content) if self.plan else None,
+            parse_commit_entry(self.commit.content) if self.commit else None,
+            is_mirrored=True,
+        )
+
+
+def mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
+    """The batches of one query in the mirror, oldest first."""
+    plans: dict[int, Copy] = {}
+    commits: dict[int, Copy] = {}
     for copy in standing(copies).values():
         planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
         if planned is not None:
-            plans[planned] = parse_offset_entry(copy.content)
+            plans[planned] = copy
         elif committed is not None:
-            commits[committed] = parse_commit_entry(copy.content)
-    return [
-        BatchRecord(each, plans.get(each), commits.get(each), is_mirrored=True) for each in sorted({*plans, *commits})
-    ]
+            commits[committed] = copy
+    return {each: MirroredBatch(plans.get(each), commits.get(each)) for each in sorted({*plans, *commits})}
+
+
+def records_of(copies: Iterable[Copy]) -> Iterator[BatchRecord]:
+    """The batches of one query in the mirror, oldest first, each parsed when it is its turn."""
+    return (batch.record(batch_id) for batch_id, batch in mirrored_batches(copies).items())

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from lastgood.checkpoint.commits import CommitEntry
-from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.history import BatchRecord, SourceRead, reads
-from lastgood.operations.evidence import Evidence, batch_unknown, gather
+from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.operations.evidence import Evidence, batch_unknown, gather, now_ms, records_of
+from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
+from lastgood.operations.rows import AllRows, BatchRow, rows_of
+from lastgood.operations.shown import Comparison
+from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.operations.walk import Progress
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Ranges, minus, ranges_to_json, served, union
+
+_NOTHING_ASKED = EvidenceOptions()
+_UNASKED = Surroundings()
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
 class NotFoundInHistoryError(LastgoodError):
@@ -26,34 +36,6 @@ class NotFoundInHistoryError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
-    """One batch, as a line of the table."""
-
-    batch: int
-    planned: bool
-    committed: bool
-    time_ms: int | None
-    watermark_ms: int | None
-    reads: tuple[SourceRead, ...]
-    mirrored: bool
-    notes: tuple[str, ...]
-    """What is out of the ordinary."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `batches`."""
-        return {
-            "batch": self.batch,
-            "planned": self.planned,
-            "committed": self.committed,
-            "time_ms": self.time_ms,
-            "watermark_ms": self.watermark_ms,
-            "sources": [read.to_json() for read in self.reads],
-            "from": "mirror" if self.mirrored else "checkpoint",
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Inspection:
     """The batches of a query, newest first, and where it stands."""
 
@@ -61,10 +43,34 @@ class Inspection:
     rows: tuple[BatchRow, ...]
     known: int
     """How many batches are known in all."""
+    comparison: Comparison
+    """The batches held against the sinks; of those that only a sink knows, there is a row as well."""
 
     def to_json(self) -> dict[str, Any]:
         """What `inspect --format json` prints."""
-        return {**summary(self.evidence), "known_batches": self.known, "batches": [row.to_json() for row in self.rows]}
+        rows = [row_json(row, self.comparison) for row in self.rows]
+        return {**head_json(self.evidence, self.comparison), "known_batches": self.known, "batches": rows}
+
+
+def head_json(evidence: Evidence, comparison: Comparison) -> dict[str, Any]:
+    """What the JSON begins with: the checkpoint, and what was asked beside it."""
+    told = [
+        {
+            "location": sink.location,
+            "kind": sink.kind,
+            "known": sink.known,
+            "last_batch": sink.last_batch,
+            "skips_up_to": sink.skips_up_to,
+            "because": sink.because,
+        }
+        for sink in comparison.sinks
+    ]
+    return {**summary(evidence), "sinks": told}
+
+
+def row_json(row: BatchRow, comparison: Comparison) -> dict[str, Any]:
+    """A batch with what the sinks show of it."""
+    return {**row.to_json(), "sinks": [each.to_json() for each in comparison.of(row)]}
 
 
 def summary(evidence: Evidence) -> dict[str, Any]:
@@ -85,17 +91,47 @@ def summary(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def inspect_batches(target: str, *, limit: int | None = 20, config: Path | None = None) -> Inspection:
+def inspect_batches(
+    target: str,
+    *,
+    limit: int | None = 20,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    config: Path | None = None,
+    clock_ms: Callable[[], int] = now_ms,
+) -> Inspection:
     """The newest batches of a query; all that are known if `limit` is None.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        limit: How many.
+        options: The sinks that each batch is held against.
+        config: Another configuration than `lastgood.toml` here.
+        clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
         CheckpointMissingError: there is none.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config, batches=None if limit is None else limit + 1)
-    rows = list(_rows(evidence))
-    known = max(len(rows), len(evidence.checkpoint.offsets.ids))
-    return Inspection(evidence, tuple(rows[::-1] if limit is None else rows[::-1][:limit]), known)
+    if limit is None:
+        everything = inspect_all(target, config=config)
+        rows = list(everything)
+        evidence, known = everything.evidence, len(rows)
+    else:
+        evidence = gather(target, config=config, batches=limit + 1)
+        rows = list(rows_of(evidence))[::-1]
+        known = max(len(rows), len(evidence.checkpoint.offsets.ids))
+    comparison = Comparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
+    return Inspection(evidence, (*comparison.only_in_sinks(), *rows)[:limit], known, comparison)
+
+
+def inspect_all(target: str, *, config: Path | None = None, progress: Progress | None = None) -> AllRows:
+    """Every batch that is known, newest first, to iterate over once: a long log is never held as a whole.
+
+    Raises:
+        CheckpointMissingError: there is none.
+        StorageError: the storage does not answer (subclasses); also while iterating.
+    """
+    return AllRows(gather(target, config=config, batches=2, with_mirror=True), progress)
 
 
 def inspect_batch(target: str, batch_id: int, *, config: Path | None = None) -> tuple[BatchRow, Evidence]:
@@ -109,26 +145,50 @@ def inspect_batch(target: str, batch_id: int, *, config: Path | None = None) -> 
 
 def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
     evidence = evidence.with_batches([batch_id - 1, batch_id])
-    for row in _rows(evidence):
+    for row in rows_of(evidence, [batch_id - 1, batch_id]):
         if row.batch == batch_id:
             return row, evidence
     raise batch_unknown(evidence, batch_id)
 
 
-def batch_json(row: BatchRow, evidence: Evidence) -> dict[str, Any]:
-    """One batch in full: `BatchRow.to_json`, what its commit says, its pinned confs, how to process it again."""
-    record = evidence.records()[row.batch]
+def surroundings_of(
+    evidence: Evidence, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
+) -> Surroundings:
+    """What the sinks say, and Kafka if it is asked.
+
+    Raises:
+        LastgoodError: see `look_around`.
+    """
+    return look_around(evidence, options, now_ms=clock_ms(), kafka=kafka)
+
+
+def batch_json(row: BatchRow, evidence: Evidence, around: Surroundings = _UNASKED) -> dict[str, Any]:
+    """One batch in full: `row_json`, what its commit says, its pinned confs, how to process it again."""
+    record = evidence.records([row.batch])[row.batch]
     commit = record.commit if isinstance(record.commit, CommitEntry) else None
+    expired = _expired(row, around.kafka)
     return {
-        **row.to_json(),
+        **row_json(row, Comparison(evidence, around.sinks)),
         "next_batch_watermark_ms": commit.next_batch_watermark_ms if commit else None,
         "conf": dict(sorted(record.offsets.conf.items())) if isinstance(record.offsets, OffsetEntry) else {},
-        "again": again(row, evidence),
+        "again": again(row, evidence, around.kafka.bootstrap if around.kafka else None),
+        "expired": None if expired is None else ranges_to_json(expired),
     }
 
 
-def again(row: BatchRow, evidence: Evidence) -> list[str]:
+def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
+    """What the batch read and Kafka no longer has; None if that is not known."""
+    whole: Ranges = reduce(union, (read.ranges for read in row.reads if read.ranges), {})
+    if facts is None or not whole:
+        return None
+    earliest = facts.earliest
+    known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
+    return minus(whole, served(whole, earliest, facts.latest)) if known else None
+
+
+def again(row: BatchRow, evidence: Evidence, bootstrap: str | None = None) -> list[str]:
     """What to type to read the input of a batch once more, as a batch query of Spark."""
+    servers = "…" if bootstrap is None else f'"{bootstrap}"'
     lines = []
     for read in row.reads:
         if read.ranges:
@@ -137,7 +197,7 @@ def again(row: BatchRow, evidence: Evidence) -> list[str]:
             partitions = {topic: list(map(int, each)) for topic, each in start.items()}
             options = {"assign": partitions, "startingOffsets": start, "endingOffsets": end}
             given = "".join(f""".option("{name}", '{json.dumps(value)}')""" for name, value in options.items())
-            lines.append(f'spark.read.format("kafka").option("kafka.bootstrap.servers", …){given}.load()')
+            lines.append(f'spark.read.format("kafka").option("kafka.bootstrap.servers", {servers}){given}.load()')
         elif read.files is not None:
             first, stop = read.files
             known = evidence.source_files(read.source_id)
@@ -147,45 +207,55 @@ def again(row: BatchRow, evidence: Evidence) -> list[str]:
 
 
 def find_offset(
-    target: str, topic: str, partition: int, offset: int, *, config: Path | None = None
+    target: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    config: Path | None = None,
+    progress: Progress | None = None,
 ) -> tuple[BatchRow, Evidence]:
-    """The batch that read an offset of Kafka; if several did, the newest.
+    """The batch that read an offset of Kafka.
+
+    Offsets grow with the batches, so that a few looks find it. Where they do not, as after a topic was made anew, or
+    where batches are damaged or purged, every batch is looked at: if several read the offset, the newest counts.
 
     Raises:
         NotFoundInHistoryError: no known batch did; says what is known of that partition.
     """
-    evidence = gather(target, config=config)
-    known: list[tuple[int, int]] = []
-    for row in reversed(list(_rows(evidence))):
-        for read in row.reads:
-            spans = (read.ranges or {}).get(topic, {}).get(partition, ())
-            known += spans
-            if any(start <= offset < end for start, end in spans):
-                return row, evidence
-    found = f"offsets {min(known)[0]} to {max(end for _, end in known) - 1}" if known else "no offset of that partition"
+    evidence = gather(target, config=config, batches=2)
+    search = OffsetSearch(topic, partition, offset)
+    batch_id = search.quickly(evidence)
+    if batch_id is None:
+        evidence = evidence.with_mirror()
+        batch_id = search.thoroughly(evidence, progress)
+    if batch_id is not None:
+        return _one(evidence, batch_id)
     raise NotFoundInHistoryError(
         f"no known batch holds offset {offset} of {topic}/{partition}",
         subject=str(evidence.location),
-        found=found,
-        expected=f"an offset below {max(end for _, end in known)}" if known else "a topic and partition of this query",
-        next=f"lastgood inspect {evidence.location}",
+        found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
+        expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
+        next=command_line("inspect", evidence.location),
     )
 
 
-def find_file(target: str, name: str, *, config: Path | None = None) -> tuple[BatchRow, str, Evidence]:
+def find_file(
+    target: str, name: str, *, config: Path | None = None, progress: Progress | None = None
+) -> tuple[BatchRow, str, Evidence]:
     """The batch that read an input file whose path ends with `name`, and that path.
 
     Raises:
         NotFoundInHistoryError: no entry of a file source's log names it.
     """
-    evidence = gather(target, config=config)
-    rows = list(_rows(evidence))
-    sources = dict.fromkeys(read.source_id for row in rows for read in row.reads if read.files is not None)
-    for source_id in sources:
-        for file in evidence.source_files(source_id):
-            row = _row_of_log_id(rows, source_id, file.log_id) if unquote(file.path).endswith(name) else None
-            if row is not None:
-                return row, file.path, evidence
+    evidence = gather(target, config=config, batches=2)
+    found = find_file_quickly(evidence, name)
+    if found is None:
+        evidence = evidence.with_mirror()
+        found = find_file_thoroughly(evidence, name, progress)
+    if found is not None:
+        row, evidence = _one(evidence, found.batch_id)
+        return row, found.path, evidence
     raise NotFoundInHistoryError(
         f"no known batch read a file named {name}",
         subject=str(evidence.location),
@@ -203,17 +273,18 @@ def find_time(target: str, time_ms: int, *, config: Path | None = None) -> tuple
     batch_id = evidence.planned_at(time_ms)
     if batch_id is not None:
         return _one(evidence, batch_id)
-    evidence = gather(target, config=config)
-    timed = [row for row in _rows(evidence) if row.time_ms is not None]
-    before = [row for row in timed if row.time_ms is not None and row.time_ms <= time_ms]
+    evidence = evidence.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(evidence.copies))
+    before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
     if not before:
+        oldest = evidence.known.oldest
         raise NotFoundInHistoryError(
             "no known batch is that old",
             subject=str(evidence.location),
-            found=f"the oldest is batch {timed[0].batch}" if timed else "no batch with a time",
-            next=f"lastgood inspect {evidence.location} --all",
+            found="no batch" if oldest is None else f"the oldest is batch {oldest}",
+            next=command_line("inspect", evidence.location, "--all"),
         )
-    return before[-1], evidence
+    return _one(evidence, before[-1])
 
 
 def parse_place(text: str) -> tuple[str, int, int]:
@@ -224,57 +295,6 @@ def parse_place(text: str) -> tuple[str, int, int]:
     """
     topic, _, rest = text.partition("/")
     partition, _, offset = rest.partition("/")
-    if not topic or not partition.isdecimal() or not offset.isdecimal():
+    if not topic or not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
         raise UsageError("the offset is not understood", found=text, expected="TOPIC/PARTITION/OFFSET")
     return topic, int(partition), int(offset)
-
-
-def _rows(evidence: Evidence) -> Iterable[BatchRow]:
-    records = evidence.records()
-    initial = evidence.initial
-    current = evidence.current
-    for batch_id, record in records.items():
-        before = records.get(batch_id - 1)
-        entry = record.offsets
-        found: tuple[SourceRead, ...] = ()
-        if isinstance(entry, OffsetEntry):
-            earlier = before.offsets if before and isinstance(before.offsets, OffsetEntry) else None
-            found = reads(entry, earlier, initial if batch_id == 0 else None, is_first=batch_id == 0)
-        yield BatchRow(
-            batch_id,
-            planned=entry is not None,
-            committed=record.is_committed,
-            time_ms=record.time_ms,
-            watermark_ms=record.watermark_ms,
-            reads=found,
-            mirrored=record.is_mirrored,
-            notes=tuple(_notes(record, found, current)),
-        )
-
-
-def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | None) -> Iterable[str]:
-    if isinstance(record.offsets, Damage):
-        yield f"plan damaged: {record.offsets}"
-    if isinstance(record.commit, Damage):
-        yield f"commit damaged: {record.commit}"
-    if record.offsets is None:
-        yield "committed without a plan"
-    if current is not None and record.batch_id > current and record.is_mirrored:
-        yield "no longer in the checkpoint: taken back or lost"
-    elif record.offsets is not None and not record.is_committed:
-        is_newest = record.batch_id == current
-        yield "planned, not committed: runs again" if is_newest else "planned, never committed: passed over"
-    if any(read.went_back for read in found):
-        yield "offsets went back"
-    if any(read.gone for read in found):
-        yield "partitions gone"
-    if found and all(read.count == 0 and not read.added for read in found):
-        yield "no data"
-
-
-def _row_of_log_id(rows: list[BatchRow], source: str, log_id: int) -> BatchRow | None:
-    for row in rows:
-        for read in row.reads:
-            if read.source_id == source and read.files and read.files[0] <= log_id < read.files[1]:
-                return row
-    return None

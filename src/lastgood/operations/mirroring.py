@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from lastgood.errors import StorageError
 from lastgood.operations.evidence import now_ms
+from lastgood.operations.filling import Filling
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import Location
 from lastgood.supervise.events import Event, Noticed
@@ -20,14 +22,18 @@ _REMOTE_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def mirroring(checkpoints: Iterable[Location], tell: Callable[[Event], None]) -> Iterator[None]:
+def mirroring(
+    checkpoints: Iterable[Location], tell: Callable[[Event], None], filling: Filling | None = None
+) -> Iterator[None]:
     """Keep the mirrors of these checkpoints up to date until the end of the block, and once more there.
 
-    A mirror that cannot be written is told once and tried again; it stops nothing.
+    A mirror that cannot be written is told once and tried again; it stops nothing. What is copied is told to `filling`
+    as well.
     """
     stop = threading.Event()
     threads = [
-        threading.Thread(target=_keep, args=(each, stop, tell), name=f"mirror-{each.name}") for each in checkpoints
+        threading.Thread(target=_keep, args=(each, stop, tell, filling), name=f"mirror-{each.name}")
+        for each in checkpoints
     ]
     for thread in threads:
         thread.start()
@@ -39,8 +45,10 @@ def mirroring(checkpoints: Iterable[Location], tell: Callable[[Event], None]) ->
             thread.join()
 
 
-def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], None]) -> None:
+def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], None], filling: Filling | None) -> None:
     storage = open_writable(checkpoint)
+    if filling is not None:
+        filling.add(checkpoint)
     writer = MirrorWriter(
         checkpoint,
         storage=storage,
@@ -48,6 +56,7 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
         target=storage,
         writer=secrets.token_hex(4),
         now_ms=now_ms,
+        copied=None if filling is None else functools.partial(filling.copied, checkpoint),
     )
     pause = _LOCAL_SECONDS if checkpoint.scheme == "file" else _REMOTE_SECONDS
     is_told = False

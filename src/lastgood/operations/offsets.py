@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
-from lastgood.errors import UsageError
-from lastgood.operations.evidence import BatchUnknownError, Evidence, batch_unknown, gather
+from lastgood.errors import UsageError, command_line
+from lastgood.operations.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
+from lastgood.operations.ledger import asked_ledger
+from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.sources.kafka import SourceKindError
-from lastgood.sources.kafka_ranges import Offsets, only_in
+from lastgood.sources.kafka_ranges import Offsets, Ranges, only_in, planned, ranges_to_json, union
+
+_NOTHING_ASKED = EvidenceOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,21 @@ class Standing:
     """Source → topic → partition → next offset; -2, the beginning, where only a later batch knows the partition."""
     added: Offsets
     """Partitions that exist and that the batch does not know: they stand at -2, their beginning."""
+    surroundings: Surroundings
+    """What sinks and Kafka said, where they were asked."""
+
+    @property
+    def expired(self) -> Ranges:
+        """What lies between these offsets and the first that Kafka still has: a start from here finds it gone."""
+        earliest = self.surroundings.kafka.earliest if self.surroundings.kafka else {}
+        found: Ranges = {}
+        for topics in self.sources.values():
+            known = {
+                topic: {each: offset for each, offset in parts.items() if offset >= 0}
+                for topic, parts in topics.items()
+            }
+            found = union(found, planned(known, earliest))
+        return found
 
     def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:
         """The JSON that Spark's option `startingOffsets` takes, every partition named.
@@ -52,7 +73,7 @@ class Standing:
             sentence,
             subject=str(location),
             found=", ".join(self.sources),
-            next=f"lastgood offsets {location} --batch {self.batch} --source {first}",
+            next=command_line("offsets", location, "--batch", self.batch, "--source", first),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -64,17 +85,28 @@ class Standing:
             "committed": self.is_committed,
             "time_ms": self.time_ms,
             "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
+            "expired": ranges_to_json(self.expired) if self._earliest_known else None,
+            "sinks": [
+                {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
+                for sink in self.surroundings.sinks
+            ],
         }
 
+    @property
+    def _earliest_known(self) -> bool:
+        return self.surroundings.kafka is not None and self.surroundings.kafka.unknown is None
 
-def offsets_after(
+
+def offsets_after(  # noqa: PLR0913 - all but the target by name
     target: str,
     *,
     batch: int | None = None,
     time_ms: int | None = None,
     stable_lag: int | None = None,
-    partitions: dict[str, set[int]] | None = None,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    ledger: str | None = None,
     config: Path | None = None,
+    clock_ms: Callable[[], int] = now_ms,
 ) -> Standing:
     """Where a query stood after a batch; after the newest committed one if nothing is said.
 
@@ -83,22 +115,28 @@ def offsets_after(
         batch: After this batch.
         time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
         stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
-        partitions: The partitions that exist now, per topic; those that the batch does not know are added at -2.
+        options: Sinks and Kafka. Partitions that Kafka has and the batch does not know are added at -2.
+        ledger: URL or path of a ledger, which knows what neither checkpoint nor mirror has. None: that of the
+            configuration, else of `LASTGOOD_LEDGER`, if it answers.
         config: Another configuration than `lastgood.toml` here.
+        clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
-        UsageError: more than one of `batch`, `time_ms`, `stable_lag`.
+        UsageError: more than one of `batch`, `time_ms`, `stable_lag`, or an option that is not understood.
         BatchUnknownError: no such batch is known; names the oldest that is.
         SourceKindError: no source of the query is Kafka.
+        LedgerUrlError, ExtraMissingError, LedgerError: the ledger that was named cannot be asked (subclasses).
     """
     if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
         raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
-    evidence, wanted = _choose(gather(target, config=config, batches=2), batch, time_ms, stable_lag)
-    current = evidence.current
-    records = evidence.records()
-    chosen = records.get(wanted)
-    if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
-        raise batch_unknown(evidence.with_mirror(), wanted)
+    with asked_ledger(target, ledger, config=config, environment=os.environ) as opened:
+        evidence, wanted = _choose(gather(target, config=config, batches=2, ledger=opened), batch, time_ms, stable_lag)
+        current = evidence.current
+        records = evidence.records([wanted, *(() if current is None else (current,))])
+        chosen = records.get(wanted)
+        if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
+            raise batch_unknown(evidence.with_mirror(), wanted)
+        evidence = replace(evidence, remembered=None)  # it cannot be asked any more
     newest = records[current].offsets if current in records else None
     sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:
@@ -108,13 +146,18 @@ def offsets_after(
             found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
             expected="offsets of Kafka",
         )
+    around = look_around(evidence, options, now_ms=clock_ms())
     known = {topic for topics in sources.values() for topic in topics}
     added = {
-        topic: {each: OFFSET_EARLIEST for each in there if not any(each in s.get(topic, {}) for s in sources.values())}
-        for topic, there in (partitions or {}).items()
+        topic: {
+            each: OFFSET_EARLIEST
+            for each in facts.partitions
+            if not any(each in source.get(topic, {}) for source in sources.values())
+        }
+        for topic, facts in (around.kafka.topics if around.kafka else {}).items()
         if topic in known
     }
-    return Standing(evidence, wanted, current, chosen.is_committed, chosen.time_ms, sources, added)
+    return Standing(evidence, wanted, current, chosen.is_committed, chosen.time_ms, sources, added, around)
 
 
 def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
@@ -145,8 +188,10 @@ def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_l
     elif batch is not None:
         wanted = batch
     else:
-        committed = [each for each, record in evidence.records().items() if record.is_committed and each <= current]
-        wanted = max(committed, default=current)
+        committed = evidence.newest_committed(current)
+        if committed is None and evidence.remembered:
+            committed = evidence.remembered.newest(is_committed=True)
+        wanted = current if committed is None else committed
     return evidence.with_batches([wanted, current]), wanted
 
 
@@ -155,14 +200,16 @@ def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:
     if found is not None:
         return evidence, found
     evidence = evidence.with_mirror()
-    mirrored = [record for record in evidence.records().values() if record.time_ms is not None]
-    before = [record.batch_id for record in mirrored if record.time_ms is not None and record.time_ms <= time_ms]
+    timed = ((record.batch_id, record.time_ms) for record in records_of(evidence.copies))
+    before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
+    recalled = evidence.remembered.planned_at(time_ms) if evidence.remembered else None
+    before += [] if recalled is None else [recalled]
     if not before:
         oldest = evidence.known.oldest
         raise BatchUnknownError(
             "no known batch is that old",
             subject=str(evidence.location),
             found=f"the oldest is batch {oldest}",
-            next=f"lastgood offsets {evidence.location} --batch {oldest}",
+            next=command_line("offsets", evidence.location, "--batch", oldest),
         )
     return evidence, max(before)

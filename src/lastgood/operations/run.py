@@ -18,6 +18,8 @@ import platformdirs
 import psutil
 
 from lastgood.errors import LastgoodError
+from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
+from lastgood.operations.filling import Filling, filling
 from lastgood.operations.mirroring import mirroring
 from lastgood.process.driver import Launch, prepare_launch
 from lastgood.spark.agent import SITE_FOLDER
@@ -45,6 +47,8 @@ class Prepared:
     log: Path
     agent: Path | None = None
     """Where the agent in the driver writes; None without one."""
+    ledger: LedgerPlace | None = None
+    """What is filled meanwhile; None without one."""
 
     def to_json(self) -> dict[str, Any]:
         """What `run --check` shows."""
@@ -56,6 +60,7 @@ class Prepared:
             "checkpoints": [str(each) for each in self.watches],
             "log": str(self.log),
             "agent": None if self.agent is None else str(self.agent.parent),
+            "ledger": None if self.ledger is None else str(self.ledger),
         }
 
 
@@ -71,6 +76,7 @@ def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None, *,
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
         LocationInvalidError: a checkpoint location that cannot be understood.
         ExtraMissingError: the library for its storage is not installed.
+        LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
@@ -78,10 +84,11 @@ def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None, *,
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
     launch = prepare_launch(pipeline.command, env)
     watches = {each: LogWatch(each) for each in checkpoints}
+    ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log)
+        return Prepared(pipeline, launch, watches, log, ledger=ledger)
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger)
 
 
 def supervise(
@@ -109,12 +116,14 @@ def supervise(
     with contextlib.ExitStack() as held:
         for location in prepared.watches:
             held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
-        held.enter_context(mirroring(prepared.watches, tell))
+        agents = prepared.agent and prepared.agent.parent
+        filled = held.enter_context(filling(prepared.ledger, tell, agents=agents))
+        held.enter_context(mirroring(prepared.watches, tell, filled))
         agent = None
         if prepared.agent is not None:
             _make_agent_folder(prepared.agent, tell)
             named = {location.identity for location in prepared.watches}
-            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell), named=named)
+            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell, filled), named=named)
         elif not prepared.watches:
             tell(no_checkpoint(at=time.time()))
         supervisor = Supervisor(
@@ -172,13 +181,15 @@ def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
         )
 
 
-def _adopted(held: contextlib.ExitStack, tell: Callable[[Event], None]) -> Callable[[Location], None]:
+def _adopted(
+    held: contextlib.ExitStack, tell: Callable[[Event], None], filled: Filling | None
+) -> Callable[[Location], None]:
     """What is done with a checkpoint that nobody named: as much as with one that somebody did."""
 
     def adopt(location: Location) -> None:
         try:
             held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
-            held.enter_context(mirroring([location], tell))
+            held.enter_context(mirroring([location], tell, filled))
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 

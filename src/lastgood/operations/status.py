@@ -5,30 +5,35 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.errors import LastgoodError, StorageError
-from lastgood.operations.evidence import require_checkpoint
-from lastgood.operations.target import resolve_target
+from lastgood.errors import LastgoodError, StorageError, command_line
+from lastgood.operations.evidence import Evidence, lineage, now_ms, require_checkpoint
+from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
+from lastgood.operations.fleet import look_around_all
+from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
+from lastgood.operations.target import Target, resolve_target
+from lastgood.position import locate
+from lastgood.recovery.copies import batch_of
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
 _DEPTH_MAX = 6
 _NEVER_INSIDE = ("_delta_log", "_spark_metadata", "metadata", "state")
+_NOTHING_ASKED = EvidenceOptions()
 
 
 class Grade(enum.IntEnum):
-    """How bad it looks, from the files alone; worse is larger."""
+    """How bad it looks, from the files and from whoever was asked; worse is larger."""
 
     HEALTHY = 0
     """Every planned batch is committed, and all that a restart reads is there."""
@@ -40,6 +45,8 @@ class Grade(enum.IntEnum):
     """The storage does not let us look, or does not answer."""
     DAMAGED = 4
     """Something that a restart reads is missing or damaged."""
+    LOSING = 5
+    """Unread records are gone from Kafka, or committed rows from the sink, or the sink would drop the next ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +54,39 @@ class Status:
     """Where one query stands."""
 
     location: Location
-    grade: Grade
     checkpoint: Checkpoint | None
     error: LastgoodError | None = None
+    query_id: str | None = None
+    """From `metadata`, else from the mirror of lost logs."""
+    mirrored: BatchIds | None = None
+    """Where both logs are lost: the batches that the mirror knows; None where that is not so."""
+    exposure: Exposure | None = None
+    """None if Kafka was not asked."""
+    sinks: tuple[SinkStanding, ...] = ()
+    target: str = ""
+    """As the user named it."""
+    options: EvidenceOptions = _NOTHING_ASKED
+
+    @property
+    def grade(self) -> Grade:
+        """The worst that is known."""
+        if self.checkpoint is None:
+            return Grade.UNREADABLE
+        is_losing = self.exposure is not None and self.exposure.losing is Losing.YES
+        if is_losing or any(sink.is_bad for sink in self.sinks):
+            return Grade.LOSING
+        if self.checkpoint.damage or self.checkpoint.absent or self.mirrored is not None:
+            return Grade.DAMAGED
+        if self.checkpoint.last_planned is None:
+            return Grade.EMPTY
+        return Grade.HEALTHY if self.checkpoint.orphan is None else Grade.IN_FLIGHT
 
     @property
     def last_good(self) -> int | None:
-        """The newest batch that is planned and committed, and whose state, if there is any, can be loaded."""
+        """The newest batch on which logs, state and sinks agree, as far as they are known."""
         if self.checkpoint is None:
             return None
-        offsets, commits = self.checkpoint.offsets, self.checkpoint.commits
-        found = commits.newest
-        if found is not None and self.checkpoint.is_stateful:
-            loadable = self.checkpoint.last_loadable
-            found = None if loadable is None else min(found, loadable)
-        while found is not None:
-            records = (offsets.entries.get(found), commits.entries.get(found))
-            if found in offsets.ids and found in commits.ids and not any(isinstance(each, Damage) for each in records):
-                break
-            found = commits.ids.before(found)
-        return found
+        return locate(self.checkpoint, [sink.evidence for sink in self.sinks]).last_good
 
     @property
     def time_ms(self) -> int | None:
@@ -76,11 +96,24 @@ class Status:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is damaged or missing, by its path."""
+        """What is damaged, missing or lost, each thing one line for a person."""
         if self.checkpoint is None:
             return () if self.error is None else (self.error.sentence,)
-        damaged = [f"{path}: {damage}" for path, damage in self.checkpoint.damage.items()]
-        return (*damaged, *(f"{path}: not there" for path in self.checkpoint.absent))
+        found = []
+        if self.mirrored is not None:
+            found = [f"both logs are lost; the mirror holds batches {self.mirrored.oldest} to {self.mirrored.newest}"]
+        found += [f"{path}: {damage}" for path, damage in self.checkpoint.damage.items()]
+        found += [f"{path}: not there" for path in self.checkpoint.absent]
+        found += self.exposure.problems if self.exposure else ()
+        found += [f"sink {sink.evidence.location}: {sink.sentence}" for sink in self.sinks if sink.is_bad]
+        return tuple(found)
+
+    @property
+    def next(self) -> str:
+        """What to type next."""
+        if self.mirrored is not None:
+            return command_line("backup", "restore", self.target)
+        return command_line("inspect", self.target, *self.options.words())
 
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""
@@ -91,11 +124,10 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         """What `status --format json` prints of one checkpoint."""
         checkpoint = self.checkpoint
-        query = checkpoint.query if checkpoint else None
         return {
             "checkpoint": str(self.location),
             "grade": self.grade.name.lower(),
-            "query_id": query.query_id if isinstance(query, QueryMetadata) else None,
+            "query_id": self.query_id,
             "mode": checkpoint.mode.value if checkpoint else None,
             "stateful": checkpoint.is_stateful if checkpoint else None,
             "last_planned": checkpoint.last_planned if checkpoint else None,
@@ -104,31 +136,46 @@ class Status:
             "last_good": self.last_good,
             "time_ms": self.time_ms,
             "problems": list(self.problems),
+            "mirrored": None if self.mirrored is None else [self.mirrored.oldest, self.mirrored.newest],
+            "kafka": None if self.exposure is None else self.exposure.to_json(),
+            "sinks": [sink.to_json() for sink in self.sinks],
+            "next": self.next,
         }
 
 
-def status(target: str, *, query: str | None = None, config: Path | None = None) -> Status:
-    """Where one query stands, from its files alone.
+def status(
+    target: str,
+    *,
+    query: str | None = None,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    config: Path | None = None,
+    clock_ms: Callable[[], int] = now_ms,
+) -> Status:
+    """Where one query stands: from its files, and from its sinks and Kafka where these are named.
 
     Args:
         target: Location, or name in `lastgood.toml`.
         query: `target` is a session-wide checkpoint root; the name of the query in it.
+        options: Sinks and Kafka.
         config: Another configuration than `lastgood.toml` here.
+        clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
-        CheckpointMissingError: there is no such folder, or nothing in it.
+        CheckpointMissingError: there is no such folder, or nothing in it, nor a mirror of it.
         StorageError: the storage does not answer (subclasses).
+        LastgoodError: an option is not understood; see `look_around`.
     """
     resolved = resolve_target(target) if config is None else resolve_target(target, config)
-    location = parse_location(resolved.checkpoint)
     if query is not None:
-        location /= query
-    found = _look(open_storage(location), location)
-    if found.error is not None:
-        raise found.error
-    if found.checkpoint is not None:
-        require_checkpoint(location, found.checkpoint)
-    return found
+        target = str(parse_location(resolved.checkpoint) / query)
+        resolved = replace(resolved, checkpoint=target)
+    location = parse_location(resolved.checkpoint)
+    evidence = _read(open_storage(location), location, resolved)
+    if not evidence.mirror:
+        require_checkpoint(location, evidence.checkpoint)
+    at_ms = clock_ms()
+    around = look_around(evidence, options, now_ms=at_ms, headroom=True)
+    return replace(_judge(evidence, around, at_ms), target=target, options=options)
 
 
 def is_root(target: str) -> bool:
@@ -138,33 +185,51 @@ def is_root(target: str) -> bool:
     return bool(names) and not _is_checkpoint(names)
 
 
-def status_below(root: str, *, progress: Callable[[int], None] | None = None) -> list[Status]:
+def status_below(
+    root: str,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    progress: Callable[[int], None] | None = None,
+    clock_ms: Callable[[], int] = now_ms,
+) -> list[Status]:
     """Where every query below a folder stands, worst first.
 
     Args:
         root: A folder full of checkpoints, such as `spark.sql.streaming.checkpointLocation`, or a name in
             `lastgood.toml`.
+        options: Sinks and Kafka of them all; each sink tells itself which of the queries write to it.
         progress: Told how many have been read so far.
+        clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
         StorageError: the folder itself cannot be listed.
+        LastgoodError: an option is not understood; see `look_around`.
     """
-    location = parse_location(resolve_target(root).checkpoint)
+    resolved = resolve_target(root)
+    options = options.of(resolved)
+    location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         asked = [pool.submit(_look, storage, each) for each in checkpoints_below(storage, location)]
-        found = []
+        looked = []
         for done in as_completed(asked):
-            found.append(done.result())
+            looked.append(done.result())
             if progress is not None:
-                progress(len(found))
+                progress(len(looked))
+    at_ms = clock_ms()
+    read = [each for each in looked if isinstance(each, Evidence) and not _is_nothing(each)]
+    around = look_around_all(read, options, now_ms=at_ms)
+    found = [_judge(evidence, told, at_ms) for evidence, told in zip(read, around, strict=True)]
+    found += [each for each in looked if isinstance(each, Status)]
+    found = [replace(each, target=str(each.location), options=options) for each in found]
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
 
 
 def checkpoints_below(storage: Storage, folder: Location) -> Iterator[Location]:
-    """Every checkpoint below a folder, and every folder that cannot be listed: it may be one.
+    """Every checkpoint below a folder, and whatever may be one.
 
-    Nothing is sought inside a checkpoint or beside it in its work folder.
+    That is a folder that cannot be listed, and one that is gone or empty while its work folder is still there. Nothing
+    is sought inside a checkpoint or in a work folder.
 
     Raises:
         StorageError: the folder itself cannot be listed.
@@ -178,16 +243,21 @@ def checkpoints_below(storage: Storage, folder: Location) -> Iterator[Location]:
                 raise
             return None
 
-    level = [folder]
+    level, worked_on = [folder], set[Location]()
     with ThreadPoolExecutor(storage.parallel) as pool:
         for _ in range(_DEPTH_MAX):
             found = zip(level, pool.map(listed, level), strict=True)
             level = []
             for place, names in found:
-                if names is None or _is_checkpoint(names):
+                if names is None or _is_checkpoint(names) or (not names and place in worked_on):
                     yield place
                     continue
-                level += [place / name[:-1] for name in names if name.endswith("/") and _may_hold(name[:-1])]
+                inside = {place / name[:-1] for name in names if name.endswith("/") and _may_hold(name[:-1])}
+                suffix = f"{WORK_SUFFIX}/"
+                owners = {place / name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+                yield from sorted(owners - inside, key=str)
+                worked_on |= owners
+                level += sorted(inside, key=str)
 
 
 def _may_hold(name: str) -> bool:
@@ -199,17 +269,50 @@ def _is_checkpoint(names: list[str]) -> bool:
     return METADATA in present or {f"{OFFSETS}/", f"{COMMITS}/"} <= present
 
 
-def _look(storage: Storage, location: Location) -> Status:
+def _look(storage: Storage, location: Location) -> Evidence | Status:
     try:
-        checkpoint = read_checkpoint(storage, location, batches=2)
+        return _read(storage, location, Target(str(location)))
     except StorageError as error:
-        return Status(location, Grade.UNREADABLE, None, error)
-    return Status(location, _grade(checkpoint), checkpoint)
+        return Status(location, None, error)
 
 
-def _grade(checkpoint: Checkpoint) -> Grade:
-    if checkpoint.damage or checkpoint.absent:
-        return Grade.DAMAGED
-    if checkpoint.last_planned is None:
-        return Grade.EMPTY
-    return Grade.HEALTHY if checkpoint.orphan is None else Grade.IN_FLIGHT
+def _read(storage: Storage, location: Location, target: Target) -> Evidence:
+    """The checkpoint, and its mirror where both logs are lost."""
+    checkpoint = read_checkpoint(storage, location, batches=2)
+    evidence = Evidence(target, location, storage, checkpoint, ())
+    is_lost = checkpoint.last_planned is None and checkpoint.last_committed is None
+    return evidence.with_mirror() if is_lost else evidence
+
+
+def _is_nothing(evidence: Evidence) -> bool:
+    """Whether there is neither a checkpoint nor a mirror of one."""
+    checkpoint = evidence.checkpoint
+    return not evidence.mirror and checkpoint.query is None and not checkpoint.offsets.listing.exists
+
+
+def _judge(evidence: Evidence, around: Surroundings, at_ms: int) -> Status:
+    checkpoint = evidence.checkpoint
+    standings = [
+        sink_standing(each, last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
+        for each in around.sinks
+    ]
+    exposure = None if around.kafka is None else exposure_of(reading(evidence), around.kafka, now_ms=at_ms)
+    return Status(
+        evidence.location,
+        checkpoint,
+        query_id=evidence.query_id,
+        mirrored=_mirrored(evidence),
+        exposure=exposure,
+        sinks=tuple(standings),
+    )
+
+
+def _mirrored(evidence: Evidence) -> BatchIds | None:
+    """The batches of the newest query in the mirror of lost logs."""
+    checkpoint = evidence.checkpoint
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        return None
+    copies = [copy for query in lineage(evidence)[-1:] for copy in query.copies]
+    planned = [batch_of(copy.path, OFFSETS) for copy in copies]
+    ids = BatchIds.of([batch_id for batch_id in planned if batch_id is not None])
+    return ids or None

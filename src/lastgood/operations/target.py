@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import UsageError
+from lastgood.ledger.url import LedgerPlace
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
@@ -19,6 +20,7 @@ class Target:
     checkpoint: str
     sink: str | None = None
     kafka: Kafka | None = None
+    ledger: LedgerPlace | None = None
 
 
 def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
@@ -36,7 +38,7 @@ def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
         pipeline = load_config(config).get(name)
         if pipeline is not None:
             found = _query(pipeline, query, config)
-            return Target(found.checkpoint, found.sink, pipeline.kafka)
+            return Target(found.checkpoint, found.sink, pipeline.kafka, pipeline.ledger)
     return Target(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +12,10 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.history import InitialOffsets, Seam, seams, seams_between
+from lastgood.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.operations.evidence import Evidence, gather, lineage, records_of
 from lastgood.operations.inspect import summary
+from lastgood.operations.walk import Progress, Walk
 from lastgood.recovery.copies import Copy
 
 
@@ -51,27 +53,55 @@ class LogAudit:
         }
 
 
-def verify_logs(target: str, *, config: Path | None = None) -> LogAudit:
+class _Committed:
+    """The committed ones among the batches that pass by, and how many they are."""
+
+    def __init__(self, records: Iterable[BatchRecord]) -> None:
+        self._records = records
+        self.count = 0
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def __iter__(self) -> Iterator[BatchRecord]:
+        for record in self._records:
+            if record.is_committed:
+                self.count += 1
+                self.first = record.batch_id if self.first is None else self.first
+                self.last = record.batch_id
+                yield record
+
+
+def verify_logs(target: str, *, config: Path | None = None, progress: Progress | None = None) -> LogAudit:
     """Check that all known committed batches are contiguous, within a query and from one query to the next.
+
+    Every file of the logs is read, and held no longer than until the next batch.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        config: Another configuration than `lastgood.toml` here.
+        progress: Is told how many batches have been read, and of how many.
 
     Raises:
         CheckpointMissingError: there is neither a checkpoint nor a mirror.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config)
-    committed = [record for record in evidence.records().values() if record.is_committed]
+    evidence = gather(target, config=config, batches=2, with_mirror=True)
+    walk = Walk(evidence, progress=progress)
+    committed = _Committed(walk)
     found = seams(committed, is_sparse=evidence.checkpoint.mode is Mode.ASYNC_PROGRESS)
     queries = lineage(evidence)
     for before, after in pairwise(queries):
-        older = [record for record in records_of(before.copies) if record.is_committed]
-        plans = [record.offsets for record in older if isinstance(record.offsets, OffsetEntry)]
-        if plans:
-            found += seams_between(plans[-1], _initial(after.copies))
+        left = None
+        for record in records_of(before.copies):
+            if record.is_committed and isinstance(record.offsets, OffsetEntry):
+                left = record.offsets
+        if left is not None:
+            found += seams_between(left, _initial(after.copies))
     return LogAudit(
-        evidence,
-        committed[0].batch_id if committed else None,
-        committed[-1].batch_id if committed else None,
-        len(committed),
+        walk.evidence,
+        committed.first,
+        committed.last,
+        committed.count,
         tuple(query.query_id for query in queries),
         tuple(found),
     )

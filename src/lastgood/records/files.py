@@ -88,7 +88,7 @@ def _picked(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
 def _json(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

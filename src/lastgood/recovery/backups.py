@@ -110,11 +110,21 @@ def list_backups(storage: Storage, folder: Location) -> list[Backup]:
     for name in storage.names(folder) or ():
         if name.endswith(".json"):
             raw = storage.read(folder / name, limit=FILE_BYTES_MAX)
-            try:
-                found.append(Backup(**json.loads(raw or b"")))
-            except (ValueError, TypeError):
-                continue
+            backup = parse_backup(raw or b"")
+            found += [] if backup is None else [backup]
     return sorted(found, key=lambda backup: (backup.at_ms, backup.id))
+
+
+def parse_backup(raw: bytes) -> Backup | None:
+    """What the file of a backup says; None if it is none of ours."""
+    try:
+        backup = Backup(**json.loads(raw))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    numbers = (backup.at_ms, backup.files, backup.size, backup.last_planned or 0, backup.last_committed or 0)
+    texts = (backup.id, backup.query_id or "")
+    is_ours = all(isinstance(each, int) for each in numbers) and all(isinstance(each, str) for each in texts)
+    return backup if is_ours and isinstance(backup.kept, bool) else None
 
 
 def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:

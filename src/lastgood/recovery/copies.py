@@ -5,9 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import itertools
 import json
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from array import array
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +20,10 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, LogFile, QueryMetadataF
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 
 _CHUNK_BYTES = 64 * 1024
+_BLOCK_BYTES = 64 * 1024
+_BLOCK_COPIES = 512
+_BLOCKS_OPEN = 8
+"""How many blocks of copies are held as they are: plans and commits of the same batches stand in different ones."""
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
 
 
@@ -46,7 +54,12 @@ def encode_copies(copies: Iterable[Copy]) -> bytes:
 
 def decode_copies(raw: bytes) -> Iterator[Copy]:
     """The copies in `raw`, in their order; a torn last line, and lines that are none of ours, are left out."""
-    for line in raw.splitlines():
+    return decode_lines(io.BytesIO(raw))
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[Copy]:
+    """The copies in these lines; see `decode_copies`."""
+    for line in lines:
         copy = _copy(line)
         if copy is not None:
             yield copy
@@ -59,30 +72,116 @@ def compress(raw: bytes) -> bytes:
 
 def decompress(raw: bytes) -> bytes:
     """The content of all members; of a torn one what comes before the tear, as a line of its own."""
-    whole = io.BytesIO()
+    return b"".join(_decompressed(raw))
+
+
+def decompressed_lines(raw: bytes) -> Iterator[bytes]:
+    """The lines of `decompress`, of which only a few are held at a time."""
+    rest = b""
+    for piece in _decompressed(raw):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    yield rest
+
+
+def _decompressed(raw: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(raw):
-        end = _decompress_member(raw, start, whole)
+        end = yield from _decompress_member(raw, start)
         if end is None:
-            whole.write(b"\n")
+            yield b"\n"
             end = raw.find(_MEMBER_BEGINNING, start + 1)
         start = len(raw) if end < 0 else end
-    return whole.getvalue()
 
 
-def _decompress_member(raw: bytes, start: int, whole: io.BytesIO) -> int | None:
+def _decompress_member(raw: bytes, start: int) -> Generator[bytes, None, int | None]:
     """Where the member that begins at `start` ends; None if it is torn."""
     member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     view = memoryview(raw)
     for position in range(start, len(raw), _CHUNK_BYTES):
         chunk = view[position : position + _CHUNK_BYTES]
         try:
-            whole.write(member.decompress(chunk))
+            yield member.decompress(chunk)
         except zlib.error:
             return None
         if member.eof:
             return position + len(chunk) - len(member.unused_data)
     return None
+
+
+def packed(copies: Iterable[Copy]) -> Iterator[Copy]:
+    """The same copies, whose contents take a tenth of their size until they are asked for.
+
+    Those that are neighbours here are best asked for in a row.
+    """
+    lately: deque[tuple[_Block, bytes]] = deque(maxlen=_BLOCKS_OPEN)
+    held = iter(copies)
+    while block := list(itertools.islice(_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
+        contents = _Block([copy.content for copy in block], lately)
+        for at, copy in enumerate(block):
+            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, contents, at)
+
+
+def _up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
+    """The next copies, until they have so many bytes."""
+    for copy in copies:
+        yield copy
+        size -= copy.size
+        if size <= 0:
+            return
+
+
+class _Block:
+    """The contents of several copies in one piece, compressed."""
+
+    __slots__ = ("_ends", "_lately", "_raw")
+
+    def __init__(self, contents: list[bytes], lately: deque[tuple[_Block, bytes]]) -> None:
+        self._raw = zlib.compress(b"".join(contents), 1)
+        self._ends = array("Q", itertools.accumulate(map(len, contents)))
+        self._lately = lately
+
+    def content(self, at: int) -> bytes:
+        whole = next((whole for block, whole in list(self._lately) if block is self), None)
+        if whole is None:
+            whole = zlib.decompress(self._raw)
+            self._lately.append((self, whole))
+        return whole[self._ends[at - 1] if at else 0 : self._ends[at]]
+
+
+class _PackedCopy(Copy):
+    """A copy whose content stands in a block."""
+
+    __slots__ = ("_at", "_held")
+    _at: int
+    _held: bytes | _Block
+
+    def __init__(
+        self,
+        query_id: str | None,
+        path: str,
+        seen_ms: int,
+        modified_ms: int | None,
+        content: bytes | _Block,
+        at: int = 0,
+    ) -> None:
+        given = {"query_id": query_id, "path": path, "seen_ms": seen_ms, "modified_ms": modified_ms}
+        for name, value in {**given, "_held": content, "_at": at}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def content(self) -> bytes:
+        return self._held if isinstance(self._held, bytes) else self._held.content(self._at)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Copy) and _fields(self) == _fields(other)
+
+    def __hash__(self) -> int:
+        return hash(_fields(self))
+
+
+def _fields(copy: Copy) -> tuple[object, ...]:
+    return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
 
 
 def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
@@ -146,7 +245,14 @@ def _copy(line: bytes) -> Copy | None:
     try:
         fields = json.loads(line)
         content = fields["text"].encode() if "text" in fields else base64.b64decode(fields["base64"], validate=True)
-        copy = Copy(fields["query"], fields["path"], fields["seen_ms"], fields.get("modified_ms"), content)
+        query_id = fields["query"]
+        copy = Copy(
+            sys.intern(query_id) if isinstance(query_id, str) else query_id,
+            fields["path"],
+            fields["seen_ms"],
+            fields.get("modified_ms"),
+            content,
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return copy if _is_ours(copy) else None

@@ -12,16 +12,16 @@ in its day's file as well, and is read as the one copy that it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.recovery.copies import Copy, compress, decode_copies, decompress, encode_copies
+from lastgood.recovery.copies import Copy, compress, decode_copies, decode_lines, decompressed_lines, encode_copies
 from lastgood.storage import Entry, Location, Storage
 from lastgood.writing import WritableStorage
 
@@ -55,6 +55,7 @@ class MirrorWriter:
         target: WritableStorage,
         writer: str,
         now_ms: Callable[[], int],
+        copied: Callable[[Sequence[Copy]], None] | None = None,
     ) -> None:
         """Mirror `checkpoint` into `folder`.
 
@@ -65,6 +66,7 @@ class MirrorWriter:
             target: The filesystem of the mirror.
             writer: A name that no other writer of this mirror has.
             now_ms: The clock, milliseconds since 1970.
+            copied: Gets what each look has copied, once it is in the mirror.
         """
         self._checkpoint = checkpoint
         self._storage = storage
@@ -72,6 +74,7 @@ class MirrorWriter:
         self._target = target
         self._writer = writer
         self._now_ms = now_ms
+        self._copied = copied
         self._query_id: str | None = None
         self._known: dict[str, _Facts] | None = None
         self._parts: dict[Location, bytes] = {}
@@ -94,6 +97,8 @@ class MirrorWriter:
             raw = encode_copies(copies)
             self._target.write(part, raw)
             self._parts[part] = raw
+            if self._copied is not None:
+                self._copied(copies)
         self._known |= {copy.path: found[copy.path] for copy in copies}
         self._known = {path: facts for path, facts in self._known.items() if path in found}
         if len(self._parts) >= PARTS_MAX:
@@ -203,11 +208,12 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None) 
         newest = sorted({name[:_DAY] for name in merged})[-days:]
         merged = [name for name in merged if name[:_DAY] in newest]
     parts = storage.scan(folder / "parts", facts=False) or ()
-    seen: set[tuple[str | None, str, int | None, bytes]] = set()
+    seen: set[bytes] = set()
     for name in [*merged, *sorted(f"parts/{entry.name}" for entry in parts if entry.name.endswith(".jsonl"))]:
         raw = storage.read(folder / name, limit=FILE_BYTES_MAX) or b""
-        for copy in decode_copies(decompress(raw) if name.endswith(".gz") else raw):
-            key = (copy.query_id, copy.path, copy.modified_ms, sha256(copy.content).digest())
+        for copy in decode_lines(decompressed_lines(raw)) if name.endswith(".gz") else decode_copies(raw):
+            what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
+            key = blake2b(what + copy.content, digest_size=12).digest()
             if key not in seen:
                 seen.add(key)
                 yield copy

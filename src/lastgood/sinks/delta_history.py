@@ -62,6 +62,7 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
                 row_count=commit.row_count,
                 committed_at_ms=commit.timestamp_ms,
                 user_metadata=commit.user_metadata,
+                is_streaming=commit.query_id is not None,
             )
             for commit, transaction in walk.written
         ),

@@ -34,6 +34,9 @@ class CommittedBatch:
     committed_at_ms: int | None = None
     user_metadata: str | None = None
     """What the writer noted down with it."""
+    is_streaming: bool | None = None
+    """Whether Spark's own streaming sink wrote it, which leaves a mark for every batch, also for one without rows.
+    False: a function did, which need not. None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class SinkEvidence:
     """Further queries or applications whose marker the sink holds, with their last batch."""
     write_obstacles: tuple[str, ...] = ()
     """Why lastgood could not take anything back here, such as a table feature that it cannot write."""
+    unreadable: tuple[int, ...] = ()
+    """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     notes: tuple[str, ...] = ()
     """Traps that were seen; each one line for a person."""
 
@@ -124,6 +129,7 @@ class SinkEvidence:
                     "row_count": batch.row_count,
                     "committed_at_ms": batch.committed_at_ms,
                     "user_metadata": batch.user_metadata,
+                    "is_streaming": batch.is_streaming,
                 }
                 for batch in self.batches
             ],
@@ -131,6 +137,7 @@ class SinkEvidence:
             "identity": self.identity,
             "others": dict(self.others),
             "write_obstacles": list(self.write_obstacles),
+            "unreadable": list(self.unreadable),
             "notes": list(self.notes),
         }
 

@@ -64,6 +64,13 @@ class FileSinkLog:
         return tuple(batch_id for batch_id in self.needed if not self._can_be_read(batch_id))
 
     @property
+    def unreadable(self) -> tuple[int, ...]:
+        """What a reader needs and cannot read: entries that are missing or damaged, and names such as `006`."""
+        damaged = (batch_id for batch_id in self.needed if isinstance(self.entries.get(batch_id), Damage))
+        unopened = (batch_id for batch_id in self.listing.noncanonical.values() if batch_id not in self.ids)
+        return tuple(sorted({*self.missing, *damaged, *unopened}))
+
+    @property
     def oldest_boundary(self) -> int | None:
         """The oldest batch back to which the folder can be cut; None if to none."""
         return next((batch_id for batch_id in self.ids if self.can_be_cut_to(batch_id)), None)
@@ -214,13 +221,15 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         skips_up_to=newest,
         batches=tuple(_batch(log, batch_id) for batch_id in sorted(log.entries)),
         complete_from=log.ids.runs[-1].start if log.ids.runs else None,
+        unreadable=log.unreadable,
         notes=tuple(_notes(log)),
     )
 
 
 def _batch(log: FileSinkLog, batch_id: int) -> CommittedBatch:
     files = log.files_of(batch_id) or ()
-    return CommittedBatch(batch_id, committed_at_ms=max((file.modification_time_ms for file in files), default=None))
+    written_ms = max((file.modification_time_ms for file in files), default=None)
+    return CommittedBatch(batch_id, committed_at_ms=written_ms, is_streaming=True)
 
 
 def _notes(log: FileSinkLog) -> list[str]:

@@ -27,6 +27,7 @@ QUERY_ID = "spark.sql.streaming.queryId"
 EPOCH_ID = "spark.sql.streaming.epochId"
 
 _METADATA_FILE = re.compile(r"(?:v|0*)?(\d+)(?:-[0-9a-fA-F-]{36})?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _METADATA_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -44,8 +45,7 @@ class Snapshot:
     @property
     def batch_id(self) -> int | None:
         """The batch that a stream wrote with it; None if it was no stream."""
-        epoch = self.summary.get(EPOCH_ID, "")
-        return int(epoch) if epoch.isascii() and epoch.isdecimal() else None
+        return _number(self.summary.get(EPOCH_ID, ""))
 
     @property
     def is_first(self) -> bool:
@@ -74,7 +74,8 @@ class IcebergMetadata:
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
         """A snapshot and those that it was made from, newest first, as far back as they are kept."""
-        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)) is not None:
+        unseen = dict(self.snapshots)  # in a damaged file a snapshot may descend from itself
+        while snapshot_id is not None and (snapshot := unseen.pop(snapshot_id, None)) is not None:
             yield snapshot
             snapshot_id = snapshot.parent_id
 
@@ -236,11 +237,14 @@ def _others(line: Sequence[Snapshot], query_id: str) -> dict[str, int]:
 
 
 def _batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001 - private, and the name says it
-    rows = snapshot.summary.get("added-records", "")
     return CommittedBatch(
         batch_id=snapshot.batch_id or 0,
         version=snapshot.snapshot_id,
         is_live=is_live,
-        row_count=int(rows) if rows.isdecimal() else None,
+        row_count=_number(snapshot.summary.get("added-records", "")),
         committed_at_ms=snapshot.timestamp_ms,
     )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None

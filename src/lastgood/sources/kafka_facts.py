@@ -5,6 +5,7 @@ Every part may be unknown, with the reason: an unreachable broker or a forbidden
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,6 +25,12 @@ CONFIG_KEYS = (
     "remote.storage.enable",
 )
 """The settings of a topic that are asked for."""
+
+_TOPIC_IDS_BEFORE = "topic_id_when_the_checkpoint_was_written"
+_FIRST_AFTER_BATCH = "first_offset_with_timestamp_after_batch_"
+"""The number of the batch follows. Of one topic both may stand without its name, and an offset without a record."""
+
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 ValueT = TypeVar("ValueT")
 
@@ -69,7 +76,7 @@ class TopicFacts:
     def config_number(self, key: str) -> int | None:
         """A setting as a number; None if it is unknown. -1 is Kafka's "no limit"."""
         text = self.config.get(key, "")
-        return int(text) if text.removeprefix("-").isdecimal() else None
+        return int(text) if _NUMBER.fullmatch(text) else None
 
     @property
     def is_compacted(self) -> bool | None:
@@ -114,6 +121,10 @@ class KafkaFacts:
     """The first unread record of the partitions that have one."""
     unknown: str | None = None
     """Why the cluster did not answer at all; None if it did."""
+    topic_ids_before: Mapping[str, str] = field(default_factory=dict)
+    """Ids that topics had when the checkpoint was written, where somebody wrote them down beside the facts."""
+    first_after_batch: Mapping[int, Found] = field(default_factory=dict)
+    """As `first_at`, for the time of a batch, by its number."""
 
     @property
     def earliest(self) -> Offsets:
@@ -159,7 +170,8 @@ class KafkaFacts:
             "captured_at_ms": self.asked_at_ms,
             "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items()},
             **_present({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
-            **_present({"unknown": self.unknown}),
+            **_present({"unknown": self.unknown, _TOPIC_IDS_BEFORE: dict(self.topic_ids_before) or None}),
+            **{f"{_FIRST_AFTER_BATCH}{n}": _found_to_json(found) for n, found in self.first_after_batch.items()},
         }
 
 
@@ -172,6 +184,7 @@ def facts_from_json(value: object) -> KafkaFacts:
     facts = _object(value, "the facts")
     topics = _object(facts.get("topics", {}), "topics")
     times = _object(facts.get("first_at", {}), "first_at")
+    after = {key: found for key, found in facts.items() if key.startswith(_FIRST_AFTER_BATCH)}
     return KafkaFacts(
         bootstrap=_typed(facts, "bootstrap", str, "the facts") or "",
         asked_at_ms=_number(facts, "captured_at_ms", "the facts") or 0,
@@ -179,6 +192,11 @@ def facts_from_json(value: object) -> KafkaFacts:
         first_at={_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()},
         unread=_found_from_json(facts.get("unread", {}), "unread"),
         unknown=_typed(facts, "unknown", str, "the facts"),
+        topic_ids_before=_topic_ids_from_json(facts.get(_TOPIC_IDS_BEFORE, {}), topics),
+        first_after_batch={
+            _key(key.removeprefix(_FIRST_AFTER_BATCH), key): _first_after_from_json(found, topics, key)
+            for key, found in after.items()
+        },
     )
 
 
@@ -266,6 +284,45 @@ def _record_from_json(value: object, where: str) -> FoundRecord:
     )
 
 
+def _topic_ids_from_json(value: object, topics: Mapping[str, Any]) -> Mapping[str, str]:
+    if isinstance(value, str):
+        return _of_the_one_topic(value, topics, _TOPIC_IDS_BEFORE)
+    ids = _object(value, _TOPIC_IDS_BEFORE)
+    for topic in ids:
+        _typed(ids, topic, str, _TOPIC_IDS_BEFORE)
+    return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+
+
+def _first_after_from_json(value: object, topics: Mapping[str, Any], where: str) -> Found:
+    found = _object(value, where)
+    if found and not any(isinstance(records, dict) for records in found.values()):
+        found = _of_the_one_topic(found, topics, where)
+    return {
+        topic: {
+            _key(number, where): _first_from_json(records, number, f"{where}, {topic}")
+            for number in _object(records, where)
+        }
+        for topic, records in found.items()
+    }
+
+
+def _first_from_json(records: Mapping[str, Any], number: str, where: str) -> FoundRecord:
+    """A record, or just its offset; Kafka's own answer for "none" is -1."""
+    if isinstance(records[number], dict):
+        return _record_from_json(records[number], f"{where}/{number}")
+    offset = _number(records, number, where)
+    if offset is None:
+        return FoundRecord(unknown="it was not written down")
+    return FoundRecord(None if offset < 0 else offset)
+
+
+def _of_the_one_topic(value: ValueT, topics: Mapping[str, Any], where: str) -> dict[str, ValueT]:
+    """What is said without the name of a topic; of no topic that is known there is nothing to say."""
+    if len(topics) > 1:
+        raise _wrong(where, value, "an object with the names of the topics, since there are several")
+    return dict.fromkeys(topics, value)
+
+
 def _object(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _wrong(where, value, "an object")
@@ -287,7 +344,7 @@ def _number(fields: Mapping[str, Any], key: str, where: str) -> int | None:
 
 
 def _key(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
+    if not _NUMBER.fullmatch(text) or text.startswith("-"):
         raise _wrong(f"a key of {where}", text, "a whole number")
     return int(text)
 

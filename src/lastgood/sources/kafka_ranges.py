@@ -53,6 +53,17 @@ def only_in(offsets: Offsets, others: Offsets) -> dict[str, dict[int, int]]:
     return found
 
 
+def is_onward(start: Offsets, end: Offsets) -> bool:
+    """Whether both name the same partitions, and none of them went back."""
+    if start.keys() != end.keys():
+        return False
+    for topic, before in start.items():
+        after = end[topic]
+        if before.keys() != after.keys() or any(after[partition] < offset for partition, offset in before.items()):
+            return False
+    return True
+
+
 def below(ranges: Ranges, bounds: Offsets) -> Ranges:
     """The part of `ranges` below `bounds`: lost, if these are the earliest offsets; none where there is no bound."""
     return common(ranges, _collect((topic, partition, ((0, bound),)) for topic, partition, bound in _each(bounds)))

@@ -115,7 +115,7 @@ def parse_starting_offsets(content: bytes, query: str, subject: str) -> Starting
             for topic, numbers in told["starting_offsets"].items()
         }
         found = StartingOffsets(str(told["query"]), str(told["recovery"]), offsets)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StartingOffsetsError(
             "the file does not say where to start",
             subject=subject,

@@ -1,22 +1,28 @@
-"""Where a recorder's records go: a folder of this machine, a folder of an object store, beside each checkpoint."""
+"""Where a recorder's records go: beside each checkpoint, to a folder here or in an object store, or to a ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import ExtraMissingError, StorageError
-from lastgood.records.record import TEMPORARY_CHECKPOINT
+from lastgood.ledger.opening import open_ledger, require_libraries
+from lastgood.ledger.url import LedgerPlace
+from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
 from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
 from lastgood.spark.agent.writer import Sink
 from lastgood.storage import Location, LocationInvalidError, parse_location
 from lastgood.writing import WritableStorage, open_writable
 
+if TYPE_CHECKING:
+    from lastgood.ledger.store import Ledger
+
 RECORDS_FOLDER = "records"
 OBJECT_BYTES_MAX = 1024 * 1024
 OBJECTS_MAX = 256
 OBJECT_SECONDS = 10.0
+LEDGER_SECONDS = 0.5
 
 
 def records_folder(checkpoint: Location) -> Location:
@@ -70,6 +76,42 @@ class ObjectSink:
         listed = self._storage.scan(self._folder, facts=False) or ()
         for name in surplus((entry.name for entry in listed), OBJECTS_MAX - 1):
             self._storage.remove(self._folder / name)
+
+
+class LedgerSink:
+    """Writes to a ledger, which may be missing, locked or full for a while: it is opened anew after every refusal."""
+
+    pause_seconds = LEDGER_SECONDS
+
+    def __init__(self, place: LedgerPlace) -> None:
+        """Nothing is opened before there is something to write.
+
+        Raises:
+            ExtraMissingError: the libraries for it are not installed.
+        """
+        require_libraries(place)
+        self._place = place
+        self._ledger: Ledger | None = None
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """Store them, each once.
+
+        Raises:
+            LedgerError, NoSpaceError: the ledger refuses; what was stored of them is not stored twice later.
+        """
+        read = [record_from_json(record) for record in records]
+        try:
+            self._ledger = self._ledger or open_ledger(self._place)
+            self._ledger.record(record for record in read if record is not None)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the ledger go."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger = None
 
 
 class BesideCheckpoints:

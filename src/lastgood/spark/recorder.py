@@ -1,4 +1,4 @@
-"""The recorder in an application: what every batch read, wrote and kept, written down beside the checkpoint."""
+"""The recorder in an application: what every batch read, wrote and kept, beside the checkpoint or in a ledger."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Self
 
 import platformdirs
 
+from lastgood.ledger.url import is_ledger_url, parse_place
 from lastgood.spark.agent import starts
 from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.sessions import Attachment, attachment, detach, identity, is_connect
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import Sink, Writer
-from lastgood.spark.record_sinks import RECORDS_FOLDER, BesideCheckpoints, sink_for
+from lastgood.spark.record_sinks import RECORDS_FOLDER, BesideCheckpoints, LedgerSink, sink_for
 from lastgood.storage import parse_location
 
 _CLOSE_SECONDS = 2.0
@@ -44,12 +45,15 @@ class Recorder:
         Args:
             spark: A session, classic or of Spark Connect (whose queries are looked at once a second, and whose
                 checkpoint locations and topics are known only of queries that are started from now on).
-            to: A folder for the records, or an object with `write(records)`, `close()` and `pause_seconds`, called in
-                a thread of its own. None: each query's go to `CHECKPOINT.lastgood/records`.
+            to: A folder for the records; a ledger, as `postgresql://USER@HOST/DATABASE`, `sqlite:///FILE`, or
+                `sqlite:` for the file in the user's data folder; or an object with `write(records)`, `close()` and
+                `pause_seconds`, called in a thread of its own. None: each query's go to
+                `CHECKPOINT.lastgood/records`.
 
         Raises:
             LocationInvalidError: the folder is none that Spark and lastgood understand.
-            ExtraMissingError: the library for its kind of storage is not installed.
+            LedgerUrlError: the URL of the ledger cannot be understood.
+            ExtraMissingError: the library for its kind of storage, or for the ledger, is not installed.
         """
         self._writer = Writer(_sink(to))
         queries = Queries(self._writer)
@@ -100,6 +104,8 @@ class Recorder:
 def _sink(to: str | Path | Sink | None) -> Sink:
     if to is None:
         return BesideCheckpoints(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER)
+    if isinstance(to, str) and is_ledger_url(to):
+        return LedgerSink(parse_place(to))
     return sink_for(parse_location(str(to))) if isinstance(to, str | Path) else to
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lastgood.errors import ConfigError, UsageError
+from lastgood.errors import ConfigError, UsageError, command_line
+from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.supervise.policy import Policy
 
 CONFIG_NAME = "lastgood.toml"
@@ -46,6 +47,8 @@ class Pipeline:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     kafka: Kafka | None = None
+    ledger: LedgerPlace | None = None
+    """Where the history of its queries is kept; the mirror alone has it if None."""
     policy: Policy = field(default_factory=Policy)
 
 
@@ -88,8 +91,9 @@ def load_config(path: Path) -> dict[str, Pipeline]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
     top = _Table(document, path, "")
+    ledger = top.ledger()
     pipelines = {
-        name: _pipeline(name, table)
+        name: _pipeline(name, table, ledger)
         for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
     }
     top.finish()
@@ -110,7 +114,7 @@ def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: P
             "which pipeline?",
             subject=str(path),
             found=f"pipelines {known}",
-            next=f"lastgood run {next(iter(pipelines))}",
+            next=command_line("run", next(iter(pipelines))),
         )
     if name not in pipelines:
         raise UsageError(
@@ -130,7 +134,8 @@ def pipeline_of_command(command: Sequence[str], checkpoints: Sequence[str]) -> P
     return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries)
 
 
-def _pipeline(name: str, table: _Table) -> Pipeline:
+def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
+    """`ledger` is that of the whole file."""
     command = table.strings("command", required=True)
     checkpoint = table.string("checkpoint")
     sink = table.string("sink")
@@ -151,6 +156,7 @@ def _pipeline(name: str, table: _Table) -> Pipeline:
         env=table.string_map("env"),
         cwd=table.folder / cwd if cwd else None,
         kafka=_kafka(table),
+        ledger=table.ledger() or ledger,
         policy=_policy(table),
     )
     table.finish()
@@ -219,6 +225,13 @@ class _Table:
         if (value is None and required) or value == "":
             raise self.wrong(key, "nothing", "a text in quotes")
         return value
+
+    def ledger(self) -> LedgerPlace | None:
+        told = self.string("ledger")
+        try:
+            return None if told is None else parse_place(told, folder=self.folder)
+        except LedgerUrlError as error:
+            raise self.wrong("ledger", error.found or "", error.expected or "") from error
 
     def integer(self, key: str) -> int | None:
         value: int | None = self._get(key, int, "a whole number, 0 or more")

@@ -156,7 +156,7 @@ def test_commits_show_that_there_was_state_when_its_folder_is_gone() -> None:
     commit = CommitEntry.of(2, next_batch_watermark_ms=0, state_unique_ids={0: (("x",),)})
     assert checkpoint(offsets([0]), commits([0], commit)).is_stateful
     assert not checkpoint(offsets([0]), commits([0], CUT)).is_stateful
-    assert not checkpoint(offsets([0]), commits([0]), state=State((), BatchIds(), ())).is_stateful
+    assert checkpoint(offsets([0]), commits([0]), state=State((), BatchIds(), ())).is_stateful
 
 
 def test_the_newest_offsets_that_can_be_parsed_tell_spark_and_confs() -> None:

@@ -41,6 +41,11 @@ def test_the_newest_ids_come_ascending(count: int, expected: list[int]) -> None:
     assert IDS.last(count) == expected
 
 
+@pytest.mark.parametrize(("batch_id", "expected"), [(-1, 0), (0, 1), (3, 7), (5, 7), (6, 7), (9, None), (90, None)])
+def test_the_batch_after_is_the_next_that_is_there(batch_id: int, expected: int | None) -> None:
+    assert BatchIds.of([0, 1, 2, 3, 7, 8, 9]).after(batch_id) == expected
+
+
 @pytest.mark.parametrize(
     ("batch_id", "expected"), [(3, None), (4, 3), (6, 5), (7, 5), (8, 7), (9, 7), (10, 9), (99, 9)]
 )

@@ -8,7 +8,14 @@ import pytest
 
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.operations import evidence as operation
-from lastgood.operations.evidence import BatchUnknownError, CheckpointMissingError, batch_unknown, gather, lineage
+from lastgood.operations.evidence import (
+    BatchUnknownError,
+    CheckpointMissingError,
+    batch_unknown,
+    gather,
+    lineage,
+    mirrored_batches,
+)
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, Storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -205,3 +212,20 @@ def test_a_compact_file_that_is_too_large_to_be_read_for_nothing_is_read_when_it
     line = {"path": f"file:///data/{'x' * 2_000_000}", "timestamp": 1, "batchId": 0}
     (checkpoint / "sources/0/1.compact").write_text("v1\n" + json.dumps(line))
     assert any(file.path.endswith("xxx") for file in gather(str(checkpoint)).source_files("0"))
+
+
+def test_of_the_mirror_only_what_is_asked_for_is_parsed(purged: Path) -> None:
+    found = gather(str(purged))
+    assert list(found.records([3, 19])) == [3, 17, 18, 19, 20]
+    batches = mirrored_batches(found.copies)
+    assert list(batches) == list(range(20))
+    assert batches[3].record(3) == found.records()[3]
+
+
+def test_the_newest_committed_batch_is_found_wherever_it_stands(purged: Path) -> None:
+    found = gather(str(purged))
+    assert [found.newest_committed(n) for n in (20, 25, 19, 5, -1)] == [20, 20, 19, 5, None]
+    (purged / "commits/20").unlink()
+    assert gather(str(purged)).newest_committed(20) == 19
+    shutil.rmtree(purged)
+    assert gather(str(purged), batches=2).newest_committed(19) == 19

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,10 @@ from lastgood.operations.inspect import (
     inspect_batches,
     parse_place,
     summary,
+    surroundings_of,
 )
 from lastgood.operations.state_sizes import inspect_state
+from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
@@ -78,6 +82,7 @@ def test_the_json_names_every_field(checkpoint: Path) -> None:
         "last_loadable_state": None,
         "damaged": {},
         "absent": [],
+        "sinks": [],
         "known_batches": 1,
         "batches": [
             {
@@ -102,6 +107,7 @@ def test_the_json_names_every_field(checkpoint: Path) -> None:
                 ],
                 "from": "checkpoint",
                 "notes": [],
+                "sinks": [],
             }
         ],
     }
@@ -343,3 +349,64 @@ def test_a_batch_is_shown_committed_where_commits_are_ahead_of_plans(checkpoint:
     (checkpoint / "offsets/8").unlink()
     for batch_id in range(8):
         assert inspect_batch(str(checkpoint), batch_id)[0].committed
+
+
+# --- sinks and Kafka ----------------------------------------------------------------------------------------------
+
+
+def file_sink(folder: Path, batches: Iterable[int]) -> EvidenceOptions:
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True)
+    for batch_id in batches:
+        (log / str(batch_id)).write_text("v1")
+    return EvidenceOptions(sinks=(str(folder),))
+
+
+@pytest.mark.parametrize("limit", [20, None])
+def test_batches_are_held_against_the_sink(limit: int | None, checkpoint: Path, tmp_path: Path) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.run(4)
+    query.plan()
+    options = file_sink(tmp_path / "table", (0, 1, 3, 4, 5, 6))
+    found = inspect_batches(str(checkpoint), limit=limit, options=options)
+    told = {
+        row["batch"]: [(each["shown"], each["difference"]) for each in row["sinks"]]
+        for row in found.to_json()["batches"]
+    }
+    assert told == {
+        6: [("live", "in the sink only")],
+        5: [("live", "in the sink only")],
+        4: [("live", None)],
+        3: [("live", None)],
+        2: [("unknown", None)],
+        1: [("live", None)],
+        0: [("live", None)],
+    }
+    assert found.known == 5
+    assert found.to_json()["sinks"][0]["last_batch"] == 6
+    assert [row.batch for row in inspect_batches(str(checkpoint), limit=2, options=options).rows] == [6, 5]
+
+
+def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Path) -> None:
+    CheckpointBuilder(checkpoint).run(4)
+    facts = tmp_path / "facts.json"
+    parts = {"0": {"earliest": 12, "latest": 20}, "1": {"earliest": 0, "latest": 20}}
+    facts.write_text(f'{{"bootstrap": "b:9092", "topics": {{"orders": {{"partitions": {json.dumps(parts)}}}}}}}')
+    options = replace(file_sink(tmp_path / "table", range(4)), kafka=str(facts))
+    row, evidence = find_offset(str(checkpoint), "orders", 0, 11)
+    told = batch_json(row, evidence, surroundings_of(evidence, options))
+    assert told["batch"] == 2
+    assert [(each["shown"], each["versions"]) for each in told["sinks"]] == [("live", [])]
+    assert told["expired"] == {"orders": {"0": [[10, 12]]}}
+    assert '.option("kafka.bootstrap.servers", "b:9092")' in told["again"][0]
+    asked_nobody = batch_json(row, evidence)
+    assert (asked_nobody["sinks"], asked_nobody["expired"]) == ([], None)
+    assert '.option("kafka.bootstrap.servers", …)' in asked_nobody["again"][0]
+
+
+def test_what_kafka_has_of_a_batch_is_unknown_where_it_does_not_say(checkpoint: Path, tmp_path: Path) -> None:
+    CheckpointBuilder(checkpoint).run(2)
+    (tmp_path / "facts.json").write_text('{"topics": {"orders": {"partitions": {"0": {"earliest": 0, "latest": 9}}}}}')
+    row, evidence = inspect_batch(str(checkpoint), 1)
+    options = EvidenceOptions(kafka=str(tmp_path / "facts.json"))
+    assert batch_json(row, evidence, surroundings_of(evidence, options))["expired"] is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from lastgood.errors import UsageError
 from lastgood.operations.evidence import BatchUnknownError
 from lastgood.operations.offsets import offsets_after
+from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sources.kafka import SourceKindError
 from lastgood.storage import LocalStorage, parse_location
@@ -74,6 +76,8 @@ def test_the_json_names_every_field(checkpoint: Path) -> None:
         "committed": True,
         "time_ms": STARTED_MS + 9000,
         "sources": {"0": {"starting_offsets": {"orders": {"0": 50, "1": 50}}}},
+        "expired": None,
+        "sinks": [],
     }
 
 
@@ -133,10 +137,36 @@ def test_partitions_and_topics_that_came_later_stand_at_their_beginning(checkpoi
     }
 
 
-def test_partitions_that_exist_now_are_named_too(checkpoint: Path) -> None:
-    standing = offsets_after(str(checkpoint), partitions={"orders": {0, 1, 10, 2}, "other": {0}})
+@pytest.fixture
+def facts(tmp_path: Path) -> str:
+    """Partition 0 begins at 20; 2 and 10 are new."""
+    parts = {each: {"earliest": 20 if each == 0 else 0, "latest": 60} for each in (0, 1, 10, 2)}
+    topics = {"orders": {"partitions": parts}, "other": {"partitions": {"0": {"earliest": 5, "latest": 9}}}}
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps({"bootstrap": "b:9092", "captured_at_ms": 5, "topics": topics}))
+    return str(file)
+
+
+def test_partitions_that_exist_now_are_named_too(checkpoint: Path, facts: str) -> None:
+    standing = offsets_after(str(checkpoint), options=EvidenceOptions(kafka=facts))
     assert standing.starting_offsets() == {"orders": {"0": 50, "1": 50, "2": -2, "10": -2}}
     assert list(standing.starting_offsets()["orders"]) == ["0", "1", "2", "10"]
+    assert (standing.expired, standing.to_json()["expired"]) == ({}, {})
+
+
+def test_what_kafka_no_longer_has_of_them_is_told(checkpoint: Path, facts: str) -> None:
+    standing = offsets_after(str(checkpoint), batch=2, options=EvidenceOptions(kafka=facts))
+    assert standing.expired == {"orders": {0: ((15, 20),)}}
+    assert standing.to_json()["expired"] == {"orders": {"0": [[15, 20]]}}
+    assert offsets_after(str(checkpoint), batch=2).to_json()["expired"] is None
+
+
+def test_the_sinks_are_asked_where_they_are_named(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "table" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "table" / "_spark_metadata" / "0").write_text("v1")
+    sink = str(tmp_path / "table")
+    told = offsets_after(str(checkpoint), options=EvidenceOptions(sinks=(sink,))).to_json()
+    assert told["sinks"] == [{"location": sink, "known": True, "last_batch": 0}]
 
 
 def test_one_of_several_sources_has_to_be_chosen(checkpoint: Path) -> None:

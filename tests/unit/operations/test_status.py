@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lastgood.errors import StorageError
 from lastgood.operations import status as operation
 from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.operations.exposure import Agreement, Losing
 from lastgood.operations.status import Grade, checkpoints_below, is_root, status, status_below
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, Location, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.testing.storage import RefusingStorage
+from lastgood.writing import LocalWriter
 
 CASES = Path(__file__).parents[2] / "corpus" / "cases"
+HOUR_MS = 3_600_000
+NOW = STARTED_MS + HOUR_MS
 
 
 @pytest.fixture
@@ -38,6 +46,10 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "last_good": 2,
         "time_ms": STARTED_MS + 2000,
         "problems": [],
+        "mirrored": None,
+        "kafka": None,
+        "sinks": [],
+        "next": f"lastgood inspect {checkpoint}",
     }
 
 
@@ -240,3 +252,140 @@ def test_a_pipelines_name_may_mean_a_root(root: Path, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert is_root("all")
     assert len(status_below("all")) == 4
+
+
+# --- lost logs ----------------------------------------------------------------------------------------------------
+
+
+def mirror(checkpoint: Path) -> None:
+    location = parse_location(str(checkpoint))
+    storage, folder = LocalStorage(), mirror_folder(location)
+    MirrorWriter(
+        location, storage=storage, folder=folder, target=LocalWriter(), writer="w", now_ms=lambda: STARTED_MS
+    ).look()
+
+
+@pytest.mark.parametrize("left", ["metadata", "an empty folder", "nothing"])
+def test_lost_logs_that_the_mirror_knows_are_damage_and_not_an_empty_query(left: str, checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(4)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    if left != "nothing":
+        checkpoint.mkdir()
+    if left == "metadata":
+        CheckpointBuilder(checkpoint)
+    found = status(str(checkpoint))
+    assert (found.grade, found.last_good) == (Grade.DAMAGED, None)
+    assert found.problems[0] == "both logs are lost; the mirror holds batches 0 to 3"
+    assert found.next == f"lastgood backup restore {checkpoint}"
+    assert found.to_json()["mirrored"] == [0, 3]
+    below = status_below(str(checkpoint.parent))
+    assert [(each.location, each.grade) for each in below] == [(found.location, Grade.DAMAGED)]
+    assert below[0].next == found.next
+
+
+def test_a_work_folder_without_a_mirror_is_no_checkpoint(checkpoint: Path) -> None:
+    (checkpoint.parent / "checkpoint.lastgood" / "backups").mkdir(parents=True)
+    assert status_below(str(checkpoint.parent)) == []
+    with pytest.raises(CheckpointMissingError):
+        status(str(checkpoint))
+
+
+# --- Kafka and sinks ----------------------------------------------------------------------------------------------
+
+
+def kafka(folder: Path, partitions: dict[str, tuple[int, int]], *, last: int = 2) -> str:
+    """Facts about the topic of a query whose newest committed batch is `last`."""
+    time_ms, end = STARTED_MS + 1000 * last, 5 * (last + 1)
+    told: dict[str, Any] = {
+        "bootstrap": "b:9092",
+        "captured_at_ms": NOW,
+        "topics": {
+            "orders": {
+                "partitions": {each: {"earliest": ends[0], "latest": ends[1]} for each, ends in partitions.items()},
+                "config": {"cleanup.policy": "delete", "retention.ms": str(24 * HOUR_MS), "retention.bytes": "-1"},
+            }
+        },
+        "first_at": {str(time_ms + 1): {"orders": {each: {"offset": end} for each in partitions}}},
+        "unread": {"orders": {each: {"offset": end, "timestamp_ms": STARTED_MS} for each in partitions}},
+    }
+    file = folder / "facts of kafka.json"
+    file.write_text(json.dumps(told))
+    return str(file)
+
+
+def file_sink(folder: Path, batches: int) -> str:
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True)
+    for batch_id in range(batches):
+        (log / str(batch_id)).write_text("v1")
+    return str(folder)
+
+
+def test_kafka_tells_whether_data_is_being_lost_and_how_long_it_keeps_the_rest(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    options = EvidenceOptions(kafka=kafka(checkpoint.parent, {"0": (0, 30), "1": (0, 15)}))
+    found = status(str(checkpoint), options=options, clock_ms=lambda: NOW)
+    assert found.grade is Grade.HEALTHY
+    assert found.exposure is not None
+    assert (found.exposure.losing, found.exposure.problems) == (Losing.NO, ())
+    told = found.to_json()["kafka"]
+    assert (told["unread_offsets"], told["headroom"]["ms"]) == (15, 23 * HOUR_MS)
+
+
+def test_what_kafka_has_deleted_unread_is_the_worst_grade(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    facts = kafka(checkpoint.parent, {"0": (20, 30), "1": (0, 15)})
+    found = status(str(checkpoint), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
+    assert found.grade is Grade.LOSING
+    assert found.problems == ("orders/0: offsets 15 to 19 are unread, and Kafka has deleted them",)
+    assert found.next == f"lastgood inspect {checkpoint} --kafka '{facts}'"
+
+
+@pytest.mark.parametrize(
+    ("shown", "agreement", "grade", "good"),
+    [
+        (3, Agreement.AGREES, Grade.HEALTHY, 2),
+        (5, Agreement.AHEAD, Grade.LOSING, 2),
+        (2, Agreement.BEHIND, Grade.LOSING, 1),
+        (0, Agreement.NONE, Grade.HEALTHY, None),
+    ],
+)
+def test_a_sink_is_held_against_the_checkpoint(
+    shown: int, agreement: Agreement, grade: Grade, good: int | None, checkpoint: Path
+) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    sink = file_sink(checkpoint.parent / "table", shown)
+    found = status(str(checkpoint), options=EvidenceOptions(sinks=(sink,)))
+    assert [each.agreement for each in found.sinks] == [agreement]
+    assert (found.grade, found.last_good) == (grade, good)
+    assert any("table" in problem for problem in found.problems) == (grade is Grade.LOSING)
+
+
+def test_a_pipeline_knows_its_sink_and_its_broker(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    sink, facts = file_sink(tmp_path / "table", 5), kafka(tmp_path, {"0": (0, 30), "1": (0, 30)})
+    config = tmp_path / "lastgood.toml"
+    pipeline = f'command = ["x"]\ncheckpoint = "{checkpoint}"\nsink = "{sink}"\nkafka = {{ bootstrap = "{facts}" }}\n'
+    config.write_text(f"[pipeline.orders]\n{pipeline}")
+    found = status("orders", config=config, clock_ms=lambda: NOW)
+    assert [each.agreement for each in found.sinks] == [Agreement.AHEAD]
+    assert found.exposure is not None
+    assert found.next == "lastgood inspect orders"
+
+
+def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "chk"
+    CheckpointBuilder(root / "late").run(3)
+    CheckpointBuilder(root / "early").run(6)
+    CheckpointBuilder(root / "files", FileInput()).run(2)
+    facts = kafka(tmp_path, {"0": (20, 40), "1": (0, 40)}, last=5)
+    found = status_below(str(root), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
+    assert [(each.location.name, each.grade) for each in found] == [
+        ("late", Grade.LOSING),
+        ("early", Grade.HEALTHY),
+        ("files", Grade.HEALTHY),
+    ]
+    assert [each.exposure and each.exposure.losing for each in found] == [Losing.YES, Losing.NO, None]

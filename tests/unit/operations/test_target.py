@@ -22,6 +22,11 @@ query.b.checkpoint = "/chk/b"
 
 [pipeline.none]
 command = ["x"]
+
+[pipeline.remembered]
+command = ["x"]
+checkpoint = "/chk/remembered"
+ledger = "/ledger.db"
 """
 
 
@@ -36,6 +41,7 @@ def test_a_pipelines_name_brings_all_that_the_configuration_knows(config: Path) 
     assert resolve_target("orders", config) == Target(
         "s3a://lake/chk/orders", "delta:s3a://lake/orders", Kafka(bootstrap="broker:9092")
     )
+    assert str(resolve_target("remembered", config).ledger) == "sqlite:////ledger.db"
 
 
 @pytest.mark.parametrize("location", ["./orders", "/chk/orders", "s3a://lake/orders", "clicks", "a.b.c"])

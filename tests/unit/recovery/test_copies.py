@@ -2,13 +2,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lastgood.recovery.copies import Copy, compress, decode_copies, decompress, encode_copies, standing
+from lastgood.recovery.copies import (
+    Copy,
+    compress,
+    decode_copies,
+    decode_lines,
+    decompress,
+    decompressed_lines,
+    encode_copies,
+    packed,
+    standing,
+)
 
 METADATA = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n%s'
 
@@ -147,3 +159,44 @@ def test_an_edited_plan_takes_nothing_back() -> None:
     edited = plan(6, 6000, seen_ms=9, source=b'{"t":{"0":9}}')
     assert len(standing([*old, edited])) == 6
     assert standing([*old, edited])["offsets/6"] == edited
+
+
+def test_packed_copies_are_the_same_copies() -> None:
+    plain = [copy(path=f"offsets/{n}", content=bytes([n % 256]) * (n * 37 % 3000), seen_ms=n) for n in range(900)]
+    small = list(packed(plain))
+    assert small == plain == small
+    assert [each.content for each in reversed(small)] == [each.content for each in reversed(plain)]
+    assert small[7] != plain[8]
+    assert hash(small[7]) == hash(plain[7])
+    assert {each.size for each in small} == {each.size for each in plain}
+    assert encode_copies(small) == encode_copies(plain)
+    changed = replace(small[7], content=b"other")
+    assert (changed.content, changed.path) == (b"other", "offsets/7")
+    assert list(packed([])) == []
+    assert [each.content for each in packed([copy(content=b"")])] == [b""]
+
+
+def long_log(count: int) -> Iterator[Copy]:
+    """So many plans, one after the other, as a mirror gives them."""
+    conf = ",".join(f'"spark.sql.some.conf.{n}":"value"' for n in range(30))
+    for n in range(count):
+        text = f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{n},"conf":{{{conf}}}}}\n{{"orders":{{"0":{5 * n}}}}}'
+        yield copy(f"offsets/{n}", text.encode(), seen_ms=n)
+
+
+def test_packed_copies_of_a_long_log_take_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        kept = tuple(packed(long_log(5000)))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(each.size for each in kept) > 5_000_000
+    assert held < 2_500_000
+
+
+def test_lines_are_the_same_whether_they_come_one_at_a_time_or_as_a_whole() -> None:
+    raw = b"".join(compress(encode_copies([copy(content=bytes(n))])) for n in range(0, 300, 7))
+    torn = raw + compress(b"x" * 100)[:-9] + raw
+    for each in (raw, torn, b"", b"no gzip"):
+        assert list(decode_lines(decompressed_lines(each))) == list(decode_copies(decompress(each)))

@@ -435,3 +435,24 @@ def test_the_mirror_may_be_on_an_object_store(checkpoint: Path, clock: Clock) ->
 
 def test_the_mirror_stands_beside_the_checkpoint() -> None:
     assert str(mirror_folder(parse_location("s3a://lake/chk/orders"))) == "s3a://lake/chk/orders.lastgood/mirror"
+
+
+def test_what_a_look_has_copied_is_told_once_it_is_in_the_mirror(checkpoint: Path, clock: Clock) -> None:
+    location = parse_location(str(checkpoint))
+    told: list[tuple[list[str], int]] = []
+    writer = MirrorWriter(
+        location,
+        storage=LocalStorage(),
+        folder=mirror_folder(location),
+        target=LocalWriter(),
+        writer="w",
+        now_ms=clock,
+        copied=lambda copies: told.append((sorted(copy.path for copy in copies), len(held(checkpoint)))),
+    )
+    query = CheckpointBuilder(checkpoint)
+    query.run(1)
+    writer.look()
+    writer.look()
+    query.plan()
+    writer.look()
+    assert told == [(["commits/0", "metadata", "offsets/0", "sources/0/0"], 4), (["offsets/1"], 5)]

@@ -129,6 +129,7 @@ def test_hole_since_the_last_compaction_is_named(tmp_path: Path) -> None:
     found = evidence(tmp_path)
     assert found.last_batch == 7
     assert found.notes == ("entries 6 of _spark_metadata are missing: Spark cannot read the folder",)
+    assert found.unreadable == (6,)
     assert read(tmp_path).listed_files is None
 
 
@@ -145,6 +146,7 @@ def test_damaged_entry_is_named_and_the_number_still_counts(tmp_path: Path) -> N
     found = evidence(tmp_path)
     assert (found.last_batch, found.skips_up_to) == (1, 1)
     assert found.notes == ("entries 1 of _spark_metadata are damaged",)
+    assert found.unreadable == (1,)
     assert read(tmp_path).listed_files is None
 
 

@@ -31,6 +31,8 @@ FACTS = KafkaFacts(
     },
     first_at={1000: {"orders": {0: FoundRecord(20, 1001), 1: FoundRecord(unknown="no answer in time")}}},
     unread={"orders": {0: FoundRecord(21, 1002), 1: FoundRecord()}},
+    topic_ids_before={"orders": "old"},
+    first_after_batch={2: {"orders": {0: FoundRecord(20, 1001), 1: FoundRecord()}}},
 )
 OLD = {
     "bootstrap": "broker:9092",
@@ -52,13 +54,15 @@ def test_facts_of_a_cluster_that_did_not_answer_come_back_too() -> None:
 
 def test_files_without_the_later_keys_are_read() -> None:
     facts = facts_from_json(OLD)
-    assert facts == KafkaFacts("broker:9092", 5, {"t": TopicFacts("x", {0: PartitionFacts(1, 2)})})
+    topics = {"t": TopicFacts("x", {0: PartitionFacts(1, 2)})}
+    assert facts == KafkaFacts("broker:9092", 5, topics, topic_ids_before={"t": "y"})
     assert facts.topics["t"].is_compacted is None
     assert facts.topics["t"].config_number("retention.ms") is None
 
 
 def test_what_plain_facts_have_not_stands_not_in_their_json() -> None:
-    assert facts_from_json(OLD).to_json() == {key: OLD[key] for key in ("bootstrap", "captured_at_ms", "topics")}
+    plain = {key: OLD[key] for key in ("bootstrap", "captured_at_ms", "topics")}
+    assert facts_from_json(plain).to_json() == plain
 
 
 def test_offsets_leave_out_what_is_unknown() -> None:
@@ -98,3 +102,47 @@ def test_other_shapes_are_refused_by_name(facts: object, subject: str) -> None:
     with pytest.raises(KafkaFactsError) as raised:
         facts_from_json(facts)
     assert raised.value.subject == subject
+
+
+FIRST_AFTER = "first_offset_with_timestamp_after_batch_2"
+
+
+@pytest.mark.parametrize("found", [{"0": 7, "1": -1, "2": None}, {"t": {"0": 7, "1": {}, "2": {"unknown": "x"}}}])
+def test_first_offsets_after_a_batch_are_read_with_and_without_the_name_of_the_topic(found: object) -> None:
+    records = facts_from_json({**OLD, FIRST_AFTER: found}).first_after_batch[2]["t"]
+    assert (records[0], records[1]) == (FoundRecord(7), FoundRecord())
+    assert records[2].offset is None
+    assert records[2].unknown is not None
+
+
+def test_what_is_said_of_each_of_several_topics_has_its_name() -> None:
+    topics = {"a": {}, "b": {}}
+    facts = facts_from_json(
+        {
+            "topics": topics,
+            "topic_id_when_the_checkpoint_was_written": {"a": "x", "b": "y"},
+            FIRST_AFTER: {"a": {"0": 1}, "b": {"0": 2}},
+        }
+    )
+    assert facts.topic_ids_before == {"a": "x", "b": "y"}
+    assert facts.first_after_batch == {2: {"a": {0: FoundRecord(1)}, "b": {0: FoundRecord(2)}}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("topic_id_when_the_checkpoint_was_written", "x"),
+        ("topic_id_when_the_checkpoint_was_written", {"a": 1}),
+        (FIRST_AFTER, {"0": 1}),
+        (FIRST_AFTER, {"a": 5, "b": {"0": 1}}),
+        ("first_offset_with_timestamp_after_batch_x", {}),
+    ],
+)
+def test_what_could_be_meant_of_several_topics_is_refused(key: str, value: object) -> None:
+    with pytest.raises(KafkaFactsError):
+        facts_from_json({"topics": {"a": {}, "b": {}}, key: value})
+
+
+def test_what_is_said_of_a_topic_that_is_not_told_of_is_no_error() -> None:
+    said = {"topics": {}, "topic_id_when_the_checkpoint_was_written": "x", FIRST_AFTER: {"0": 1}}
+    assert facts_from_json(said) == KafkaFacts("", 0, first_after_batch={2: {}})

@@ -8,6 +8,7 @@ from lastgood.sources.kafka_ranges import (
     below,
     common,
     from_on,
+    is_onward,
     minus,
     offset_count,
     only_in,
@@ -39,6 +40,15 @@ def test_planned_ranges_are_what_both_ends_name() -> None:
 
 def test_partition_that_went_back_is_told_apart() -> None:
     assert went_back(START, END) == {"b": {0: (5, 3)}}
+
+
+def test_a_line_goes_on_only_if_no_partition_came_went_or_went_back() -> None:
+    ahead = {"a": {0: 10, 1: 11}, "b": {0: 5}}
+    assert is_onward(START, START)
+    assert is_onward(START, ahead)
+    assert not is_onward(ahead, START)
+    assert not any(is_onward(START, {**START, **other}) for other in ({"c": {0: 1}}, {"b": {0: 5, 1: 1}}, {"b": {}}))
+    assert not is_onward(START, {"a": START["a"]})
 
 
 def test_added_and_gone_partitions_are_the_difference_of_the_names() -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from ledgers import only_query, progress, small_disk
 
 from lastgood.errors import StorageError
+from lastgood.ledger.opening import open_ledger
+from lastgood.ledger.url import LedgerPlace, parse_place
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Terminated
 from lastgood.spark import record_sinks
 from lastgood.spark.agent.files import FileSink
-from lastgood.spark.record_sinks import BesideCheckpoints, ObjectSink, sink_for
+from lastgood.spark.agent.writer import Writer
+from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, sink_for
 from lastgood.storage import Location, parse_location
 from lastgood.writing import FsspecWriter
 
@@ -109,3 +116,93 @@ def test_checkpoint_whose_storage_fails_holds_up_no_other_and_doubles_nothing(tm
     sink.write(records)
     assert files(tmp_path / "a.lastgood" / "records") == [1]
     assert files(tmp_path / "b.lastgood" / "records") == [2]
+
+
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> LedgerPlace:
+    return parse_place(str(tmp_path / "folder" / "ledger.db"))
+
+
+@pytest.fixture
+def writer(place: LedgerPlace) -> Iterator[Writer]:
+    begun = Writer(LedgerSink(place))
+    yield begun
+    begun.close(WAIT_SECONDS)
+
+
+def record(writer: Writer, *batch_ids: int) -> None:
+    for batch_id in batch_ids:
+        writer.put(functools.partial(lambda at: [progress(at).to_json()], batch_id), 1)
+
+
+def batches(place: LedgerPlace) -> list[int]:
+    with open_ledger(place, create=False) as ledger:
+        return ledger.batch_ids(only_query(ledger))
+
+
+def test_ledger_gets_what_is_recorded(place: LedgerPlace, writer: Writer) -> None:
+    record(writer, 1, 2, 2)
+    assert writer.flush(WAIT_SECONDS)
+    assert (batches(place), writer.recorded, writer.dropped, writer.trouble) == ([1, 2], 3, 0, None)
+
+
+def test_what_is_no_record_of_ours_is_left_out(place: LedgerPlace) -> None:
+    sink = LedgerSink(place)
+    sink.write([{"kind": "of a newer lastgood"}, progress(1).to_json()])
+    sink.close()
+    assert batches(place) == [1]
+
+
+def test_ledger_that_is_locked_gets_everything_once_it_is_free(place: LedgerPlace, writer: Writer) -> None:
+    record(writer, 1)
+    assert writer.flush(WAIT_SECONDS)
+    assert place.path is not None
+    other = sqlite3.connect(place.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    record(writer, 2, 3)
+    assert not writer.flush(3.0)
+    assert writer.trouble == "LedgerLockedError: others write to the ledger"
+    other.execute("COMMIT")
+    other.close()
+    assert writer.flush(WAIT_SECONDS)
+    assert (batches(place), writer.dropped) == ([1, 2, 3], 0)
+
+
+def test_ledger_that_appears_late_or_anew_gets_what_waits(tmp_path: Path, place: LedgerPlace, writer: Writer) -> None:
+    (tmp_path / "folder").touch()
+    record(writer, 1)
+    assert not writer.flush(1.0)
+    (tmp_path / "folder").unlink()
+    assert writer.flush(WAIT_SECONDS)
+    for file in (tmp_path / "folder").iterdir():
+        file.unlink()
+    record(writer, 2)
+    assert writer.flush(WAIT_SECONDS)
+    assert (batches(place), writer.dropped) == ([2], 0)
+
+
+def test_what_a_ledger_does_not_take_until_the_end_is_counted(tmp_path: Path, place: LedgerPlace) -> None:
+    (tmp_path / "folder").touch()
+    writer = Writer(LedgerSink(place))
+    record(writer, 1, 2)
+    writer.close(WAIT_SECONDS)
+    assert (writer.recorded, writer.dropped) == (0, 2)
+
+
+def test_ledger_on_a_full_disk_gets_everything_once_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as disk:
+        place = parse_place(str(disk.folder / "ledger.db"))
+        writer = Writer(LedgerSink(place))
+        record(writer, 1)
+        assert writer.flush(WAIT_SECONDS)
+        disk.fill()
+        record(writer, 2, 3)
+        assert not writer.flush(1.0)
+        assert writer.trouble is not None
+        disk.make_room()
+        assert writer.flush(WAIT_SECONDS)
+        writer.close(WAIT_SECONDS)
+        assert (batches(place), writer.dropped) == ([1, 2, 3], 0)

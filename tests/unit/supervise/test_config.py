@@ -147,3 +147,19 @@ def test_durations(text: object, seconds: float) -> None:
 def test_durations_that_are_none(text: object) -> None:
     with pytest.raises(ValueError, match="no duration"):
         parse_duration(text)
+
+
+def test_ledger_is_that_of_the_pipeline_else_that_of_the_file(tmp_path: Path) -> None:
+    own = '[pipeline.a]\ncommand = ["x"]\nledger = "postgresql://me:geh3im@db/streams"\n'
+    pipelines = load_config(write(tmp_path, f'ledger = "history/ledger.db"\n{own}[pipeline.b]\ncommand = ["x"]\n'))
+    assert str(pipelines["a"].ledger) == "postgresql://me@db/streams"
+    assert pipelines["b"].ledger is not None
+    assert pipelines["b"].ledger.path == tmp_path / "history" / "ledger.db"
+    assert "geh3im" not in repr(pipelines)
+    assert load_config(write(tmp_path, '[pipeline.c]\ncommand = ["x"]\n'))["c"].ledger is None
+
+
+def test_ledger_that_cannot_be_meant_is_named_without_its_password(tmp_path: Path) -> None:
+    error = refused(tmp_path, 'ledger = "mysql://me:geh3im@db/streams"\n[pipeline.a]\ncommand = ["x"]\n')
+    assert (error.subject, error.found) == (f"{tmp_path}/lastgood.toml: ledger", "'mysql:…'")
+    assert "geh3im" not in str(error.to_json())

@@ -1,0 +1,1 @@
+"""Bundles: what a diagnosis rests on in one file, without data and without secrets, to be diagnosed elsewhere."""

@@ -1,0 +1,205 @@
+"""What stands in a bundle for a file of a checkpoint: what a diagnosis reads of it, and nothing of the data. Pure.
+
+Logs keep their text without secrets. Of the state nothing is kept but what its reader looks for: the list of files of a
+RocksDB snapshot, the lineage of a changelog, whether a file has its end; a damaged file is replaced by one that is
+damaged in the same way.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lastgood.bundle.redaction import redacted
+from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.layout import (
+    CheckpointFile,
+    LogFile,
+    OperatorMetadataFile,
+    QueryMetadataFile,
+    StateSchemaFile,
+    StateStoreFile,
+)
+from lastgood.checkpoint.lines import to_json
+from lastgood.checkpoint.operators import parse_state_schema
+from lastgood.checkpoint.state_files import (
+    CHANGELOG_HEAD_BYTES,
+    ZIP_BYTES_MAX,
+    LineageItem,
+    SnapshotMetadata,
+    StateFile,
+    StateFileKind,
+    early_end,
+    parse_lineage,
+    parse_snapshot,
+)
+
+_USER_METADATA = "userMetadata"
+_SNAPSHOT_FIELDS = (
+    "sstFiles",
+    "logFiles",
+    "numKeys",
+    "numInternalKeys",
+    "columnFamilyMapping",
+    "columnFamilyTypeMap",
+    "maxColumnFamilyId",
+)
+_LOCAL_HEADER_BYTES = 30 + len("metadata")
+"""What stands in an archive before the content of its entry `metadata`."""
+_BLOCK_HEADER = struct.Struct("<8sBiii")
+_BLOCK_MAGIC = b"LZ4Block"
+_NOT_COMPRESSED = 0x10
+_END = _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, 0, 0, 0)
+_HEAD_UNPACKED_BYTES = 0x10004 + 1
+"""So many unpacked bytes of a changelog are looked at for its lineage."""
+_BINARY = b"\xff\xff"
+"""No UTF-8, as binary data is none."""
+
+
+def stand_in(kind: CheckpointFile, raw: bytes) -> bytes | None:
+    """What to keep of a file's content; None: nothing.
+
+    Args:
+        kind: What the file is, by its path.
+        raw: Its content, as much of it as the reader of a checkpoint reads.
+    """
+    match kind:
+        case LogFile(log="commits"):
+            return _text(raw, _without_user_metadata)
+        case LogFile() | QueryMetadataFile() | OperatorMetadataFile():
+            return _text(raw)
+        case StateSchemaFile():
+            return None if isinstance(parse_state_schema(raw), Damage) else raw
+        case StateStoreFile(file=file):
+            return _state_stand_in(file, raw)
+    return None
+
+
+def _state_stand_in(file: StateFile, raw: bytes) -> bytes:
+    if file.kind is StateFileKind.ZIP:
+        return _like(raw, _seen_of_snapshot, _snapshots(raw))
+    if file.kind is StateFileKind.CHANGELOG and file.unique_id:
+        return _like(raw, _seen_of_changelog, _changelogs(raw))
+    return _like(raw, _seen_of_changes, _changes(raw))
+
+
+def checksum_stand_in(checksum: bytes, raw: bytes, kept: bytes) -> bytes:
+    """What to keep of a `.NAME.crc`: it fits what is kept of NAME if it fitted NAME."""
+    parsed = parse_hadoop_checksum(checksum)
+    if isinstance(parsed, Damage):
+        return _like(checksum, lambda content: (parse_hadoop_checksum(content),), (b"", _BINARY * 8, b"crc\0"))
+    return checksum if kept == raw or parsed.check(raw) else HadoopChecksum.of(kept, parsed.chunk_bytes).to_bytes()
+
+
+def _text(raw: bytes, change: Callable[[str], str] = str) -> bytes:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return _BINARY
+    return redacted(change(text)).encode()
+
+
+def _without_user_metadata(text: str) -> str:
+    """What a writer noted down with its commit is its own affair."""
+    return "\n".join(_clean_line(line) for line in text.split("\n")) if _USER_METADATA in text else text
+
+
+def _clean_line(line: str) -> str:
+    try:
+        return to_json(_clean(json.loads(line)))
+    except (ValueError, RecursionError):
+        return line.partition(_USER_METADATA)[0]
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _clean(each) for key, each in value.items() if key != _USER_METADATA}
+    return [_clean(each) for each in value] if isinstance(value, list) else value
+
+
+def _like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candidates: Iterable[bytes]) -> bytes:
+    """The first candidate in which the same is seen as in `raw`, or at least the same kinds of damage."""
+    wanted = see(raw)
+    found = [(candidate, see(candidate)) for candidate in candidates]
+    same = [candidate for candidate, seen in found if seen == wanted]
+    similar = [candidate for candidate, seen in found if list(map(_kind, seen)) == list(map(_kind, wanted))]
+    return next(iter((*same, *similar)), _BINARY)
+
+
+def _kind(seen: object) -> object:
+    return seen.kind if isinstance(seen, Damage) else seen
+
+
+def _seen_of_snapshot(raw: bytes) -> tuple[object, ...]:
+    found = parse_snapshot(raw)
+    return (found,) if isinstance(found, Damage) else (found.version, dict(found.files), found.keys)
+
+
+def _seen_of_changelog(raw: bytes) -> tuple[object, ...]:
+    return parse_lineage(raw[:CHANGELOG_HEAD_BYTES]), early_end(raw)
+
+
+def _seen_of_changes(raw: bytes) -> tuple[object, ...]:
+    return (early_end(raw),)
+
+
+def _snapshots(raw: bytes) -> list[bytes]:
+    """RocksDB archives: one with the same list of files, then damaged ones."""
+    found = []
+    metadata = parse_snapshot(raw)
+    if isinstance(metadata, SnapshotMetadata):
+        fields = {name: metadata.fields[name] for name in _SNAPSHOT_FIELDS if name in metadata.fields}
+        found = [_archive("metadata", f"v{metadata.version}\n{to_json(fields)}".encode())]
+    garbled = bytearray(_archive("metadata", b"v1\n{}" * 40))
+    garbled[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + 8] = b"\xff" * 8
+    texts = (b"", b"v1\n{", b"v1\n[]", b"v1\nx", b"v9\n{}", b"x\n{}", _BINARY)
+    damaged = [_archive("metadata", text) for text in texts]
+    large = [bytes(ZIP_BYTES_MAX + 1)] if len(raw) > ZIP_BYTES_MAX else []
+    return [*found, *large, b"", bytes(16), b"PK\3\4", _archive("nothing", b""), *damaged, bytes(garbled)]
+
+
+def _archive(name: str, content: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(name), content)
+    return made.getvalue()
+
+
+def _changes(raw: bytes) -> list[bytes]:
+    """Files of changes: one that is whole, then damaged ones."""
+    return [_END, _cut(len(raw)), b"", _block(b"") + bytes(len(_END))]
+
+
+def _changelogs(raw: bytes) -> list[bytes]:
+    """Changelogs of format v2: with the same lineage and no change, then damaged ones; each whole, and cut."""
+    lineage = parse_lineage(raw[:CHANGELOG_HEAD_BYTES])
+    heads = [] if isinstance(lineage, Damage) else [_changelog("v3", lineage)]
+    heads += [_block(b"\0\2v3"), _changelog("v1", ()), _block(b"\0\2\xff\xff"), _block(_utf("v3") + _utf("x"))]
+    ended = [head + _END for head in heads]
+    padded = [head + _block(bytes(_HEAD_UNPACKED_BYTES)) + _cut(_BLOCK_HEADER.size) for head in heads]
+    return [*ended, *padded, b"LZ4", _cut(len(raw)), bytes(32), _block(b"") + bytes(len(_END)), b""]
+
+
+def _changelog(version: str, lineage: Iterable[LineageItem]) -> bytes:
+    items: list[Any] = [{"version": item.version, "checkpointUniqueId": item.unique_id} for item in lineage]
+    return _block(_utf(version) + _utf(to_json(items)))
+
+
+def _utf(text: str) -> bytes:
+    raw = text.encode()
+    return len(raw).to_bytes(2) + raw
+
+
+def _block(content: bytes) -> bytes:
+    """One block of an LZ4 block stream that is not compressed; nobody looks at its checksum."""
+    return _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, len(content), max(1, len(content)), 0) + content
+
+
+def _cut(size: int) -> bytes:
+    """A file of this size whose only block ends later."""
+    return _BLOCK_HEADER.pack(_BLOCK_MAGIC, _NOT_COMPRESSED, 2**30, 1, 0).ljust(size, b"\0")[:size]

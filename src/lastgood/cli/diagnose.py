@@ -1,0 +1,162 @@
+"""`lastgood diagnose`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.cli.evidence import evidence_options
+from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.times import DURATION
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lastgood.diagnose.engine import Report
+    from lastgood.diagnose.findings import Finding
+    from lastgood.operations.surroundings import EvidenceOptions
+
+_COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_OUTCOMES = {
+    "starts": "begins at batch {batch}",
+    "resumes": "goes on with batch {batch}",
+    "reruns": "runs batch {batch} again",
+    "fails": "fails",
+    "fails_after_sink": "sends batch {batch} through the sink again, and fails",
+}
+
+
+@click.command()
+@click.argument("target")
+@evidence_options
+@click.option(
+    "--spark", metavar="VERSION", help="Predict for this Spark; by default the newest that can read the logs."
+)
+@click.option(
+    "--fail-on-data-loss",
+    type=click.BOOL,
+    metavar="BOOLEAN",
+    help="The option of the query's Kafka source, which Spark does not write down; true if --log does not tell.",
+)
+@click.option(
+    "--log",
+    metavar="FILE|-",
+    help="The driver's log, a traceback, or an agent's records: why the query died, and where it writes.",
+)
+@click.option(
+    "--max-downtime",
+    type=DURATION,
+    metavar="DURATION",
+    help="How long the query may be down without losing anything, such as 3d: is Kafka's retention long enough?",
+)
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="BUNDLE",
+    help="Write all that the diagnosis rests on into one file: no data, no secrets. `diagnose BUNDLE` works elsewhere.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["info", "warning", "error", "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 for findings from this severity on.",
+)
+@format_option
+def diagnose(
+    target: str,
+    *,
+    options: EvidenceOptions,
+    spark: str | None,
+    fail_on_data_loss: bool | None,
+    log: str | None,
+    max_downtime: int | None,
+    save: Path | None,
+    fail_on: str,
+    output_format: str,
+) -> int:
+    r"""Say what is the matter with a query: every finding, worst first, and what Spark would do on restart.
+
+    It reads only, starts no JVM, and needs no configuration. What the checkpoint cannot tell, --kafka and --sink can:
+    whether the records of the next batch still exist, and what readers see.
+
+    \b
+    lastgood diagnose s3a://lake/chk/orders
+    lastgood diagnose s3a://lake/chk/orders --kafka broker:9092 --sink s3a://lake/orders
+    lastgood diagnose s3a://lake/chk/orders --log driver.log --save orders.bundle
+    lastgood diagnose orders.bundle --spark 4.0 --format json
+    lastgood explain ORPHAN_BATCH
+
+    Exit codes: 0; 1 findings at or above --fail-on; 2 usage; 20 no checkpoint; 10-13 storage.
+    """
+    from lastgood.diagnose.findings import Severity
+    from lastgood.operations.diagnose import DiagnoseOptions, diagnose_and_save
+
+    done = diagnose_and_save(target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save))
+    report = done.report
+    if output_format == "json":
+        print_json(report.to_json() | ({"bundle": done.saved.to_json()} if done.saved else {}))
+    else:
+        _print(report, console())
+        if done.saved:
+            console().print(f"Saved {done.saved.path}: {done.saved.parts} parts, {done.saved.size} bytes.")
+        nothing_changed()
+    is_failed = fail_on != "never" and report.worst is not None and report.worst >= Severity[fail_on.upper()]
+    return 1 if is_failed else 0
+
+
+def _print(report: Report, out: Console) -> None:
+    from rich.text import Text
+
+    position = report.position
+    good = "no batch" if position.last_good is None else f"batch {position.last_good}"
+    out.print(Text.assemble(("Last good ", "dim"), (good, "bold")))
+    for reason in report.position.reasons:
+        out.print(Text(f"          {reason}", style="dim"))
+    _print_restart(report, out)
+    out.print()
+    if not report.findings:
+        out.print("No findings.")
+    for finding in report.findings:
+        _print_finding(finding, out)
+
+
+def _print_restart(report: Report, out: Console) -> None:
+    from rich.text import Text
+
+    restart = report.restart
+    what = _OUTCOMES[restart.outcome.value].format(batch=restart.batch)
+    style = "bold red" if restart.stop else "green"
+    out.print(Text.assemble((f"Spark {restart.spark} ", "dim"), (what, style), f"  ({restart.because})"))
+    if restart.error:
+        out.print(Text.assemble(("          error      ", "dim"), restart.error))
+        out.print(Text.assemble(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
+    if restart.leaves_orphan:
+        out.print(Text.assemble(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
+    for other in report.others:
+        other_what = _OUTCOMES[other.outcome.value].format(batch=other.batch)
+        out.print(Text.assemble((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
+    for unknown in restart.unknowns:
+        out.print(Text.assemble(("          not known  ", "dim"), unknown))
+
+
+def _print_finding(finding: Finding, out: Console) -> None:
+    from rich.text import Text
+
+    severity = finding.severity.name.lower()
+    title = Text.assemble(
+        (f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}"
+    )
+    out.print(title)
+    out.print(Text(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}"))
+    for name, value in finding.evidence.items():
+        out.print(Text.assemble((f"        {name}  ", "dim"), _shown(value)))
+    if finding.next:
+        out.print(Text.assemble(("        next  ", "dim"), finding.next))
+    out.print()
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

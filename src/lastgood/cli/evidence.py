@@ -1,0 +1,77 @@
+"""The options that say where else to look than into the checkpoint: the same for all verbs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--sink",
+        "sinks",
+        multiple=True,
+        metavar="LOCATION",
+        help="Where the query writes: a Delta table, or a folder with _spark_metadata; told from what is there, or by"
+        " delta: or file: before it. Tells which batches readers see. Repeatable.",
+    ),
+    click.option(
+        "--kafka",
+        metavar="SERVERS|FILE",
+        help="bootstrap.servers of the source, such as broker:9092; or a JSON file with what a broker said before."
+        " Tells what can still be read, and for how long.",
+    ),
+    click.option(
+        "--kafka-config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="client.properties for --kafka, as Kafka's own tools take it: SASL, TLS.",
+    ),
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="NAME",
+        help="A topic that the query reads, where no log is left to name it. Repeatable.",
+    ),
+    click.option(
+        "--subscribe-pattern",
+        metavar="REGEX",
+        help="As Spark's option subscribePattern: topics that no log names yet.",
+    ),
+)
+
+
+def evidence_options(command: _F) -> _F:
+    """Add the options to a command; it gets them as one `EvidenceOptions`, named `options`."""
+
+    @functools.wraps(command)
+    def with_options(
+        *arguments: Any,
+        sinks: tuple[str, ...],
+        kafka: str | None,
+        kafka_config: Path | None,
+        topics: tuple[str, ...],
+        subscribe_pattern: str | None,
+        **others: Any,
+    ) -> Any:
+        from lastgood.operations.surroundings import EvidenceOptions
+
+        options = EvidenceOptions(
+            sinks=sinks,
+            kafka=kafka,
+            topics=topics,
+            subscribe_pattern=subscribe_pattern,
+            kafka_config=kafka_config,
+        )
+        return command(*arguments, options=options, **others)
+
+    decorated: Any = with_options
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

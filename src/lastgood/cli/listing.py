@@ -1,0 +1,107 @@
+"""`lastgood inspect --all`: as many lines as there are batches, none of which is held as a value."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
+from lastgood.cli.output import console, nothing_changed
+from lastgood.cli.progress import batches_read
+from lastgood.operations.inspect import head_json, inspect_all, row_json, surroundings_of
+from lastgood.operations.rows import AllRows
+from lastgood.operations.shown import Comparison
+from lastgood.operations.surroundings import EvidenceOptions
+
+_LINES_AT_ONCE = 500
+
+
+def show_listing(target: str, options: EvidenceOptions, output_format: str) -> None:
+    """Print every known batch, newest first.
+
+    What is damaged stands before the lines and is known only after them, and an error leaves no half of an answer: so
+    the lines are kept until the last is read, packed.
+    """
+    lines = _Packed()
+    with batches_read() as progress:
+        rows = inspect_all(target, progress=progress)
+        evidence = rows.evidence
+        comparison = Comparison(evidence, surroundings_of(evidence, options, kafka=False).sinks)
+        widths = [len(title) for title in headings(comparison)]
+        for row in chain(comparison.only_in_sinks(), rows):
+            if output_format == "json":
+                lines.add(json.dumps(row_json(row, comparison), ensure_ascii=False))
+                continue
+            shown, style = cells(row, comparison)
+            widths = [max(width, len(cell)) for width, cell in zip(widths, shown, strict=True)]
+            lines.add(json.dumps([style, *shown]))
+    if output_format == "json":
+        _print_json(rows, comparison, lines)
+    else:
+        _print_text(rows, comparison, lines, widths)
+
+
+def _print_json(rows: AllRows, comparison: Comparison, lines: _Packed) -> None:
+    head = json.dumps({**head_json(rows.evidence, comparison), "known_batches": len(rows)}, ensure_ascii=False)
+    sys.stdout.write(f'{head[:-1]}, "batches": [')
+    for number, line in enumerate(lines):
+        sys.stdout.write(f", {line}" if number else line)
+    sys.stdout.write("]}\n")
+    sys.stdout.flush()
+
+
+def _print_text(rows: AllRows, comparison: Comparison, lines: _Packed, widths: Sequence[int]) -> None:
+    out = console()
+    print_summary(rows.evidence, out)
+    titles = headings(comparison)
+    out.print(_aligned(titles, titles, widths), style="bold", markup=False)
+    sys.stdout.flush()
+    for line in lines:
+        style, *shown = json.loads(line)
+        text = _aligned(titles, shown, widths)
+        if style is not None and out.is_terminal:
+            out.print(text, style=style, markup=False)
+        else:
+            sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+    print_unknown(comparison, out)
+    nothing_changed()
+
+
+def _aligned(titles: Sequence[str], shown: Sequence[Any], widths: Sequence[int]) -> str:
+    padded = zip(titles, shown, widths, strict=True)
+    return "  ".join(f"{cell:>{width}}" if title in RIGHT else f"{cell:<{width}}" for title, cell, width in padded)
+
+
+class _Packed:
+    """Lines of text, of which only the packed bytes are held."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(1)
+        self._pieces: list[bytes] = []
+        self._unpacked: list[str] = []
+
+    def add(self, line: str) -> None:
+        """Put a line behind the others; it holds no line end."""
+        self._unpacked.append(line)
+        if len(self._unpacked) == _LINES_AT_ONCE:
+            self._pack()
+
+    def __iter__(self) -> Iterator[str]:
+        """The lines, once."""
+        self._pack()
+        self._pieces.append(self._packer.flush())
+        unpacker = zlib.decompressobj()
+        rest = b""
+        for piece in self._pieces:
+            *whole, rest = (rest + unpacker.decompress(piece)).split(b"\n")
+            yield from (line.decode(errors="surrogatepass") for line in whole)
+
+    def _pack(self) -> None:
+        text = "".join(f"{line}\n" for line in self._unpacked)
+        self._pieces.append(self._packer.compress(text.encode(errors="surrogatepass")))
+        self._unpacked.clear()

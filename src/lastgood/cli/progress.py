@@ -1,0 +1,23 @@
+"""How far a verb has come that reads a long log; told on a terminal only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lastgood.cli.output import console
+
+if TYPE_CHECKING:
+    from lastgood.operations.walk import Progress
+
+
+@contextlib.contextmanager
+def batches_read() -> Iterator[Progress | None]:
+    """Gives what to tell of the batches that have been read; None where nobody looks."""
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield None
+        return
+    with out.status("looking") as shown:
+        yield lambda done, total: shown.update(f"{done:,} of {total:,} batches read")

@@ -1,0 +1,70 @@
+"""What is wrong with a query, or could be better: conditions and findings. Values only. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Severity(enum.IntEnum):
+    """How bad a finding is; worse is larger."""
+
+    INFO = 0
+    """Good to know, or advice. A healthy checkpoint has no finding above it."""
+    WARNING = 1
+    """It works, and something is not as it is to be."""
+    ERROR = 2
+    """Records are lost, doubled or wrong, or the query cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A kind of finding, told once: for the finding itself, for `lastgood explain` and for the reference page."""
+
+    name: str
+    severity: Severity
+    """As it usually is; a finding may be milder or worse."""
+    title: str
+    """What is so, one line, lower case, without a full stop."""
+    story: str
+    """How it comes about, what Spark makes of it, and what to do: a few paragraphs, separated by blank lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One condition, found somewhere."""
+
+    condition: Condition
+    subject: str
+    """The file, partition, source or sink it is about."""
+    effect: str
+    """What will be lost, doubled, wrong or stuck, in plain words, as a sentence."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """What it rests on, by name; JSON values."""
+    next: str | None = None
+    """The command to type; None where nothing need be done."""
+    level: Severity | None = None
+    """Another severity than the condition's."""
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is here."""
+        return self.condition.severity if self.level is None else self.level
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the objects `findings` of `diagnose --format json`."""
+        return {
+            "condition": self.condition.name,
+            "severity": self.severity.name.lower(),
+            "subject": self.subject,
+            "evidence": dict(self.evidence),
+            "effect": self.effect,
+            "next": self.next,
+        }
+
+
+def worst_first(findings: list[Finding]) -> list[Finding]:
+    """The findings in the order in which a person should hear of them."""
+    return sorted(findings, key=lambda finding: -finding.severity)

@@ -1,0 +1,279 @@
+"""What Spark will do when it is started on a checkpoint as it stands. Pure.
+
+It follows `MicroBatchExecution` from `start()` to the commit of the first batch, in its order, because the first thing
+that stops Spark is what a person will see. It is assumed that the application is unchanged and that there is something
+new to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
+from lastgood.checkpoint.logs import LogListing, SourceLog
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
+from lastgood.diagnose.file_source import next_name, opening, reading
+from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps, stop_of
+from lastgood.diagnose.log_reading import LogReading
+from lastgood.diagnose.messages import CONCURRENT_FILE, CONCURRENT_LOG, metadata_error
+from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
+from lastgood.diagnose.spark_version import SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnose.state_load import legacy_format, load_state, missing_folder
+from lastgood.diagnose.world import World
+
+_RUN_BY_SPARK = ("delta", "file")
+
+
+def predict(world: World, spark: SparkVersion) -> Restart:
+    """What a Spark of this version will do."""
+    return _Start(world, spark).run()
+
+
+class _Start:
+    """One start; each step raises what stops Spark there."""
+
+    def __init__(self, world: World, spark: SparkVersion) -> None:
+        self._world = world
+        self._checkpoint = world.checkpoint
+        self._spark = spark
+        self._logs = LogReading(world.checkpoint, spark)
+        self._planned = self._logs.planned
+        self._committed = self._logs.committed
+        self._batch: int | None = None
+        self._is_new = False
+        self._unknowns: list[str] = []
+
+    def run(self) -> Restart:
+        try:
+            self._query_metadata()
+            restart = self._continuous() if self._checkpoint.mode is Mode.CONTINUOUS else self._micro_batch()
+        except StoppedError as stopped:
+            restart = self._failed(stopped.stop)
+        return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
+
+    def _micro_batch(self) -> Restart:
+        self._logs.read_ahead()
+        for log in self._checkpoint.sources:
+            if self._logs.is_file_source(log):
+                opening(log, self._spark)
+        self._logs.compare()
+        if self._planned is None:
+            return self._begin()
+        self._logs.read()
+        return self._resume(self._planned) if self._committed == self._planned else self._rerun(self._planned)
+
+    def _continuous(self) -> Restart:
+        """Continuous mode goes on after the newest commit; later plans are thrown away."""
+        if self._committed is None:
+            return Restart(self._spark, Outcome.STARTS, 0, "no epoch was ever committed")
+        if self._committed not in self._checkpoint.offsets.ids:
+            error = f"Batch {self._committed} was committed without end epoch offsets"
+            raise StoppedError(Stop(Stage.START, error, f"offsets/{self._committed}", "it is not there"))
+        self._logs.read_newest_commit()
+        return Restart(self._spark, Outcome.RESUMES, self._committed + 1, f"epoch {self._committed} is committed")
+
+    def _query_metadata(self) -> None:
+        found = self._checkpoint.query
+        if isinstance(found, Damage):
+            raise StoppedError(Stop(Stage.START, metadata_error(found), "metadata", f"it cannot be read: {found}"))
+        if found is not None:
+            return
+        has_logs = self._planned is not None or self._committed is not None
+        if has_logs and self._spark >= SPARK_4_2:
+            error = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
+            raise StoppedError(Stop(Stage.START, error, "metadata", "it is not there, though there are batches"))
+        if self._world.is_local and ".metadata.crc" in self._checkpoint.foreign:
+            raise StoppedError(_left_over(".metadata.crc"))
+
+    # The three ways on.
+
+    def _begin(self) -> Restart:
+        """No plan at all: batch 0, over whatever commits there are."""
+        state = self._checkpoint.state
+        if self._spark >= SPARK_4_1 and state is not None and state.operators:
+            error = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
+            raise StoppedError(Stop(Stage.START, error, "state", "there is state, and the query begins at batch 0"))
+        self._plan(0)
+        self._commit(0)
+        return Restart(self._spark, Outcome.STARTS, 0, "no batch was ever planned")
+
+    def _resume(self, committed: int) -> Restart:
+        """The newest plan is committed: another is made."""
+        self._logs.require_source_lines(committed)
+        self._read_files(committed)  # a file source is asked once more for the batch that is committed
+        self._logs.require_metadata(committed)
+        self._plan(committed + 1)
+        self._plan_state(committed)
+        self._read_state(committed + 1)
+        self._commit(committed + 1)
+        return Restart(self._spark, Outcome.RESUMES, committed + 1, f"batch {committed} is committed")
+
+    def _rerun(self, batch: int) -> Restart:
+        """The newest plan is not committed, or a newer commit hides that it is: it runs again."""
+        self._batch = batch
+        self._logs.require_source_lines(batch)
+        self._read_files(batch)
+        self._replay_rate(batch)
+        self._plan_state(batch)
+        self._replay_kafka(batch)
+        self._read_state(batch)
+        self._commit(batch)
+        self._logs.require_metadata(batch, stage=Stage.COMMIT)
+        ahead = self._committed is not None and self._committed > batch
+        because = f"batch {batch} is planned and not committed" + (", a later one is" if ahead else "")
+        return Restart(self._spark, Outcome.RERUNS, batch, because)
+
+    # What a batch reads.
+
+    def _read_files(self, batch_id: int) -> None:
+        for source_id, end, before in self._logs.ranges(batch_id):
+            if isinstance(end, FileOffset):
+                first = before.log_offset if isinstance(before, FileOffset) else -1
+                reading(self._source(source_id), first, end.log_offset, self._spark)
+
+    def _plan_kafka(self, committed: int) -> None:
+        """What the source meets when it plans a batch; what is raised leaves a plan unless the topic is gone."""
+        for source_id, end, _ in self._logs.ranges(committed):
+            facts = self._world.kafka
+            if isinstance(end, KafkaOffset) and self._knows_kafka(source_id) and facts:
+                gaps = planning_gaps(end.topics, facts, is_pattern=self._world.is_pattern)
+                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
+
+    def _replay_kafka(self, batch_id: int) -> None:
+        for source_id, end, before in self._logs.ranges(batch_id):
+            if isinstance(end, KafkaOffset):
+                self._knows_kafka(source_id)
+                start = before if isinstance(before, KafkaOffset) else self._initial(source_id)
+                gaps = (
+                    replay_gaps(start.topics, end.topics, self._world.kafka) if isinstance(start, KafkaOffset) else []
+                )
+                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=True))
+
+    def _replay_rate(self, batch_id: int) -> None:
+        for _, end, before in self._logs.ranges(batch_id):
+            if not isinstance(end, RateMicroBatchOffset) or not isinstance(before, RateMicroBatchOffset):
+                continue
+            if end.offset < before.offset:
+                error = "startOffset should less than or equal to the endOffset"
+                because = f"it ends at {end.offset}, before its start {before.offset}"
+                raise StoppedError(Stop(Stage.PLANNED, error, f"offsets/{batch_id}", because))
+
+    def _counted(self, gaps: list[KafkaGap]) -> list[KafkaGap]:
+        """The gaps that end the query: without `failOnDataLoss` only that there is no topic."""
+        return gaps if self._world.fail_on_data_loss else [gap for gap in gaps if gap.gap is Gap.TOPIC_GONE]
+
+    def _raise_gaps(self, stop: Stop | None) -> None:
+        if stop and not (stop.stage is Stage.TASK and self._is_skipped()):
+            raise StoppedError(stop)
+
+    def _is_skipped(self) -> bool:
+        """Whether a sink that has the batch already does not even run it, so that none of its tasks can fail."""
+        return self._batch is not None and any(
+            sink.kind in _RUN_BY_SPARK and sink.would_skip(self._batch) for sink in self._world.sinks
+        )
+
+    def _knows_kafka(self, source_id: str) -> bool:
+        facts = self._world.kafka
+        if facts is None:
+            self._unknowns.append(f"source {source_id}: what Kafka still serves was not asked (--kafka)")
+            return False
+        self._unknowns += [f"Kafka{f', {name}' if name else ''}: {why}" for name, why in facts.unknowns.items()]
+        return True
+
+    def _initial(self, source_id: str) -> SourceOffset | None:
+        initial = self._source(source_id).initial
+        return initial.offset if initial else None
+
+    def _source(self, source_id: str) -> SourceLog:
+        found = next((log for log in self._checkpoint.sources if log.name == source_id), None)
+        return found or SourceLog(source_id, LogListing())
+
+    def _plan_state(self, newest: int) -> None:
+        """Where the newest plan lacks pinned confs, Spark goes by legacy defaults, which may not fit the state."""
+        if self._checkpoint.state is not None:
+            legacy_format(self._checkpoint, newest, self._spark)
+
+    def _read_state(self, batch_id: int) -> None:
+        """Batch N loads version N of the state, by the ids that the newest commit names."""
+        if batch_id == 0 or self._is_skipped():
+            return
+        if self._checkpoint.state is not None and self._checkpoint.state.operators:
+            load_state(self._checkpoint, batch_id, self._committed, self._spark)
+        elif self._world.is_stateful:
+            missing_folder(self._spark)
+
+    # What is written.
+
+    def _plan(self, batch: int) -> None:
+        """Write what the sources and the engine write when they plan a batch."""
+        for log in self._checkpoint.sources:
+            if self._logs.is_file_source(log):
+                self._require_free(log.folder, log.listing, next_name(log), Stage.START)
+        if self._committed is not None and self._planned is not None:
+            self._plan_kafka_early(self._planned)
+        self._batch, self._is_new = batch, True
+        self._require_free("offsets", self._checkpoint.offsets.listing, str(batch), Stage.PLANNED)
+        if self._planned is not None:
+            self._require_progress(self._planned)
+            self._plan_kafka(self._planned)
+
+    def _require_progress(self, committed: int) -> None:
+        """A file source goes by its own log, which may have lost what is committed."""
+        for source_id, end, _ in self._logs.ranges(committed):
+            log = self._source(source_id)
+            newest = log.listing.newest_listed
+            reached = 0 if newest is None else newest + 1
+            if isinstance(end, FileOffset) and reached < end.log_offset:
+                because = f"it holds entries up to {newest}, and {end.log_offset} is committed"
+                raise StoppedError(Stop(Stage.PLANNED, "assertion failed", log.folder, because))
+
+    def _plan_kafka_early(self, committed: int) -> None:
+        """A topic that does not exist stops the source before anything is planned."""
+        try:
+            self._plan_kafka(committed)
+        except StoppedError as stopped:
+            if stopped.stop.stage is Stage.START:
+                raise
+
+    def _commit(self, batch: int) -> None:
+        """Write the commit, after the sink."""
+        if batch in self._checkpoint.commits.ids:
+            because = "the batch is committed already, since commits are ahead of offsets"
+            error = f"{CONCURRENT_LOG} {batch}"
+            raise StoppedError(Stop(Stage.COMMIT, error, f"commits/{batch}", because))
+        self._require_free("commits", self._checkpoint.commits.listing, str(batch), Stage.COMMIT)
+
+    def _require_free(self, folder: str, listing: LogListing, name: str, stage: Stage) -> None:
+        """The name of a new entry must not be taken, nor on a local disk that of its checksum file."""
+        if f"{name}/" in listing.foreign:
+            error = f"{CONCURRENT_LOG} {name.removesuffix(COMPACT_SUFFIX)}"
+            taken = Stage.START if stage is Stage.PLANNED else stage
+            raise StoppedError(Stop(taken, error, f"{folder}/{name}", "a folder stands where the entry belongs"))
+        if self._world.is_local and f".{name}.crc" in listing.stale_checksums:
+            raise StoppedError(replace(_left_over(f"{folder}/.{name}.crc"), stage=stage))
+
+    # The answer.
+
+    def _failed(self, stop: Stop) -> Restart:
+        called = {Stage.TASK: SinkCalled.MAYBE, Stage.COMMIT: SinkCalled.YES}.get(stop.stage, SinkCalled.NO)
+        again = stop.stage is Stage.COMMIT and not (self._is_new and self._planned is not None)
+        is_planned = self._is_new and stop.stage is not Stage.START
+        # A left-over checksum fails the commit when its file stands already.
+        is_committed = self._batch in self._checkpoint.commits.ids or (
+            stop.stage is Stage.COMMIT and stop.error == CONCURRENT_FILE
+        )
+        return Restart(
+            self._spark,
+            Outcome.FAILS_AFTER_SINK if again else Outcome.FAILS,
+            self._batch,
+            f"{stop.subject}: {stop.because}",
+            stop,
+            leaves_orphan=is_planned and not is_committed,
+            sink_called=called,
+        )
+
+
+def _left_over(path: str) -> Stop:
+    return Stop(Stage.START, CONCURRENT_FILE, path, "it is left over, and that of the new file cannot take its place")

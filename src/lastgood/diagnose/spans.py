@@ -1,0 +1,120 @@
+"""What each batch reads of each source, and what comes next, by the plans that were read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lastgood.checkpoint.contents import Checkpoint, Mode
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset, VoidOffset
+
+BEFORE_FIRST_FILE = FileOffset(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one batch reads of one source."""
+
+    batch_id: int
+    source_id: str
+    start: SourceOffset | None
+    """None: it is written nowhere, or in a plan that was not read."""
+    end: SourceOffset
+    is_done: bool
+    """Whether Spark takes the batch for done: it is committed, or stands below the newest plan."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it surely reads nothing."""
+        return self.start == self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where one source stands: what the batch that runs next reads of it."""
+
+    source_id: str
+    batch_id: int
+    """The batch that runs next."""
+    start: SourceOffset | None
+    """Where it begins; None: that is written nowhere."""
+    end: SourceOffset | None = None
+    """Where it ends, if it runs again as it was planned; None if it is still to be planned."""
+
+    @property
+    def is_rerun(self) -> bool:
+        """Whether its range stands in the offset log already."""
+        return self.end is not None
+
+
+def spans(checkpoint: Checkpoint) -> list[Span]:
+    """Every batch that was read and that counts, source by source, oldest batch first."""
+    orphan = orphan_of(checkpoint)
+    newest = checkpoint.last_committed if checkpoint.mode is Mode.CONTINUOUS else checkpoint.last_planned
+    found = []
+    for batch_id in sorted(checkpoint.offsets.entries):
+        entry = _plan(checkpoint, batch_id)
+        if entry is None or newest is None or batch_id > newest:
+            continue
+        for line in entry.sources:
+            if not isinstance(line.offset, VoidOffset):
+                start = _start(checkpoint, batch_id, line.source_id, line.offset)
+                found.append(Span(batch_id, line.source_id, start, line.offset, batch_id != orphan))
+    return found
+
+
+def stands(checkpoint: Checkpoint) -> list[Stand]:
+    """Where every source stands; nothing of one of which no log tells."""
+    newest = checkpoint.last_committed if checkpoint.mode is Mode.CONTINUOUS else checkpoint.last_planned
+    if newest is None:
+        return [Stand(log.name, 0, log.initial.offset) for log in checkpoint.sources if log.initial]
+    orphan, entry = orphan_of(checkpoint), _plan(checkpoint, newest)
+    if entry is None and orphan is not None and checkpoint.last_committed is not None:
+        newest, orphan = checkpoint.last_committed, None  # a plan that nobody can read will have to be made again
+        entry = _plan(checkpoint, newest)
+    return list(_stands(checkpoint, newest, orphan, entry)) if entry else []
+
+
+def orphan_of(checkpoint: Checkpoint) -> int | None:
+    """The batch that a start runs again; None if there is none. Continuous mode throws its later plans away."""
+    return None if checkpoint.mode is Mode.CONTINUOUS else checkpoint.orphan
+
+
+def read_nothing(batch_spans: list[Span]) -> bool:
+    """Whether a batch, given by all its spans, surely reads nothing; False for one that was not read."""
+    return bool(batch_spans) and all(span.is_empty for span in batch_spans)
+
+
+def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: OffsetEntry) -> Iterator[Stand]:
+    for line in entry.sources:
+        is_void = isinstance(line.offset, VoidOffset)
+        if orphan is None:
+            start = _initial(checkpoint, line.source_id) if is_void else line.offset
+            yield Stand(line.source_id, newest + 1, start)
+        elif not is_void:
+            start = _start(checkpoint, orphan, line.source_id, line.offset)
+            yield Stand(line.source_id, orphan, start, line.offset)
+
+
+def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOffset) -> SourceOffset | None:
+    """Where a batch begins: where the plan before it ends, and for the first where its source began."""
+    is_sparse = checkpoint.mode is Mode.ASYNC_PROGRESS
+    before_id = checkpoint.offsets.ids.before(batch_id) if is_sparse else batch_id - 1
+    before = None if before_id is None else _plan(checkpoint, before_id)
+    line = before.source(source_id) if before else None
+    if line is not None and not isinstance(line.offset, VoidOffset):
+        return line.offset
+    if batch_id > 0 and line is None:
+        return None
+    return BEFORE_FIRST_FILE if isinstance(end, FileOffset) else _initial(checkpoint, source_id)
+
+
+def _initial(checkpoint: Checkpoint, source_id: str) -> SourceOffset | None:
+    log = next((log for log in checkpoint.sources if log.name == source_id), None)
+    return log.initial.offset if log and log.initial else None
+
+
+def _plan(checkpoint: Checkpoint, batch_id: int) -> OffsetEntry | None:
+    entry = checkpoint.offsets.entries.get(batch_id)
+    return entry if isinstance(entry, OffsetEntry) else None

@@ -1,0 +1,138 @@
+"""What Spark says when it cannot load its state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.checkpoint.state import Obstacle, StateFormat, StateOperator, StateStore
+from lastgood.diagnose.restart import Stage, Stop, StoppedError
+from lastgood.diagnose.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+
+_FORMAT_KEYS = {
+    "stateStoreSave": "spark.sql.streaming.aggregation.stateFormatVersion",
+    "symmetricHashJoin": "spark.sql.streaming.join.stateFormatVersion",
+}
+
+
+def missing_folder(spark: SparkVersion) -> None:
+    """The folder `state` of a query that keeps state is gone or empty.
+
+    Raises:
+        StoppedError: always.
+    """
+    because = "the state of the query is gone"
+    if spark >= SPARK_4_2:
+        error = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+        raise StoppedError(Stop(Stage.PLANNED, error, "state", because))
+    raise StoppedError(Stop(Stage.TASK, "Error reading", "state", because))
+
+
+def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> None:
+    """A plan whose pinned confs are lost makes Spark lay out its state in the legacy way.
+
+    Raises:
+        StoppedError: the state is laid out in another way.
+    """
+    entry = checkpoint.offsets.entries.get(newest)
+    if not isinstance(entry, OffsetEntry) or checkpoint.state is None:
+        return
+    for key in {_format_key(operator) for operator in checkpoint.state.operators}:
+        written = _pinned(checkpoint, key) if key else None
+        if key and key not in entry.conf and written not in (None, "1"):
+            stage, error = Stage.PLANNED, "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
+            if spark < SPARK_4_0:
+                # One task finds another schema, another rows that do not fit it.
+                stage, error = Stage.TASK, "org.apache.spark.sql.execution.streaming.state."
+            because = f"it does not pin {key}, and Spark takes 1 where the state has {written}"
+            raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
+
+
+def _format_key(operator: StateOperator) -> str | None:
+    """The conf that pins how an operator lays out its rows; None if there is none."""
+    if isinstance(operator.metadata, OperatorMetadata):
+        return _FORMAT_KEYS.get(operator.metadata.operator_name)
+    is_join = any(store.name.startswith(("left-", "right-")) for store in operator.stores)
+    return _FORMAT_KEYS["symmetricHashJoin" if is_join else "stateStoreSave"]
+
+
+def _pinned(checkpoint: Checkpoint, key: str) -> str | None:
+    entries = checkpoint.offsets.entries.values()
+    return next((e.conf[key] for e in entries if isinstance(e, OffsetEntry) and key in e.conf), None)
+
+
+def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion) -> None:
+    """A batch loads `version` of the state.
+
+    Args:
+        checkpoint: With its state.
+        version: The number of the batch that runs.
+        committed: The newest commit, whose ids Spark goes by in state checkpoint format v2.
+        spark: Its version.
+
+    Raises:
+        StoppedError: it cannot.
+    """
+    state = checkpoint.state
+    if state is None:
+        return
+    stores = [store for operator in state.operators for store in operator.stores]
+    formats = {store.format for store in stores}
+    names_ids = _names_ids(checkpoint, committed)
+    if StateFormat.HDFS_BACKED in formats and names_ids:
+        because = "it is of a version that names the files of a RocksDB state"
+        raise StoppedError(
+            Stop(Stage.TASK, "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED", f"commits/{committed}", because)
+        )
+    if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
+        because = f"commits/{committed} names the state after another batch than {version - 1}"
+        raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
+    obstacles = state.obstacles_to(version, auto_repair=spark >= SPARK_4_1)
+    if not obstacles:
+        return
+    by_folder = {store.folder: store for store in stores}
+    errors = {
+        _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark) for obstacle in obstacles
+    }
+    error = errors.pop()
+    if errors:  # tasks race, and the first to fail is told
+        error = "CANNOT_LOAD_STATE_STORE" if spark >= SPARK_4_0 else "Error"
+    first = obstacles[0]
+    because = "it is not there" if first.damage is None else f"it cannot be read: {first.damage}"
+    raise StoppedError(Stop(Stage.TASK, error, first.name, because))
+
+
+def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateStore], spark: SparkVersion) -> str:
+    """What Spark says of one store; one without any file is of the format of the others."""
+    kind = store.format if store else None
+    kind = kind or next((other.format for other in stores if other.format), None)
+    damage = obstacle.damage
+    name = obstacle.name.rpartition("/")[2]
+    if damage is not None:
+        is_checked = name.endswith(".zip") and store is not None and name in store.checksummed
+        return _damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
+    if name.endswith(".zip"):  # only in state checkpoint format v2 is a snapshot looked for by name
+        return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_1 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
+    return "Error reading delta file" if kind is StateFormat.HDFS_BACKED else "Error reading streaming state file of"
+
+
+def _damage_error(
+    damage: Damage, kind: StateFormat | None, spark: SparkVersion, *, is_zip: bool, is_checked: bool
+) -> str:
+    if damage.kind is DamageKind.MISSING_PART:
+        return "FileNotFoundException"
+    if spark >= SPARK_4_0 and kind is not StateFormat.HDFS_BACKED:
+        return "CANNOT_LOAD_STATE_STORE"
+    if is_zip and damage.kind is DamageKind.EMPTY:
+        return "NoSuchFileException"
+    return "Checksum error" if is_checked else "EOFException"
+
+
+def _names_ids(checkpoint: Checkpoint, committed: int | None) -> bool:
+    """Whether the newest commit is of a version that goes with state checkpoint format v2."""
+    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    return isinstance(entry, CommitEntry) and entry.version > 1

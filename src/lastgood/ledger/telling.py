@@ -1,0 +1,176 @@
+"""From a recorder's records to facts. Pure; a record that cannot be stored as it is loses what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from lastgood.checkpoint.lines import is_long, to_json
+from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
+from lastgood.ledger.joining import joined
+from lastgood.records.record import Crashed, Failure, Progress, Record, Started, StartFailed, Terminated
+from lastgood.storage import LocationInvalidError, parse_location
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Facts that are stored together."""
+
+    queries: tuple[QueryFacts, ...] = ()
+    failures: tuple[FailureSeen, ...] = ()
+
+
+def checkpoint_identity(told: str | None) -> str:
+    """The same text for every way to write a checkpoint's location; empty if it is not known."""
+    if not told or (not told.startswith("/") and ":" not in told):
+        return told or ""  # a relative path: only the driver knows from where
+    try:
+        return parse_location(told).identity
+    except LocationInvalidError:
+        return told
+
+
+def telling_of(records: Iterable[Record]) -> Telling:
+    """What these records tell."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    failures = []
+    for told in records:
+        record = cleaned(told)
+        if not _is_ours(record):
+            continue
+        if record.query_id:
+            groups[record.query_id, checkpoint_identity(record.checkpoint)].append(record)
+        if isinstance(record, Terminated | StartFailed | Crashed) and record.failure is not None:
+            failures.append(_failure(record, record.failure))
+    return Telling(tuple(_query(*key, group) for key, group in groups.items()), tuple(failures))
+
+
+def _is_ours(record: Record) -> bool:
+    texts = (record.query_id, record.run_id, record.checkpoint, record.query_name)
+    is_whole = is_long(record.recorded_at_ms) and all(text is None or isinstance(text, str) for text in texts)
+    return is_whole and (not isinstance(record, Progress) or (is_long(record.batch_id) and record.batch_id >= 0))
+
+
+def _query(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
+    times = [record.recorded_at_ms for record in records]
+    batches: dict[int, BatchFacts] = {}
+    topics: list[TopicSeen] = []
+    for record in records:
+        if isinstance(record, Progress):
+            facts = BatchFacts(batch_id=record.batch_id, told_by=Teller.RECORDER, progress=_of_batch(record))
+            known = batches.get(record.batch_id)
+            batches[record.batch_id] = facts if known is None else known.with_other(facts)
+            topics += _topics(record)
+    return QueryFacts(
+        query_id=query_id,
+        checkpoint=checkpoint,
+        named=max(((each.recorded_at_ms, each.query_name) for each in records if each.query_name), default=None),
+        first_seen_ms=min(times),
+        last_seen_ms=max(times),
+        batches=batches,
+        topics=_joined_by(topics, lambda each: (each.topic, each.topic_id)),
+        runs=_joined_by((run for run in map(_run, records) if run is not None), lambda each: each.run_id),
+    )
+
+
+def _joined_by(told: Iterable[_T], key: Callable[[_T], Any]) -> tuple[_T, ...]:
+    """One for each key."""
+    found: dict[Any, _T] = {}
+    for each in told:
+        found[key(each)] = joined(found[key(each)], each) if key(each) in found else each
+    return tuple(found[name] for name in sorted(found))
+
+
+def _of_batch(record: Progress) -> Progress:
+    """What is of the batch alone, its offsets as texts."""
+    sources = tuple(
+        replace(
+            source,
+            start_offset=_text(source.start_offset),
+            end_offset=_text(source.end_offset),
+            latest_offset=_text(source.latest_offset),
+            topic_ids=None,
+            topic_ids_at_ms=None,
+        )
+        for source in record.sources
+    )
+    return replace(record, query_id=None, query_name=None, checkpoint=None, sources=sources)
+
+
+def _text(offset: Any) -> str | None:
+    return offset if offset is None or isinstance(offset, str) else to_json(offset)
+
+
+def _topics(record: Progress) -> Iterable[TopicSeen]:
+    for source in record.sources:
+        ids = source.topic_ids if isinstance(source.topic_ids, dict) and is_long(source.topic_ids_at_ms) else {}
+        for topic, topic_id in ids.items():
+            if isinstance(topic_id, str) and source.topic_ids_at_ms is not None:
+                yield TopicSeen(
+                    topic=topic,
+                    topic_id=topic_id,
+                    first_seen_ms=source.topic_ids_at_ms,
+                    last_seen_ms=source.topic_ids_at_ms,
+                    first_batch_id=record.batch_id,
+                    last_batch_id=record.batch_id,
+                )
+
+
+def _run(record: Record) -> RunSeen | None:
+    if not record.run_id or not isinstance(record, Started | Progress | Terminated):
+        return None
+    run = RunSeen(run_id=record.run_id, query_name=record.query_name)
+    if isinstance(record, Started):
+        return replace(
+            run,
+            started_at_ms=record.started_at_ms,
+            spark_version=record.spark_version,
+            application_id=record.application_id,
+        )
+    if isinstance(record, Progress):
+        return replace(run, last_batch_id=record.batch_id)
+    return replace(run, ended_at_ms=record.recorded_at_ms, last_batch_id=record.batch_id)
+
+
+def _failure(record: Record, failure: Failure) -> FailureSeen:
+    # One run ends once, however many recorders tell of it; what has no run is known by what was told.
+    told = record.run_id or json.dumps(record.to_json(), sort_keys=True, default=str)
+    return FailureSeen(
+        failure_id=hashlib.sha256(f"{record.kind} {told}".encode()).hexdigest()[:32],
+        kind=record.kind,
+        recorded_at_ms=record.recorded_at_ms,
+        query_id=record.query_id,
+        run_id=record.run_id,
+        query_name=record.query_name,
+        checkpoint=checkpoint_identity(record.checkpoint) or None,
+        batch_id=record.batch_id if isinstance(record, Terminated) else None,
+        condition=failure.condition,
+        message=failure.message,
+        causes=[dataclasses.asdict(cause) for cause in failure.causes],
+        start_offsets=list(failure.start_offsets),
+        end_offsets=list(failure.end_offsets),
+    )
+
+
+def cleaned(value: Any) -> Any:
+    """The same without what no database takes: NUL and halves of characters, numbers beyond 64 bits, NaN."""
+    if isinstance(value, str):
+        return value.replace("\0", "�").encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {cleaned(key): cleaned(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(cleaned(each) for each in value)
+    if isinstance(value, int | float):
+        is_finite = math.isfinite(value) if isinstance(value, float) else is_long(value)
+        return value if is_finite or isinstance(value, bool) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: cleaned(getattr(value, each.name)) for each in dataclasses.fields(value)})
+    return value

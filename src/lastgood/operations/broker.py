@@ -1,0 +1,107 @@
+"""The Kafka that the options name: servers to ask, or a file of what a broker said before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lastgood.errors import UsageError
+from lastgood.sources.kafka_cluster import ask_kafka
+from lastgood.sources.kafka_config import KafkaConfig, read_kafka_config
+from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, facts_from_json
+from lastgood.sources.kafka_ranges import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Somebody who knows about topics. Make one with `open_broker`."""
+
+    bootstrap: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For confluent-kafka. Holds secrets."""
+    facts: KafkaFacts | None = None
+    """What was written down before: then nobody is asked."""
+
+    def ask(
+        self,
+        topics: Collection[str],
+        *,
+        now_ms: int,
+        timeout_seconds: float,
+        subscribe_pattern: str | None = None,
+        times_ms: Collection[int] = (),
+        next_offsets: Offsets | None = None,
+    ) -> KafkaFacts:
+        """What it says of these topics; see `ask_kafka`.
+
+        Raises:
+            ExtraMissingError: confluent-kafka is not installed.
+            UsageError: the pattern is no regular expression.
+        """
+        if self.facts is not None:
+            return self.facts
+        if not topics and subscribe_pattern is None:
+            return self.silent("no log names a topic: --topic NAME or --subscribe-pattern REGEX does", now_ms=now_ms)
+        return ask_kafka(
+            self.bootstrap,
+            topics,
+            subscribe_pattern=subscribe_pattern,
+            config=self.settings,
+            timeout_seconds=timeout_seconds,
+            times_ms=times_ms,
+            next_offsets=next_offsets,
+        )
+
+    def silent(self, because: str, *, now_ms: int) -> KafkaFacts:
+        """The facts of a cluster that told nothing."""
+        return KafkaFacts(self.bootstrap, now_ms, unknown=because)
+
+
+def open_broker(kafka: str | None, config: Path | None) -> Broker | None:
+    """The broker that `--kafka` and `--kafka-config` name; nothing is asked yet. None if they name none.
+
+    Args:
+        kafka: `bootstrap.servers`, or the path of a file of facts.
+        config: A `client.properties`; it may name the servers too.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+        KafkaFactsError, KafkaConfigError, PropertiesError: it is not understood.
+    """
+    if kafka is not None and _is_file(kafka):
+        facts = read_facts(Path(kafka))
+        return Broker(facts.bootstrap, facts=facts)
+    client = KafkaConfig() if config is None else read_kafka_config(config)
+    bootstrap = kafka or client.bootstrap
+    return None if bootstrap is None else Broker(bootstrap, client.settings)
+
+
+def read_facts(file: Path) -> KafkaFacts:
+    """Facts about Kafka that were written down before, in the shape of `KafkaFacts.to_json`.
+
+    Raises:
+        UsageError: the file cannot be read.
+        KafkaFactsError: it holds something else.
+    """
+    try:
+        return facts_from_json(json.loads(file.read_bytes()))
+    except OSError as error:
+        raise UsageError("the facts about Kafka cannot be read", subject=str(file), found=error.strerror) from error
+    except (ValueError, RecursionError) as error:
+        raise KafkaFactsError("the facts about Kafka are no JSON", subject=str(file), found=str(error)[:80]) from error
+
+
+def _is_file(kafka: str) -> bool:
+    file = Path(kafka)
+    if file.is_file():
+        return True
+    if kafka.endswith(".json") or ("/" in kafka and "://" not in kafka):
+        raise UsageError(
+            "there is no such file of facts about Kafka",
+            subject=kafka,
+            found="a folder" if file.is_dir() else "no such file",
+            expected="bootstrap.servers such as broker:9092, or a file of facts",
+        )
+    return False

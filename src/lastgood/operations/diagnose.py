@@ -1,0 +1,197 @@
+"""`diagnose`: what is the matter with a query, and what Spark would do on restart."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.diagnose.engine import Report
+from lastgood.diagnose.engine import diagnose as judge
+from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
+from lastgood.diagnose.world import World
+from lastgood.errors import UsageError
+from lastgood.operations.advice_facts import advice_facts
+from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.sources.files import FileFacts, ask_files
+
+if TYPE_CHECKING:
+    from lastgood.diagnose.driver_log import DriverLog
+    from lastgood.diagnose.failures import Failure
+    from lastgood.diagnose.log_facts import QueryFacts
+    from lastgood.operations.bundle import SavedBundle
+
+BATCHES = 20
+"""How many of the newest batches are read."""
+STDIN = "-"
+_FILES_MAX = 1000
+_TABLES = ("delta", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnoseOptions:
+    """What to diagnose with."""
+
+    evidence: EvidenceOptions = field(default_factory=EvidenceOptions)
+    spark: str | None = None
+    """Version to predict for; None: the newest that can read the logs."""
+    fail_on_data_loss: bool | None = None
+    """As the Kafka source of the query has it; None: as the log tells, else true."""
+    log: str | None = None
+    """A driver's log, a traceback or an agent's records; `-` is standard input."""
+    max_downtime_ms: int | None = None
+    """How long the query may be down without losing anything."""
+    save: Path | None = None
+    """File to write a bundle to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A report, and the bundle if one was saved."""
+
+    report: Report
+    saved: SavedBundle | None = None
+
+
+def diagnose(target: str, options: DiagnoseOptions | None = None, *, config: Path | None = None) -> Report:
+    """Diagnose a query; nothing is changed. See `diagnose_and_save`."""
+    return diagnose_and_save(target, options, config=config).report
+
+
+def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, config: Path | None = None) -> Diagnosis:
+    """Diagnose a query, and keep what the diagnosis rests on if that is asked for.
+
+    Args:
+        target: Location of a checkpoint, name in `lastgood.toml`, or a bundle.
+        options: Where else to look, and for which Spark to predict.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        CheckpointMissingError: there is no checkpoint, nor a mirror of one.
+        BundleInvalidError: the bundle is none, or damaged.
+        UsageError: an option is not understood, or a file cannot be read (subclasses).
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    options = options or DiagnoseOptions()
+    spark = None if options.spark is None else parse_spark_version(options.spark)
+    if Path(target).is_file():  # no checkpoint is a file: it is a bundle
+        return Diagnosis(_of_bundle(Path(target), options, spark))
+    log = None if options.log is None else _read_log(options.log)
+    evidence = gather(target, config=config, batches=BATCHES)
+    asked = _told_by_log(options, log, evidence.query_id)
+    with ThreadPoolExecutor(1) as pool:
+        advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
+        surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
+        known = advice.result()
+    world = replace(_world_of(evidence, surroundings, asked), advice=known, topic_ids=known.topic_ids)
+    failures = log.failures if log else ()
+    saved = None
+    if options.save is not None:
+        from lastgood.operations.bundle import save_bundle
+
+        saved = save_bundle(options.save, evidence, world, failures=failures)
+    return Diagnosis(_judge(world, spark, failures), saved)
+
+
+def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
+    if not failures:
+        return judge(world, spark)
+    from lastgood.diagnose.rules_failures import find_failures
+
+    query = world.checkpoint.query
+    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None)
+    return judge(world, spark, failures, others=list(found))
+
+
+def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
+    from lastgood.operations.bundle import open_bundle
+
+    if options.evidence != EvidenceOptions() or options.save is not None:
+        option = "--save" if options.save is not None else "--sink, --kafka"
+        raise UsageError("a bundle is diagnosed by what it holds", subject=option, found=str(path))
+    with open_bundle(path) as bundle:
+        world = bundle.world(bundle.evidence(batches=BATCHES).checkpoint)
+        if options.fail_on_data_loss is not None:
+            world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
+        if options.max_downtime_ms is not None:
+            world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))
+        if spark is None and world.advice.spark is not None:
+            spark = parse_spark_version(world.advice.spark)
+        failures = bundle.failures if options.log is None else _read_log(options.log).failures
+        return _judge(world, spark, failures)
+
+
+def _read_log(log: str) -> DriverLog:
+    from lastgood.diagnose.driver_log import read_driver_log
+
+    try:
+        if log == STDIN:
+            return read_driver_log(sys.stdin.buffer)
+        with Path(log).open("rb") as stream:
+            return read_driver_log(stream)
+    except OSError as error:
+        raise UsageError("the log cannot be read", subject=f"--log {log}", found=error.strerror) from error
+
+
+def _told_by_log(options: DiagnoseOptions, log: DriverLog | None, query_id: str | None) -> DiagnoseOptions:
+    """The options, with what the log knows of the query wherever nothing else was said."""
+    query = _query_of(log, query_id)
+    if query is None:
+        return options
+    evidence = options.evidence
+    sink = query.sink.location if query.sink and query.sink.kind in _TABLES else None
+    if sink and not evidence.sinks:
+        evidence = replace(evidence, sinks=(sink,))
+    pattern = next(
+        (s.subscription.value for s in query.sources if s.subscription and s.subscription.kind == "subscribe_pattern"),
+        None,
+    )
+    if pattern and evidence.subscribe_pattern is None:
+        evidence = replace(evidence, subscribe_pattern=pattern)
+    fails = options.fail_on_data_loss if options.fail_on_data_loss is not None else query.fail_on_data_loss
+    return replace(options, evidence=evidence, fail_on_data_loss=fails)
+
+
+def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
+    queries = log.facts.queries if log else ()
+    known = next((query for query in queries if query.query_id == query_id), None)
+    return known or (queries[0] if len(queries) == 1 and query_id is None else None)
+
+
+def _world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions) -> World:
+    """All that a diagnosis rests on."""
+    return World(
+        evidence.checkpoint,
+        location=str(evidence.location),
+        now_ms=now_ms(),
+        sinks=surroundings.sinks,
+        kafka=surroundings.kafka,
+        fail_on_data_loss=options.fail_on_data_loss is not False,
+        is_pattern=options.evidence.subscribe_pattern is not None,
+        is_local=evidence.location.scheme == "file",
+        files=_files_of_plan(evidence),
+    )
+
+
+def _files_of_plan(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
+    """What has become of the input files of a batch that is planned and not committed."""
+    orphan = evidence.checkpoint.orphan
+    entries = evidence.checkpoint.offsets.entries
+    entry, before = (entries.get(orphan), entries.get(orphan - 1)) if orphan is not None else (None, None)
+    found = {}
+    for line in entry.sources if isinstance(entry, OffsetEntry) else ():
+        previous = before.source(line.source_id) if isinstance(before, OffsetEntry) else None
+        end, start = line.offset, previous.offset if previous else None
+        if isinstance(end, FileOffset):
+            first = start.log_offset if isinstance(start, FileOffset) else -1
+            planned = evidence.source_files(line.source_id)
+            files = [file for file in planned if first < file.log_id <= end.log_offset]
+            found[line.source_id] = ask_files(files[:_FILES_MAX])
+    return found

@@ -1,0 +1,310 @@
+"""What a query stands to lose: unread records that Kafka deletes, batches that a sink lacks or would drop. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lastgood.operations.surroundings import Reading
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
+from lastgood.sources.kafka_retention import (
+    Headroom,
+    HeadroomKind,
+    IdentityAnswer,
+    TopicIdentity,
+    headroom,
+    identify_topic,
+    least_headroom,
+)
+
+_FOREIGN = (TopicIdentity.ANOTHER, TopicIdentity.SHORTER)
+
+
+class Losing(enum.Enum):
+    """Whether records are lost that no committed batch has read."""
+
+    NO = "no"
+    UNKNOWN = "unknown"
+    MAYBE = "maybe"
+    """A topic looks created again, by the times of its records: no proof."""
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What Kafka has deleted of what is unread, what it still has, and for how long."""
+
+    facts: KafkaFacts
+    at_ms: int
+    """When this was judged."""
+    lost: Ranges
+    """Unread, and no longer served."""
+    lost_after_ms: int | None
+    """They were deleted after this: the newest committed batch was planned while they were there."""
+    gone: Offsets
+    """Partitions that no longer exist, and the first offset of each that is unread."""
+    unread: Ranges
+    """The lag: unread, and still served."""
+    added: Ranges
+    """Served by partitions that the query has not read yet; it will, if it subscribes to the whole topic."""
+    topics: Mapping[str, IdentityAnswer]
+    """Per topic whether it is the one that was read."""
+    headroom: Headroom | None
+    """Of the partition that loses unread records next; None if there is no partition left that could."""
+    headroom_at: tuple[str, int] | None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """What is not known, and why: the cluster (empty name), topics, and partitions as `topic/0`."""
+
+    @property
+    def losing(self) -> Losing:
+        """The worst that is known."""
+        identities = {answer.identity for answer in self.topics.values()}
+        if self.lost or self.gone or identities.intersection(_FOREIGN):
+            return Losing.YES
+        if TopicIdentity.LOOKS_RECREATED in identities:
+            return Losing.MAYBE
+        return Losing.UNKNOWN if self.doubts else Losing.NO
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why nobody can say that nothing is lost, each reason one line for a person; none if somebody can."""
+        foreign = "whether {} is still the topic that was read is not known: {}"
+        identities = (
+            foreign.format(topic, answer.because)
+            for topic, answer in self.topics.items()
+            if answer.identity is TopicIdentity.UNKNOWN
+        )
+        return tuple(dict.fromkeys((*self.unknown.values(), *identities)))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is lost, each thing one line for a person."""
+        lines = [
+            f"{topic}/{partition}: offsets {start:,} to {end - 1:,} are unread, and Kafka has deleted them"
+            for topic, parts in self.lost.items()
+            for partition, spans in parts.items()
+            for start, end in spans
+        ]
+        lines += [
+            f"{topic}/{partition}: the partition is gone, unread from offset {offset:,} on"
+            for topic, parts in self.gone.items()
+            for partition, offset in parts.items()
+        ]
+        suspect = (*_FOREIGN, TopicIdentity.LOOKS_RECREATED)
+        lines += [
+            f"{topic}: {'not the topic that was read' if answer.identity in _FOREIGN else 'looks created again'}:"
+            f" {answer.because}"
+            for topic, answer in self.topics.items()
+            if answer.identity in suspect
+        ]
+        return tuple(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The part `kafka` of `status --format json`."""
+        least, at = self.headroom, self.headroom_at
+        return {
+            "bootstrap": self.facts.bootstrap,
+            "asked_at_ms": self.facts.asked_at_ms,
+            "losing": self.losing.value,
+            "lost": ranges_to_json(self.lost),
+            "lost_after_ms": self.lost_after_ms if self.lost else None,
+            "gone": {
+                topic: {str(each): offset for each, offset in parts.items()} for topic, parts in self.gone.items()
+            },
+            "unread": ranges_to_json(self.unread),
+            "unread_offsets": None if self.unknown else offset_count(self.unread),
+            "added": ranges_to_json(self.added),
+            "topics": {
+                topic: {"identity": answer.identity.value, "because": answer.because}
+                for topic, answer in self.topics.items()
+            },
+            "headroom": None
+            if least is None
+            else {
+                "kind": least.kind.value,
+                "ms": least.ms,
+                "because": least.because,
+                "limited_by_size": least.limited_by_size,
+                "topic": at[0] if at else None,
+                "partition": at[1] if at else None,
+            },
+            "unknown": list(self.doubts),
+        }
+
+
+def exposure_of(
+    reading: Reading, facts: KafkaFacts, *, now_ms: int, recorded_ids: Mapping[str, str] | None = None
+) -> Exposure:
+    """Hold what a query has read against what Kafka serves.
+
+    Args:
+        reading: Where the query stands.
+        facts: What the cluster said; with `unread` and `first_at` as `look_around(headroom=True)` asks for them.
+        now_ms: The time by which to judge, milliseconds since 1970.
+        recorded_ids: Topic → the id that was written down while the query ran.
+    """
+    next_offsets = reading.next_offsets
+    unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
+    gone: dict[str, dict[int, int]] = {}
+    rooms: dict[tuple[str, int], Headroom] = {}
+    for name, parts in next_offsets.items():
+        topic = facts.topics.get(name)
+        if topic is None:
+            unknown.setdefault("" if facts.unknown else name, facts.unknown or f"nothing is said of topic {name}")
+            continue
+        for partition, offset in parts.items():
+            if _is_gone(topic, partition):
+                gone.setdefault(name, {})[partition] = offset
+                continue
+            record = facts.unread.get(name, {}).get(partition)
+            rooms[name, partition] = headroom(topic, partition, offset, record, now_ms)
+    first_left = _at_least(next_offsets, facts.earliest)
+    served = planned(facts.earliest, facts.latest)
+    left = {at: room for at, room in rooms.items() if room.kind is not HeadroomKind.LOST}
+    least = least_headroom(list(left.values()))
+    return Exposure(
+        facts=facts,
+        at_ms=now_ms,
+        lost=planned(next_offsets, first_left),
+        lost_after_ms=reading.time_ms,
+        gone=gone,
+        unread=planned(first_left, facts.latest),
+        added={
+            name: added
+            for name, parts in served.items()
+            if name in next_offsets
+            and (added := {each: spans for each, spans in parts.items() if each not in next_offsets[name]})
+        },
+        topics={
+            name: _identity(topic, name, reading, facts, (recorded_ids or {}).get(name))
+            for name, topic in facts.topics.items()
+            if name in next_offsets and topic.partitions
+        },
+        headroom=least,
+        headroom_at=next((at for at, room in left.items() if room is least), None),
+        unknown=unknown,
+    )
+
+
+def _is_gone(topic: TopicFacts, partition: int) -> bool:
+    """Whether the cluster said that there is no such partition."""
+    if topic.exists is False:
+        return True
+    return topic.exists is True and topic.unknown is None and partition not in topic.partitions
+
+
+def _at_least(offsets: Offsets, bounds: Offsets) -> Offsets:
+    return {
+        topic: {each: max(offset, bounds.get(topic, {}).get(each, offset)) for each, offset in parts.items()}
+        for topic, parts in offsets.items()
+    }
+
+
+def _identity(
+    topic: TopicFacts, name: str, reading: Reading, facts: KafkaFacts, recorded_id: str | None
+) -> IdentityAnswer:
+    found = facts.first_at.get(reading.after_ms, {}) if reading.after_ms is not None else {}
+    answer = identify_topic(
+        topic,
+        committed_end=reading.next_offsets[name],
+        batch_timestamp_ms=reading.time_ms or 0,
+        first_after=found.get(name, {}),
+        recorded_topic_id=recorded_id,
+    )
+    if answer.identity is TopicIdentity.UNKNOWN and reading.time_ms is None:
+        return IdentityAnswer(TopicIdentity.SAME, "no batch is committed that could have read another")
+    return answer
+
+
+class Agreement(enum.Enum):
+    """How a sink stands to the checkpoint."""
+
+    AGREES = "agrees"
+    """It shows exactly what is committed, or the planned batch as well."""
+    NONE = "none"
+    """It shows no batch of this query, which has committed some: a foreign sink, or one that notes no batch down."""
+    BEHIND = "behind"
+    """Committed batches are not in it."""
+    AHEAD = "ahead"
+    """It holds batches that the checkpoint has not even planned."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStanding:
+    """Where a sink stands to the checkpoint."""
+
+    evidence: SinkEvidence
+    agreement: Agreement
+    sentence: str
+    """What is so, for a person."""
+    would_drop: tuple[int, int] | None = None
+    """First and last of the batches still to come that the sink would drop without a word; None if it drops none."""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether rows are missing from the sink, or will be."""
+        # Under a name of its own a function of the user writes, which may leave out a batch without rows.
+        is_behind = self.agreement is Agreement.BEHIND and self.evidence.dedupe_key is not DedupeKey.APP_ID
+        return is_behind or self.agreement is Agreement.AHEAD or self.would_drop is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `sinks` in `status --format json`."""
+        found = self.evidence
+        return {
+            "location": found.location,
+            "kind": found.kind,
+            "agreement": self.agreement.value,
+            "last_batch": found.last_batch,
+            "known": found.known,
+            "skips_up_to": found.skips_up_to,
+            "would_drop": None if self.would_drop is None else list(self.would_drop),
+            "holes": list(found.holes),
+            "sentence": self.sentence,
+            "because": found.because,
+            "notes": list(found.notes),
+        }
+
+
+def sink_standing(evidence: SinkEvidence, *, last_planned: int | None, last_committed: int | None) -> SinkStanding:
+    """Hold what a sink shows against what is planned and committed."""
+    committed = -1 if last_committed is None else last_committed
+    planned_id = committed if last_planned is None else max(last_planned, committed)
+    drops = _would_drop(evidence, planned_id, committed)
+    agreement, sentence = _agreement(evidence, planned_id, committed)
+    if drops is not None:
+        sentence += f"; {_batches(*drops)} of the query would be dropped without a word"
+    return SinkStanding(evidence, agreement, sentence, drops)
+
+
+def _agreement(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple[Agreement, str]:
+    shown = evidence.last_batch
+    if not evidence.known:
+        return Agreement.UNKNOWN, f"unknown, because {evidence.because}"
+    if shown is None:
+        is_new = committed < 0
+        sentence = "shows no batch yet" if is_new else f"shows no batch of this query: {evidence.because}"
+        return Agreement.AGREES if is_new else Agreement.NONE, sentence
+    if shown > planned_id:
+        return Agreement.AHEAD, f"ahead: holds {_batches(planned_id + 1, shown)}, which the checkpoint does not know"
+    if shown < committed:
+        return Agreement.BEHIND, f"behind: {_batches(shown + 1, committed)} committed, and not in it"
+    again = ", which is planned and not committed: run again, it adds nothing" if shown > committed else ""
+    return Agreement.AGREES, f"agrees: its newest is batch {shown}{again}"
+
+
+def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple[int, int] | None:
+    """A planned batch that the sink shows is run again with the same ranges: that one it may drop."""
+    if evidence.skips_up_to is None or not evidence.skips_known:
+        return None
+    is_shown = evidence.last_batch is not None and evidence.last_batch >= planned_id
+    first = planned_id + 1 if is_shown or planned_id == committed else planned_id
+    return (first, evidence.skips_up_to) if evidence.skips_up_to >= first else None
+
+
+def _batches(first: int, last: int) -> str:
+    return f"batch {first}" if first == last else f"batches {first} to {last}"

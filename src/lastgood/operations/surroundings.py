@@ -1,0 +1,264 @@
+"""What stands around a checkpoint: what its sinks show, and what Kafka still serves.
+
+Whoever cannot be reached, or does not let us look, has answered too: the answer is "unknown", and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.errors import ExtraMissingError
+from lastgood.history import BatchRecord
+from lastgood.operations.broker import Broker, open_broker
+from lastgood.operations.evidence import Evidence
+from lastgood.operations.target import Target
+from lastgood.parallel import Deadline, ask_all, reason
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.sink import open_sink
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.storage import LocationInvalidError
+
+TIMEOUT_SECONDS = 10.0
+"""How long all answers together may take."""
+ONE_SECONDS = 9.0
+"""How long one of them may: what it says of its own silence tells more than that time is up."""
+_PARALLEL = 16
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+"""In the URL of a database."""
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceOptions:
+    """Where else to look than into the checkpoint; the same for all verbs."""
+
+    sinks: tuple[str, ...] = ()
+    """As `open_sink` takes them."""
+    kafka: str | None = None
+    """`bootstrap.servers`, or a file of facts that were written down before (`KafkaFacts.to_json`)."""
+    topics: tuple[str, ...] = ()
+    """Topics beside those that the logs name."""
+    subscribe_pattern: str | None = None
+    """Regular expression that matches the whole name of further topics."""
+    kafka_config: Path | None = None
+    """A `client.properties`, as Kafka's own tools take it."""
+
+    def of(self, target: Target) -> EvidenceOptions:
+        """The same, with what the configuration knows of the target wherever nothing else was said."""
+        kafka, config = self.kafka, self.kafka_config
+        if target.kafka is not None:
+            kafka, config = kafka or target.kafka.bootstrap, config or target.kafka.config
+        sinks = self.sinks or ((target.sink,) if target.sink is not None else ())
+        return replace(self, sinks=sinks, kafka=kafka, kafka_config=config)
+
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line."""
+        config = None if self.kafka_config is None else str(self.kafka_config)
+        given = [("--sink", sink) for sink in self.sinks]
+        given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
+        given += [("--topic", topic) for topic in self.topics]
+        given += [("--subscribe-pattern", self.subscribe_pattern or "")]
+        return tuple(word for name, value in given if value for word in (name, value))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What sinks and broker said, when they were asked."""
+
+    sinks: tuple[SinkEvidence, ...] = ()
+    """In the order of the options."""
+    kafka: KafkaFacts | None = None
+    """None: not asked."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Both by their own `to_json`."""
+        return {
+            "sinks": [sink.to_json() for sink in self.sinks],
+            "kafka": None if self.kafka is None else self.kafka.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where a query stands in its topics: what it has read and committed."""
+
+    topics: tuple[str, ...]
+    """Every topic that its newest plan, or where it began, names."""
+    next_offsets: Offsets
+    """First offset of each partition that no committed batch has read; of several sources the lowest."""
+    time_ms: int | None
+    """Processing time of the newest committed batch; None without one."""
+
+    @property
+    def after_ms(self) -> int | None:
+        """From when on what is written was surely not read by then, but for clocks that differ."""
+        return None if self.time_ms is None else self.time_ms + 1
+
+
+def look_around(
+    evidence: Evidence,
+    options: EvidenceOptions,
+    *,
+    now_ms: int,
+    headroom: bool = False,
+    sinks: bool = True,
+    kafka: bool = True,
+) -> Surroundings:
+    """Ask all sinks and Kafka at once; an answer within `TIMEOUT_SECONDS`, whatever happens.
+
+    Args:
+        evidence: The checkpoint. Its mirror is read where only that can tell the query's id or its topics.
+        options: Where to look; what `lastgood.toml` says of the target holds wherever they say nothing.
+        now_ms: The time, milliseconds since 1970.
+        headroom: Ask Kafka for the times of the first unread records as well, and for what was written after the
+            newest committed batch (`KafkaFacts.unread`; `KafkaFacts.first_at` at `Reading.after_ms`).
+        sinks: Whether the sinks are asked.
+        kafka: Whether Kafka is asked.
+
+    Raises:
+        UsageError: an option is not understood, or names a file that cannot be read (subclasses).
+        LocationInvalidError: the location of a sink is not understood.
+        ExtraMissingError: an option needs a library that is not installed; if only the configuration asks for it,
+            the answer is "unknown".
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    wanted = options.of(evidence.target)
+    broker = open_broker(wanted.kafka, wanted.kafka_config) if kafka else None
+    texts = wanted.sinks if sinks else ()
+    if not texts and broker is None:
+        return Surroundings()
+    if (evidence.query_id is None or evidence.checkpoint.newest_offsets is None) and not evidence.mirror:
+        evidence = evidence.with_mirror()
+    questions: list[Question[Any]] = [
+        sink_question(text, evidence.query_id, now_ms=now_ms, is_default=not options.sinks) for text in texts
+    ]
+    asked = None if broker is None else _kafka_question(broker, evidence, wanted, now_ms=now_ms, headroom=headroom)
+    if asked is not None:
+        questions.append(replace(asked, is_default=options.kafka is None and options.kafka_config is None))
+    found = answers(questions, str(evidence.location))
+    return Surroundings(
+        tuple(each for each in found if isinstance(each, SinkEvidence)),
+        next((each for each in found if isinstance(each, KafkaFacts)), None),
+    )
+
+
+def reading(evidence: Evidence) -> Reading:
+    """Where a query stands in its topics, from its checkpoint, else from its mirror.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    checkpoint = evidence.checkpoint
+    planned, last = checkpoint.last_planned, checkpoint.last_committed
+    if last is None and planned is not None:
+        last = planned - 1  # without any commit Spark runs the newest plan again, from where the one before it ends
+    evidence = evidence if last is None else evidence.with_batches([last])
+    plans = [record for record in evidence.records().values() if isinstance(record.offsets, OffsetEntry)]
+    read = [plan for plan in plans if (plan.is_committed if last is None else plan.batch_id <= last)]
+    stands = _kafka_offsets(read[-1]) if read else _initial(evidence)
+    next_offsets: dict[str, dict[int, int]] = {}
+    for offset in stands:
+        for topic, partitions in offset.topics.items():
+            lowest = next_offsets.setdefault(topic, {})
+            lowest |= {each: min(end, lowest.get(each, end)) for each, end in partitions.items()}
+    named = _kafka_offsets(plans[-1]) if plans else ()
+    topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
+    return Reading(tuple(topics), next_offsets, read[-1].time_ms if read else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[AnswerT]):
+    """To a sink or to Kafka."""
+
+    ask: Callable[[], AnswerT]
+    unknown: Callable[[str], AnswerT]
+    """The answer of who gave none, and why."""
+    is_default: bool = False
+    """Whether the configuration alone asks it: then a library that is not installed is a reason, not an error."""
+
+    def answer(self) -> AnswerT:
+        """The answer.
+
+        Raises:
+            LastgoodError: see `look_around`.
+        """
+        try:
+            return self.ask()
+        except ExtraMissingError as error:
+            if not self.is_default:
+                raise
+            return self.unknown(f"{error}: {error.next}")
+
+
+def sink_question(text: str, query_id: str | None, *, now_ms: int, is_default: bool = False) -> Question[SinkEvidence]:
+    """What a sink shows of a query; without an id it can only tell of others, if it goes by ids."""
+    shown = _PASSWORD.sub(r"\1:***@", text)
+    ask = partial(_ask_sink, text, query_id, now_ms=now_ms)
+    return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
+
+
+def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
+    """The answers to all questions, in their order and within `TIMEOUT_SECONDS`.
+
+    Raises:
+        LastgoodError: see `look_around`.
+    """
+    asked = ask_all(
+        [question.answer for question in questions],
+        parallel=_PARALLEL,
+        deadline=Deadline.after(TIMEOUT_SECONDS),
+        subject=subject,
+    )
+    for answer in asked:
+        if isinstance(answer.error, LocationInvalidError):
+            raise answer.error
+    return [
+        answer.value if answer.error is None else question.unknown(reason(answer.error))
+        for question, answer in zip(questions, asked, strict=True)
+    ]
+
+
+def _kafka_question(
+    broker: Broker, evidence: Evidence, options: EvidenceOptions, *, now_ms: int, headroom: bool
+) -> Question[KafkaFacts] | None:
+    """None if the query reads no topic."""
+    where = reading(evidence)
+    topics = tuple(dict.fromkeys((*where.topics, *options.topics)))
+    if not topics and options.subscribe_pattern is None and evidence.checkpoint.newest_offsets is not None:
+        return None
+    ask = partial(
+        broker.ask,
+        topics,
+        now_ms=now_ms,
+        timeout_seconds=ONE_SECONDS,
+        subscribe_pattern=options.subscribe_pattern,
+        times_ms=(where.after_ms,) if headroom and where.after_ms is not None else (),
+        next_offsets=where.next_offsets if headroom else None,
+    )
+    return Question(ask, partial(broker.silent, now_ms=now_ms))
+
+
+def _ask_sink(text: str, query_id: str | None, *, now_ms: int) -> SinkEvidence:
+    found = open_sink(text, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
+    if query_id is not None or found.dedupe_key is not DedupeKey.QUERY_ID:
+        return found
+    because = "the id of the query is not known: neither the checkpoint nor a mirror tells it"
+    return replace(unknown_evidence(found.kind, found.location, found.dedupe_key, because), others=found.others)
+
+
+def _initial(evidence: Evidence) -> tuple[KafkaOffset, ...]:
+    return tuple(offset for offset in evidence.initial.values() if isinstance(offset, KafkaOffset))
+
+
+def _kafka_offsets(record: BatchRecord) -> tuple[KafkaOffset, ...]:
+    lines = record.offsets.sources if isinstance(record.offsets, OffsetEntry) else ()
+    return tuple(line.offset for line in lines if isinstance(line.offset, KafkaOffset))

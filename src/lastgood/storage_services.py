@@ -1,0 +1,102 @@
+"""What services need beside fsspec's own filesystems: an end to the waiting, and doubt about odd answers.
+
+Nothing here imports a service's library before a location on it is opened.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+CONNECT_SECONDS = 2.0
+READ_SECONDS = 3.5
+"""For the first byte of an answer, and from each to the next; S3 is asked twice."""
+HDFS_SECONDS = 8.0
+"""The same for HDFS, which is asked once."""
+
+_LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Prefix"})
+
+
+class OddAnswerError(ConnectionError):
+    """Something answers where S3 is to be, in a way in which S3 does not."""
+
+
+def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int) -> dict[str, Any]:
+    """How to talk to S3, beside what AWS's own variables and files say of endpoint, region and keys.
+
+    An endpoint that is not there is known within ten seconds.
+
+    Args:
+        env: Where `AWS_REGION` may stand, which botocore does not know; the newer tools know only that.
+        configured: What the user has told fsspec of S3.
+        requests: How many there may be at once.
+    """
+    ours = {
+        "max_pool_connections": requests,
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retries": {"mode": "standard", "total_max_attempts": 2},
+    }
+    settings = {"config_kwargs": {**ours, **configured.get("config_kwargs", {})}}
+    region = env.get("AWS_REGION")
+    if region and not env.get("AWS_DEFAULT_REGION"):
+        settings["client_kwargs"] = {"region_name": region, **configured.get("client_kwargs", {})}
+    return settings
+
+
+def impatient(filesystem: Any, protocol: str) -> type[Any]:
+    """The same filesystem, which for `s3` and `webhdfs` gives up on who does not answer, and doubts odd answers."""
+    kinds = {"s3": _impatient_s3, "webhdfs": _impatient_webhdfs}
+    return kinds[protocol](filesystem) if protocol in kinds else filesystem
+
+
+@functools.cache
+def _impatient_s3(filesystem: Any) -> type[Any]:
+    class ImpatientS3(filesystem):  # type: ignore[misc]  # s3fs has no types
+        retries = 1  # botocore tries again by itself: both together would take minutes to give up
+
+        async def set_session(self, *args: Any, **kwargs: Any) -> Any:
+            client = await super().set_session(*args, **kwargs)
+            client.meta.events.register("after-call.s3", _doubt, unique_id="lastgood")
+            return client
+
+    return ImpatientS3
+
+
+@functools.cache
+def _impatient_webhdfs(filesystem: Any) -> type[Any]:
+    class ImpatientWebHdfs(filesystem):  # type: ignore[misc]  # fsspec has no types
+        def _connect(self) -> None:
+            super()._connect()
+            self.session.request = functools.partial(self.session.request, timeout=(CONNECT_SECONDS, HDFS_SECONDS))
+
+    return ImpatientWebHdfs
+
+
+def _doubt(*, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:
+    """Refuse a 404 of a server that is no S3, and a listing that is none; every 403 is a refusal, whatever its name.
+
+    S3 names what is not there, except to HEAD, whose answers have no body; and even an empty listing has fields.
+    """
+    if http_response.status_code in (401, 403):
+        raise PermissionError(parsed.get("Error", {}).get("Message") or "access denied")
+    is_nameless = parsed.get("Error", {}).get("Code") == "404" and model.http.get("method") != "HEAD"
+    is_blank = (
+        model.name == "ListObjectsV2" and http_response.status_code == 200 and not _LISTING_FIELDS & parsed.keys()
+    )
+    if is_nameless or is_blank:
+        raise OddAnswerError(f"what answers there is no S3: {http_response.status_code} to {model.name}")
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """Whether there was no answer at all, so that another question is no use."""
+    botocore = sys.modules.get("botocore.exceptions")
+    return isinstance(error, (ConnectionError, TimeoutError, *((botocore.HTTPClientError,) if botocore else ())))
+
+
+def lacks_credentials(error: Exception) -> bool:
+    """Whether nobody has told AWS's libraries any credentials, or not all of them."""
+    botocore = sys.modules.get("botocore.exceptions")
+    return botocore is not None and isinstance(error, (botocore.NoCredentialsError, botocore.PartialCredentialsError))

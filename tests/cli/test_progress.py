@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from lastgood.cli.progress import batches_read
+
+
+def test_nothing_is_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with batches_read() as progress:
+        assert progress is None
+    assert sys.stderr.getvalue() == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with batches_read() as progress:
+        assert progress is not None
+        progress(500, 100_000)
+    assert "500 of 100,000 batches read" in sys.stderr.getvalue()

@@ -1,0 +1,372 @@
+"""`lastgood run` as a user starts it: every way in which a command can end, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lastgood.ledger.opening import open_ledger
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+DEADLINE_SECONDS = 30
+MARK = "LASTGOOD_TEST_MARK"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment of its own; afterwards no process that carries its mark may be left."""
+    mark = str(tmp_path)
+    yield {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "COLUMNS": "200",
+        MARK: mark,
+    }
+    left = [process for process in psutil.process_iter() if _carries(process, mark)]
+    assert left == []
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark
+    except (psutil.Error, OSError):
+        return False
+
+
+def run(env: dict[str, str], *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(LASTGOOD), "run", *map(str, arguments)]
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def start(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    command = [str(LASTGOOD), "run", *arguments]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def script(folder: Path, code: str) -> str:
+    path = folder / "app.py"
+    path.write_text(textwrap.dedent(code))
+    return str(path)
+
+
+def python(folder: Path, code: str) -> list[str]:
+    """A command that is no Spark application, so that a test needs no Java."""
+    return ["--", "env", sys.executable, script(folder, code)]
+
+
+def quick(folder: Path, attempts: int = 0) -> str:
+    """A configuration with a policy that loses no time; its command stands in app.py."""
+    path = folder / "lastgood.toml"
+    path.write_text(f"""
+[pipeline.app]
+command = ["env", "{sys.executable}", "{folder}/app.py"]
+checkpoint = "{folder}/checkpoint"
+policy = {{ max_attempts = {attempts}, backoff = "10ms", grace = "500ms" }}
+""")
+    return f"--config={path}"
+
+
+def log_of(folder: Path, name: str = "app") -> Path:
+    (log,) = (folder / "state").rglob(f"{name}.log")
+    return log
+
+
+def await_line(path: Path, text: str = "") -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (path.exists() and text in path.read_text()):
+        assert time.monotonic() < deadline, f"{path} never held {text!r}"
+        time.sleep(0.02)
+
+
+def test_application_that_succeeds(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run(env, *python(tmp_path, "print('hello')"))
+    assert done.returncode == 0
+    assert "ended       exit code 0" in done.stdout
+    assert log_of(tmp_path).read_text() == "hello\n"
+    assert "\x1b" not in done.stdout
+
+
+def test_application_that_fails_at_once_is_given_up_with_its_error(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "raise ValueError('no such flight')")
+    failed = run(env, quick(tmp_path, attempts=2))
+    assert failed.returncode == 71
+    assert failed.stdout.count("last error: ValueError: no such flight") == 3
+    assert "attempt 2 of 2" in failed.stdout
+    assert failed.stderr.startswith("error [ATTEMPTS_EXHAUSTED] the command failed 3 times in a row")
+    assert f"next      less +G {log_of(tmp_path)}" in failed.stderr
+
+
+def test_application_that_is_killed_is_told_so(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "import os; os.kill(os.getpid(), 9)")
+    failed = run(env, quick(tmp_path))
+    assert failed.returncode == 71
+    assert "killed by SIGKILL" in failed.stdout
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_are_passed_on(tmp_path: Path, env: dict[str, str], signum: int, code: int) -> None:
+    app = python(
+        tmp_path,
+        f"""
+        import signal, sys, time
+        def stop(signum, frame):
+            print("told", signal.Signals(signum).name, flush=True); sys.exit(0)
+        signal.signal({int(signum)}, stop)
+        print("up", flush=True)
+        while True: time.sleep(0.1)
+        """,
+    )
+    running = start(env, *app)
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    running.send_signal(signum)
+    out, err = running.communicate(timeout=DEADLINE_SECONDS)
+    assert (running.returncode, err) == (code, "")
+    assert f"stopping    {signal.Signals(signum).name} passed on" in out
+    assert f"told {signal.Signals(signum).name}" in log_of(tmp_path).read_text()
+
+
+def test_application_that_hangs_on_sigterm_is_killed(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(900)")
+    running = start(env, quick(tmp_path))
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=DEADLINE_SECONDS)
+    assert running.returncode == 143
+    assert "killed by SIGKILL" in out
+
+
+def test_application_that_forks_leaves_nothing_behind(tmp_path: Path, env: dict[str, str]) -> None:
+    app = python(
+        tmp_path,
+        """
+        import os, time
+        for _ in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                time.sleep(900)
+        """,
+    )
+    assert run(env, *app).returncode == 0
+
+
+def test_supervisor_that_is_killed_takes_the_application_along(tmp_path: Path, env: dict[str, str]) -> None:
+    running = start(env, *python(tmp_path, "import time; print('up', flush=True); time.sleep(900)"))
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    children = psutil.Process(running.pid).children(recursive=True)
+    running.kill()
+    running.communicate()
+    _, alive = psutil.wait_procs(children, DEADLINE_SECONDS)
+    assert len(children) >= 2
+    assert alive == []
+
+
+def test_application_that_prints_without_end_is_bounded(tmp_path: Path, env: dict[str, str]) -> None:
+    app = python(tmp_path, "for _ in range(1500): print('x' * 65535)")
+    assert run(env, *app).returncode == 0
+    sizes = [file.stat().st_size for file in log_of(tmp_path).parent.iterdir()]
+    assert sum(sizes) < 60_000_000
+
+
+def test_command_that_does_not_exist_is_one_clear_line(env: dict[str, str]) -> None:
+    refused = run(env, "--", "spark-sumbit", "app.py")
+    assert refused.returncode == 72
+    assert refused.stderr.splitlines()[0] == "error [COMMAND_NOT_FOUND] the command cannot be started"
+    assert "spark-sumbit" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_missing_java_is_one_clear_line(tmp_path: Path, env: dict[str, str]) -> None:
+    refused = run({**env, "JAVA_HOME": "/nowhere"}, "--", sys.executable, script(tmp_path, "print(1)"))
+    assert refused.returncode == 6
+    assert refused.stderr.startswith("error [JAVA_MISSING] Spark needs Java 17 or newer\n")
+    assert "next" in refused.stderr
+
+
+def test_wrong_pyspark_python_is_one_clear_line(tmp_path: Path, env: dict[str, str]) -> None:
+    refused = run({**env, "PYSPARK_PYTHON": "/no/python"}, "--", sys.executable, script(tmp_path, "print(1)"))
+    assert refused.returncode == 8
+    assert "PYSPARK_PYTHON=/no/python" in refused.stderr
+    assert "unset PYSPARK_PYTHON" in refused.stderr
+
+
+def test_port_that_is_taken_is_the_last_error(tmp_path: Path, env: dict[str, str]) -> None:
+    script(
+        tmp_path,
+        """
+        import socket
+        first = socket.create_server(("127.0.0.1", 0))
+        socket.create_server(("127.0.0.1", first.getsockname()[1]))
+        """,
+    )
+    failed = run(env, quick(tmp_path))
+    assert failed.returncode == 71
+    assert "last error: OSError: [Errno 98] Address already in use" in failed.stdout
+
+
+def test_full_disk_stops_the_log_and_not_the_application(tmp_path: Path, env: dict[str, str]) -> None:
+    log = tmp_path / "state" / "lastgood" / "log" / "app.log"
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
+    done = run(env, *python(tmp_path, "print('hello')"))
+    assert done.returncode == 0
+    assert "LOG_NOT_WRITTEN" in done.stdout
+    assert "No space left on device" in done.stdout
+
+
+def test_second_run_on_a_checkpoint_is_told_who_holds_it(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "import time; print('up', flush=True); time.sleep(900)")
+    config = quick(tmp_path)
+    running = start(env, config)
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    refused = run(env, config)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=DEADLINE_SECONDS)
+    assert refused.returncode == 73
+    assert f"process {running.pid} on " in refused.stderr
+    assert str(tmp_path / "checkpoint") in refused.stderr
+
+
+def test_broken_toml_is_named_with_its_line(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "lastgood.toml").write_text("[pipeline.a\n")
+    refused = run(env, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "error [CONFIG_INVALID] lastgood.toml is no valid TOML" in refused.stderr
+    assert "line 1" in refused.stderr
+
+
+def test_check_starts_nothing(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "raise SystemExit(9)")
+    checked = run(env, quick(tmp_path), "--check")
+    assert checked.returncode == 0
+    assert checked.stdout.endswith("Nothing has been started.\n")
+    assert not (tmp_path / "state").exists()
+    assert json.loads(run(env, quick(tmp_path), "--check", "--format=json").stdout)["pipeline"] == "app"
+
+
+def test_a_command_without_dashes_names_the_right_form(env: dict[str, str]) -> None:
+    refused = run(env, "spark-submit", "my app.py")
+    assert refused.returncode == 2
+    assert "lastgood run -- spark-submit 'my app.py'" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--"], "there is no command after --"),
+        (["orders", "--", "true"], "exclude each other"),
+        (["--checkpoint", "/c", "orders"], "--checkpoint goes with -- COMMAND"),
+        (["--format", "yaml"], "'yaml' is not one of"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(env: dict[str, str], arguments: list[str], sentence: str) -> None:
+    refused = run(env, *arguments)
+    assert refused.returncode == 2
+    assert sentence in refused.stderr
+
+
+def test_json_is_one_event_a_line_and_ends_with_the_error(tmp_path: Path, env: dict[str, str]) -> None:
+    script(tmp_path, "raise SystemExit(1)")
+    failed = run(env, quick(tmp_path, attempts=1), "--format=json")
+    lines = [json.loads(line) for line in failed.stdout.splitlines()]
+    names = [line.get("event", "error") for line in lines]
+    assert names == ["started", "ended", "restarting", "started", "ended", "gave_up", "error"]
+    assert lines[-1]["error"]["condition"] == "ATTEMPTS_EXHAUSTED"
+    assert failed.stderr == ""
+
+
+def test_output_is_shown_on_request(tmp_path: Path, env: dict[str, str]) -> None:
+    assert run(env, "--show-output", *python(tmp_path, "print('hello')")).stderr == "hello\n"
+
+
+def test_options_of_the_command_are_its_own(tmp_path: Path, env: dict[str, str]) -> None:
+    app = python(tmp_path, "import sys; print(sys.argv[1:])")
+    assert run(env, *app, "--format", "json", "--", "x").returncode == 0
+    assert log_of(tmp_path).read_text() == "['--format', 'json', '--', 'x']\n"
+
+
+AGENT = "import os; print(os.environ.get('LASTGOOD_AGENT_DIR'), os.environ.get('PYTHONPATH'))"
+
+
+def test_command_finds_the_agent_before_what_its_own_path_has(tmp_path: Path, env: dict[str, str]) -> None:
+    assert run({**env, "PYTHONPATH": "/own"}, *python(tmp_path, AGENT)).returncode == 0
+    folder, path = log_of(tmp_path).read_text().split()
+    assert Path(folder).parent == tmp_path / "state" / "lastgood" / "agent" / "app"
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    site, own = path.split(os.pathsep)
+    assert (Path(site) / "sitecustomize.py").is_file()
+    assert own == "/own"
+
+
+def test_no_agent_leaves_the_command_as_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run(env, "--no-agent", *python(tmp_path, AGENT))
+    assert log_of(tmp_path).read_text() == "None None\n"
+    assert "NO_CHECKPOINT_NAMED" in done.stdout
+    assert not (tmp_path / "state" / "lastgood" / "agent").exists()
+
+
+def test_that_progress_cannot_be_seen_is_told_once_it_matters(tmp_path: Path, env: dict[str, str]) -> None:
+    assert "NO_CHECKPOINT_NAMED" not in run(env, *python(tmp_path, "pass")).stdout
+    config = tmp_path / "lastgood.toml"
+    config.write_text(f'''
+[pipeline.app]
+command = ["env", "{sys.executable}", "-c", "raise SystemExit(1)"]
+policy = {{ max_attempts = 2, backoff = "10ms" }}
+''')
+    failed = run(env, f"--config={config}")
+    assert failed.returncode == 71
+    assert failed.stdout.count("NO_CHECKPOINT_NAMED") == 1
+
+
+def test_folder_that_the_agent_cannot_have_is_a_notice(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "state" / "lastgood").mkdir(parents=True)
+    (tmp_path / "state" / "lastgood" / "agent").touch()
+    done = run(env, *python(tmp_path, "print('on')"))
+    assert done.returncode == 0
+    assert "AGENT_FOLDER_NOT_WRITTEN" in done.stdout
+
+
+def test_folders_of_runs_long_past_are_removed_unless_their_owner_lives(tmp_path: Path, env: dict[str, str]) -> None:
+    agents = tmp_path / "state" / "lastgood" / "agent" / "app"
+    for day in range(10, 31):
+        (agents / f"202601{day}T000000Z-99999999").mkdir(parents=True)
+    (agents / f"20250101T000000Z-{os.getpid()}").mkdir()
+    run(env, *python(tmp_path, "pass"))
+    left = sorted(each.name for each in agents.iterdir())
+    assert left[:2] == [f"20250101T000000Z-{os.getpid()}", "20260111T000000Z-99999999"]
+    assert len(left) == 22
+
+
+def test_ledger_of_the_environment_is_filled_and_never_fails_a_run(tmp_path: Path, env: dict[str, str]) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(2)
+    ledger = tmp_path / "ledger" / "ledger.db"
+    env = {**env, "LASTGOOD_LEDGER": str(ledger)}
+    command = ["--format=json", f"--checkpoint={tmp_path}/chk", *python(tmp_path, "")]
+    (tmp_path / "ledger").touch()
+    done = run(env, *command)
+    assert done.returncode == 0
+    notices = [event for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "noticed"]
+    assert [notice["condition"] for notice in notices] == ["LEDGER_NOT_WRITTEN"]
+    (tmp_path / "ledger").unlink()
+    done = run(env, *command)
+    assert (done.returncode, "LEDGER" in done.stdout) == (0, False)
+    with open_ledger(str(ledger), create=False) as opened:
+        assert [opened.batch_ids(query) for query in opened.queries()] == [[0, 1]]
+
+
+def test_ledger_that_cannot_be_meant_starts_nothing(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run({**env, "LASTGOOD_LEDGER": "mysql://me:geh3im@db/x"}, *python(tmp_path, "print(1)"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "LEDGER_URL_INVALID" in done.stderr
+    assert "geh3im" not in done.stderr

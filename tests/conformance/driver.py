@@ -1,0 +1,174 @@
+"""Runs inside the Spark that is judged: starts one query after the other, as it is told, and says what Spark did.
+
+Needs nothing but the standard library and the pyspark of its version. Commands and answers are JSON lines over a
+loopback connection; the session stays, so that a restart takes a second or two instead of ten.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from flavours import FLAVOURS
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+_BATCH = re.compile(r"batch = (\d+)")
+_BUS_MILLISECONDS = 20_000
+
+
+class Calls:
+    """A foreachBatch sink: one line a call in a file, written once the rows have been read."""
+
+    def __init__(self, folder):
+        self.file = folder / "calls.jsonl"
+        self.begun = []
+        self.finished = []
+
+    def __call__(self, frame, batch_id):
+        self.begun.append(batch_id)
+        rows = [[row.key, row.n] for row in frame.collect()]
+        with self.file.open("a") as file:
+            file.write(json.dumps({"batch": batch_id, "rows": rows}) + "\n")
+        self.finished.append(batch_id)
+
+
+def run(spark, command):
+    """One start of a query, to its end or for `seconds`; what Spark did, as a JSON object."""
+    flavour, folder = FLAVOURS[command["flavour"]], Path(command["folder"])
+    session = spark.newSession()
+    for key, value in {**flavour.conf, **command.get("conf", {})}.items():
+        session.conf.set(key, value)
+    sink = folder / "sink"
+    sink.mkdir(exist_ok=True)
+    calls = Calls(sink)
+    began = time.monotonic()
+    told = {"chain": [], "text": None, "progress": [], "executions": []}
+    try:
+        query = start(session, flavour, folder, command.get("options", {}), calls)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+        told.update(ended="not_started", text=str(error), chain=python_chain(error))
+    else:
+        told.update(watch(session, query, command["seconds"]))
+    told["calls"] = {"begun": calls.begun, "finished": calls.finished}
+    told["seconds"] = round(time.monotonic() - began, 2)
+    return told
+
+
+def start(session, flavour, folder, options, calls):
+    writer = flavour.query(session, folder, options).writeStream.outputMode(flavour.mode)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    if flavour.sink == "foreachBatch":
+        return writer.foreachBatch(calls).start()
+    return writer.format(flavour.sink).start(str(folder / "sink"))
+
+
+def watch(session, query, seconds):
+    """Wait for the end of a query; a hung one is stopped, and that it hung is the result."""
+    told = {"ended": "finished"}
+    try:
+        is_over = query.awaitTermination(seconds)
+    except StreamingQueryException as error:
+        told.update(ended="failed", text=str(error))
+    else:
+        if not is_over:
+            told["ended"] = "hangs"
+            query.stop()
+    failure = query._jsq.exception()
+    if failure.isDefined():
+        told["chain"] = chain(failure.get())
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_BUS_MILLISECONDS)
+    progress = [json.loads(each.json()) for each in query._jsq.recentProgress()]
+    told["progress"] = [{"batch": each["batchId"], "rows": each["numInputRows"]} for each in progress]
+    told["executions"] = executions(session, str(query.runId))
+    return told
+
+
+def executions(session, run_id):
+    """The batches that went to the sink: Spark runs each as one SQL execution of its own."""
+    store = session._jsparkSession.sharedState().statusStore()
+    listed = store.executionsList()
+    found = []
+    for number in range(listed.size()):
+        execution = listed.apply(number)
+        description = execution.description()
+        batch = _BATCH.search(description)
+        if run_id not in description or batch is None or execution.rootExecutionId() != execution.executionId():
+            continue
+        error = execution.errorMessage()
+        failed = error.isDefined() and error.get() != ""
+        done = execution.completionTime().isDefined() and not failed
+        found.append({"batch": int(batch.group(1)), "finished": done})
+    return found
+
+
+def chain(throwable):
+    """A Java exception and its causes, outermost first."""
+    links = []
+    while throwable is not None and len(links) < 20:
+        links.append(
+            {
+                "class": throwable.getClass().getName(),
+                "condition": condition(throwable),
+                "message": throwable.getMessage(),
+            },
+        )
+        throwable = throwable.getCause()
+    return links
+
+
+def condition(throwable):
+    for name in ("getCondition", "getErrorClass"):
+        try:
+            return getattr(throwable, name)()
+        except (Py4JError, TypeError):
+            continue
+    return None
+
+
+def python_chain(error):
+    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    if origin is not None:
+        return chain(origin)
+    return [{"class": type(error).__name__, "condition": None, "message": str(error)}]
+
+
+def content(spark, command):
+    """What the sink shows, as key -> n; for an updating query the newest value of each key."""
+    flavour, folder = FLAVOURS[command["flavour"]], Path(command["folder"])
+    shown = Counter()
+    if flavour.sink == "foreachBatch":
+        file = folder / "sink" / "calls.jsonl"
+        for line in file.read_text().splitlines() if file.exists() else []:
+            for key, n in json.loads(line)["rows"]:
+                shown[key] = n if flavour.mode == "update" else shown[key] + n
+        return {"content": shown}
+    try:
+        rows = spark.read.format(flavour.sink).load(str(folder / "sink")).collect()
+    except Exception as error:  # noqa: BLE001 - a sink that cannot be read is a result too
+        return {"content": None, "unreadable": str(error)[:500]}
+    for row in rows:
+        shown[row.key] += row.n
+    return {"content": shown}
+
+
+def main(port):
+    spark = SparkSession.builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    verbs = {"run": run, "content": content}
+    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
+        print(json.dumps({"version": spark.version}), file=lines, flush=True)
+        for line in lines:
+            command = json.loads(line)
+            print(json.dumps(verbs[command["do"]](spark, command)), file=lines, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,100 @@
+"""What lastgood predicts for a case, and where that differs from what Spark did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.cases import Case, Observation
+
+from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage
+from lastgood.operations.diagnose import DiagnoseOptions, diagnose
+from lastgood.operations.surroundings import EvidenceOptions
+
+_FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}
+
+
+def prediction(case: Case, folder: Path) -> Restart:
+    """What lastgood says that this Spark will do with the folder of a case, which it has not touched yet."""
+    facts, sink = folder / "kafka.json", folder / "sink"
+    shows = any((sink / log).is_dir() for log in ("_spark_metadata", "_delta_log"))
+    evidence = EvidenceOptions(
+        sinks=(str(sink),) if shows else (),
+        kafka=str(facts) if facts.exists() else None,
+    )
+    options = DiagnoseOptions(evidence, spark=case.spark, fail_on_data_loss=case.fail_on_data_loss)
+    return diagnose(str(folder / "checkpoint"), options).restart
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What Spark did, in lastgood's words."""
+
+    outcome: Outcome | None
+    """None: it neither ended nor got anywhere."""
+    batch: int | None
+    """The first batch that was run or planned; None if Spark stopped, or found nothing to do, before."""
+    leaves_orphan: bool
+    sink_called: bool
+
+
+def verdict(seen: Observation) -> Verdict:
+    """What an observation means."""
+    planned = sorted(set(seen.after.offsets) - set(seen.before.offsets))
+    batch = seen.executed[0] if seen.executed else next(iter(planned), None)
+    called = seen.executed if seen.called is None else seen.called
+    orphans = set(planned) - set(seen.after.commits)
+    return Verdict(_outcome(seen, batch), batch, leaves_orphan=bool(orphans), sink_called=bool(called))
+
+
+def _outcome(seen: Observation, batch: int | None) -> Outcome | None:
+    if seen.ended in {"hangs", "died"}:
+        return None
+    if batch is None or batch not in seen.committed:
+        if seen.ended == "finished":
+            return Outcome.RESUMES  # there was nothing to read
+        is_old = batch is not None and (batch in seen.before.offsets or batch <= max(seen.before.commits, default=-1))
+        return Outcome.FAILS_AFTER_SINK if is_old and batch in seen.returned else Outcome.FAILS
+    if batch in seen.before.offsets:
+        return Outcome.RERUNS
+    return Outcome.RESUMES if seen.before.offsets else Outcome.STARTS
+
+
+def compare(seen: Observation, restart: Restart) -> list[str]:
+    """Where the prediction differs from what Spark did, one line each; empty if nowhere."""
+    was = verdict(seen)
+    if seen.ended == "finished" and was.batch is None and restart.stop is not None and restart.stop.stage > Stage.START:
+        return []  # there was nothing to read, so Spark planned no batch that could fail
+    if was.outcome is not restart.outcome:
+        return [f"outcome: predicted {_told(restart)}, Spark {_did(seen, was)}"]
+    found = []
+    if was.batch is not None and restart.batch != was.batch:
+        found.append(f"batch: predicted {restart.batch}, Spark ran {was.batch}")
+    if was.outcome not in _FAILURES:
+        return found
+    if restart.error is None or restart.error not in seen.error_text:
+        found.append(f"error: predicted {restart.error!r}, Spark said {_last_words(seen)!r}")
+    if restart.leaves_orphan != was.leaves_orphan:
+        found.append(f"leaves_orphan: predicted {restart.leaves_orphan}, Spark {was.leaves_orphan}")
+    if restart.sink_called is not SinkCalled.MAYBE and (restart.sink_called is SinkCalled.YES) != was.sink_called:
+        found.append(f"sink_called: predicted {restart.sink_called.value}, Spark {was.sink_called}")
+    return found
+
+
+def _told(restart: Restart) -> str:
+    return f"{restart.outcome.value} {restart.batch} ({restart.error or restart.because})"
+
+
+def _did(seen: Observation, was: Verdict) -> str:
+    outcome = seen.ended if was.outcome is None else was.outcome.value
+    return f"{outcome} {was.batch}" + (f" ({_last_words(seen)})" if seen.chain else "")
+
+
+def _last_words(seen: Observation) -> str:
+    return " <- ".join(_innermost(link.message)[:200] for link in reversed(seen.chain) if link.message.strip())
+
+
+def _innermost(message: str) -> str:
+    """The first line, or the last cause where a Python function stands between Spark and itself."""
+    lines = message.strip().splitlines()
+    return next((line for line in reversed(lines) if line.lstrip().startswith("Caused by: ")), lines[0]).strip()

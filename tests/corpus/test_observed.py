@@ -1,0 +1,89 @@
+"""What real Spark did with damaged checkpoints, kept: the prediction says the same without it.
+
+`observed/VERSION.tar.xz` holds checkpoints as they were before a start, and what that start did; the conformance tests
+made them.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.restart import Outcome, Restart, SinkCalled
+from lastgood.diagnose.spark_version import parse_spark_version
+from lastgood.diagnose.world import World
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.sink import open_sink
+from lastgood.sources.kafka_facts import facts_from_json
+from lastgood.storage import open_storage, parse_location
+
+OBSERVED = Path(__file__).parent / "observed"
+NOW_MS = 1_795_268_668_614
+
+
+@pytest.mark.parametrize(
+    "archive", sorted(OBSERVED.glob("*.tar.xz")), ids=lambda path: path.name.removesuffix(".tar.xz")
+)
+def test_prediction_is_what_spark_did(archive: Path, tmp_path: Path) -> None:
+    with lzma.open(archive) as packed, tarfile.open(fileobj=packed) as tar:
+        tar.extractall(tmp_path, filter="data")
+    cases = sorted(tmp_path.iterdir(), key=lambda case: int(case.name))
+    assert len(cases) > 100
+    wrong = {}
+    for case in cases:
+        seen = json.loads((case / "observation.json").read_text())
+        differences = compare(seen, predicted(case, seen))
+        if differences:
+            wrong[case.name] = (seen["flavour"], seen["edits"], differences)
+    assert wrong == {}
+
+
+def predicted(case: Path, seen: dict[str, Any]) -> Restart:
+    location = parse_location(str(case / "checkpoint"))
+    checkpoint = read_checkpoint(open_storage(location), location)
+    sinks: tuple[SinkEvidence, ...] = ()
+    if (case / "sink").exists() and isinstance(checkpoint.query, QueryMetadata):
+        prefix = "delta:" if (case / "sink/_delta_log").exists() else ""
+        sinks = (open_sink(f"{prefix}{case / 'sink'}").evidence(checkpoint.query.query_id, now_ms=NOW_MS),)
+    kafka = case / "kafka.json"
+    facts = facts_from_json(json.loads(kafka.read_text())) if kafka.exists() else None
+    world = World(checkpoint, sinks=sinks, kafka=facts, fail_on_data_loss=seen["fail_on_data_loss"])
+    return predict(world, parse_spark_version(seen["spark"]))
+
+
+def compare(seen: dict[str, Any], restart: Restart) -> list[str]:
+    """In what the prediction differs from what was seen."""
+    planned, after = seen["before"]["offsets"], seen["after"]
+    committed = sorted(map(int, seen["committed"]))
+    if committed:
+        newest = max(planned, default=None)
+        actual = Outcome.RERUNS if committed[0] == newest else Outcome.RESUMES if planned else Outcome.STARTS
+        wanted: dict[str, object] = {"outcome": actual, "batch": committed[0], "error": None}
+        found: dict[str, object] = {"outcome": restart.outcome, "batch": restart.batch, "error": restart.error}
+        return [f"{key}: {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key]]
+    if seen["ended"] == "finished":
+        return [] if restart.outcome in (Outcome.RESUMES, Outcome.STARTS) else [f"{restart.outcome}, not nothing"]
+    called = bool(seen["executed"] if seen["called"] is None else seen["called"])
+    orphans = [batch for batch in after["offsets"] if batch not in planned and batch not in after["commits"]]
+    differences = []
+    if restart.outcome not in (Outcome.FAILS, Outcome.FAILS_AFTER_SINK):
+        differences.append(f"{restart.outcome}, not a failure")
+    if restart.error is None or restart.error not in "\n".join([seen["text"] or "", *seen["messages"]]):
+        differences.append(f"error {restart.error!r}")
+    if (restart.sink_called is SinkCalled.YES and not called) or (restart.sink_called is SinkCalled.NO and called):
+        differences.append(f"sink called: {called}")
+    if restart.outcome is Outcome.FAILS_AFTER_SINK and not called:
+        differences.append("the sink was not called")
+    if restart.leaves_orphan != bool(orphans):
+        differences.append(f"orphans: {orphans}")
+    if seen["executed"] and restart.batch not in (None, seen["executed"][0]):
+        differences.append(f"batch {restart.batch}, not {seen['executed'][0]}")
+    return differences

@@ -1,0 +1,77 @@
+"""Hundreds of damaged checkpoints on four versions of Spark: what lastgood predicts is what Spark does.
+
+Each cell is one kind of query on one version. The rate of predictions that came true is shown in the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conformance.cases import Laboratory
+from conformance.flavours import FLAVOURS
+from conformance.sparks import RunningSpark, Sparks
+from conformance.trials import VERSIONS, Tally, flavours_of, random_cases, require_agreement
+
+from lastgood.lab.spark import SparkEnvironment
+from lastgood.process.java import Java
+
+pytestmark = pytest.mark.proof
+
+SEED = os.environ.get("LASTGOOD_SEED", "1")
+CASES = 8
+"""Of each cell; there are some sixty."""
+UPGRADES = [("3.5.9", "4.0.5"), ("3.5.9", "4.3.0"), ("4.0.5", "4.2.0"), ("4.2.0", "4.3.0"), ("4.3.0", "3.5.9")]
+"""The version that ran a query, and the one that is to go on with it."""
+MOVED = ("files", "file-sink", "agg-hdfs", "agg-rocksdb-changelog", "window-append")
+MOVED_CASES = 4
+CELLS = [(version, flavour.name) for version in VERSIONS for flavour in flavours_of(version)]
+
+
+@pytest.fixture(scope="module")
+def tally(pytestconfig: pytest.Config) -> Tally:
+    shown = Tally()
+    pytestconfig.pluginmanager.register(shown)
+    return shown
+
+
+@pytest.fixture(scope="module")
+def sparks(
+    request: pytest.FixtureRequest,
+    java: Java,
+    spark_of: Callable[[str], SparkEnvironment],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Sparks]:
+    def start(version: str) -> RunningSpark:
+        environment = spark_of(version)
+        jars = request.getfixturevalue("spark_jars") if environment.jar_set is not None else ()
+        return RunningSpark(environment, java=java, jars=jars, folder=tmp_path_factory.mktemp("spark"))
+
+    running = Sparks(start)
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize(("version", "name"), CELLS)
+def test_spark_does_what_was_predicted(
+    version: str, name: str, sparks: Sparks, tally: Tally, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    flavour = FLAVOURS[name]
+    broker = request.getfixturevalue("broker") if flavour.kind == "kafka" else None
+    laboratory = Laboratory(version, sparks, healthy=tmp_path / "healthy", scratch=tmp_path, broker=broker)
+    require_agreement(laboratory, random_cases(laboratory, flavour, CASES, SEED), tally)
+
+
+@pytest.mark.parametrize(("made_by", "version"), UPGRADES)
+def test_another_spark_does_what_was_predicted(
+    made_by: str, version: str, sparks: Sparks, tally: Tally, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(version, sparks, healthy=tmp_path / "healthy", scratch=tmp_path)
+    flavours = [FLAVOURS[name] for name in MOVED]
+    for flavour in flavours:
+        laboratory.healthy(flavour, made_by)
+    cases = [random_cases(laboratory, flavour, MOVED_CASES, SEED, made_by=made_by) for flavour in flavours]
+    require_agreement(laboratory, itertools.chain(*cases), tally)

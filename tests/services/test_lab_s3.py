@@ -1,0 +1,83 @@
+"""The S3 server of the lab: what it holds, its ports, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from plugin_services import require_service
+
+from lastgood.lab import s3
+from lastgood.lab.ports import LOOPBACK, accepts, free_port
+from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.storage import open_storage, parse_location
+
+pytestmark = pytest.mark.services
+
+DEADLINE_SECONDS = 60
+FILE = parse_location("s3a://lake/chk/metadata")
+
+
+@pytest.fixture(scope="module")
+def program() -> S3Program:
+    try:
+        return find_s3(env=os.environ)
+    except S3ServerError as error:
+        require_service(f"{error}: {error.found}")
+
+
+def test_what_is_put_is_there_and_survives_a_restart(program: S3Program, tmp_path: Path) -> None:
+    with S3Server(tmp_path, program, buckets=("lake", "pond")) as server:
+        storage = open_storage(FILE, server.options)
+        storage.filesystem.pipe({"lake/chk/metadata": b"id", "pond/x": b"y"})
+        assert storage.read(FILE, limit=9) == b"id"
+        before = server.endpoint
+        server.kill()
+        server.start()
+        assert server.endpoint == before
+        if program.name == "versitygw":  # moto keeps all in memory
+            assert storage.read(FILE, limit=9) == b"id"
+
+
+def test_a_taken_port_is_left_to_its_owner(program: S3Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((LOOPBACK, 0)) as owner:
+        taken = owner.getsockname()[1]
+        ports = iter([taken])
+        monkeypatch.setattr(s3, "free_port", lambda: next(ports, None) or free_port())
+        with S3Server(tmp_path, program) as server:
+            assert not server.endpoint.endswith(f":{taken}")
+        with pytest.raises(S3ServerError):
+            S3Server(tmp_path / "other", program, port=taken).start()
+
+
+OWNER = """
+import os, sys, time
+from pathlib import Path
+from lastgood.lab.s3 import S3Server, find_s3
+server = S3Server(Path(sys.argv[1]), find_s3(env=os.environ))
+server.start()
+print(server.pid, server.endpoint.rpartition(":")[2], flush=True)
+time.sleep(600)
+"""
+
+
+def test_server_ends_with_its_owner_even_when_that_is_killed(program: S3Program, tmp_path: Path) -> None:
+    assert program  # is built: the owner builds nothing
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid, port = map(int, owner.stdout.readline().split())
+        server = psutil.Process(pid)
+        assert accepts(port)
+        owner.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while server.is_running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not server.is_running()
+    assert not accepts(port)

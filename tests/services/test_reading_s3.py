@@ -1,0 +1,277 @@
+"""The reading verbs on a real S3 server: the same answers as on the folder, and an answer whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from plugin_services import require_service
+
+from lastgood.cli.main import main
+from lastgood.errors import StorageError
+from lastgood.lab.ports import LOOPBACK
+from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.storage import open_storage, parse_location
+from lastgood.testing.checkpoints import CheckpointBuilder
+from lastgood.testing.network import Proxy
+
+pytestmark = pytest.mark.services
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+CASES = Path(__file__).parents[1] / "corpus" / "cases"
+ROUND_TRIPS_MAX = 12
+ANSWER_SECONDS = 60
+"""When a test gives up on an answer; the promise of ten seconds is for a machine that does nothing else."""
+
+VERBS = [
+    ["status"],
+    ["inspect"],
+    ["inspect", "--all"],
+    ["inspect", "--batch", "1"],
+    ["inspect", "--state"],
+    ["inspect", "--offset", "t1/0/0"],
+    ["inspect", "--file", "f001.json"],
+    ["inspect", "--time", "2026-11-21T12:00Z"],
+    ["offsets"],
+    ["offsets", "--stable-lag", "1"],
+    ["verify"],
+    ["backup", "list"],
+]
+FEW_VERBS = [["status"], ["verify"], ["backup", "list"]]
+KINDS = {
+    "healthy, from Kafka": "4.2-kafka-multi-topic",
+    "healthy, from files to files": "4.3-file-sink-healthy",
+    "healthy, state on RocksDB": "4.3-agg-rocksdb-ckptv2-healthy",
+    "damaged offsets": "4.3-offsets-truncated",
+    "damaged metadata": "4.3-metadata-garbage",
+    "state that is gone": "4.3-state-version-removed",
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> S3Program:
+    try:
+        return find_s3(env=os.environ)
+    except S3ServerError as error:
+        require_service(f"{error}: {error.found}")
+
+
+@pytest.fixture(scope="module")
+def server(program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3"), program) as running:
+        yield running
+
+
+@pytest.fixture
+def put(server: S3Server, request: pytest.FixtureRequest) -> Callable[[Path], str]:
+    """Uploads a folder and gives its location below s3a://, empty folders left out, as there are none."""
+
+    def put(folder: Path) -> str:
+        name = f"{abs(hash(request.node.nodeid)):x}/{folder.parent.name}-{folder.name}"
+        storage = open_storage(parse_location("s3a://lake/x"), server.options)
+        contents = {f"lake/{name}/{path.relative_to(folder)}": path for path in folder.rglob("*") if path.is_file()}
+        storage.filesystem.pipe({key: path.read_bytes() for key, path in contents.items()})
+        return f"s3a://lake/{name}"
+
+    return put
+
+
+def arguments(verb: list[str], target: str) -> list[str]:
+    words = verb[:2] if verb[0] == "backup" else verb[:1]
+    return [*words, target, *verb[len(words) :], "--format=json"]
+
+
+def run(server: S3Server, verb: list[str], target: str, **env: str) -> tuple[int, dict[str, Any]]:
+    """A verb in a process of its own, where other things can be said of S3 than `server` does."""
+    given = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"}
+    done = subprocess.run(
+        [LASTGOOD, *arguments(verb, target)],
+        env={**given, **server.environment, **env},
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_SECONDS,
+    )
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+Say = Callable[..., list[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def say(server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """What verbs say of a target, as if it stood at X; the environment says where S3 is, as for every tool of AWS."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def say(target: str, verbs: list[list[str]] = VERBS) -> list[tuple[int, str, str]]:
+        said = []
+        for verb in verbs:
+            with pytest.raises(SystemExit) as ended:
+                main(arguments(verb, target))
+            shown = capsys.readouterr()
+            said.append((ended.value.code, shown.out.replace(target, "X"), shown.err.replace(target, "X")))
+        return said
+
+    return say
+
+
+@pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
+def test_every_verb_says_on_s3_what_it_says_of_the_folder(
+    case: str, say: Say, put: Callable[[Path], str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(CASES / case / "checkpoint", folder)
+    subprocess.run([LASTGOOD, "backup", "create", folder], check=True, capture_output=True, timeout=ANSWER_SECONDS)
+    s3a = put(folder)
+    work = put(Path(f"{folder}.lastgood"))
+    assert work == f"{s3a}.lastgood"  # where the verbs look for it
+    here = say(str(folder))
+    assert {code for code, _, _ in here} <= {0, 1, 21, 40, 64}
+    assert say(s3a) == here
+    assert say(s3a.replace("s3a:", "s3:")) == here
+
+
+def test_an_empty_object_as_marker_of_a_folder_is_no_file(
+    server: S3Server, say: Say, put: Callable[[Path], str]
+) -> None:
+    target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
+    before = say(target)
+    storage = open_storage(parse_location(target), server.options)
+    key = target.removeprefix("s3a://")
+    for folder in ("", "offsets/", "commits/", "sources/", "sources/0/"):
+        storage.filesystem.call_s3("put_object", Bucket="lake", Key=f"{key.removeprefix('lake/')}/{folder}", Body=b"")
+    assert say(target) == before
+
+
+def test_a_folder_that_is_not_there_is_no_checkpoint(say: Say) -> None:
+    for verb, (code, out, _) in zip(VERBS, say("s3a://lake/nowhere/chk"), strict=True):
+        if verb[0] != "backup":
+            assert (code, json.loads(out)["error"]["found"]) == (20, "no such folder"), verb
+
+
+WRONG = {
+    "no such key": {"AWS_ACCESS_KEY_ID": "nobody"},
+    "wrong secret": {"AWS_SECRET_ACCESS_KEY": "wrong"},
+    "no credentials": {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_who_may_not_look_is_told_so_and_never_that_there_is_nothing(
+    wrong: dict[str, str], server: S3Server, program: S3Program, put: Callable[[Path], str]
+) -> None:
+    if program.name == "moto" and "AWS_ACCESS_KEY_ID" not in wrong:
+        pytest.skip("moto lets everybody in")
+    target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
+    for verb in FEW_VERBS:
+        code, said = run(server, verb, target, **wrong)
+        # An unknown key is a 403 on AWS; versitygw says 404, under a name that only it uses.
+        allowed = {12, 10} if wrong.get("AWS_ACCESS_KEY_ID") == "nobody" else {12}
+        assert code in allowed, (verb, said)
+        assert said["error"]["found"]
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port on which somebody accepts connections and never says a word."""
+    with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[int]:
+    """A port on which a web server answers that knows nothing of S3."""
+    command = [sys.executable, "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
+    with subprocess.Popen([*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline().split(" port ")[1].split()[0])
+        process.kill()
+
+
+@pytest.mark.parametrize("where", ["nobody", "silent", "stranger", "no such name"])
+def test_an_endpoint_that_is_none_is_told_and_never_empty(
+    where: str, server: S3Server, silent: int, stranger: int
+) -> None:
+    with socket.create_server((LOOPBACK, 0)) as unused:
+        nobody = unused.getsockname()[1]
+    endpoint = {
+        "nobody": f"http://{LOOPBACK}:{nobody}",
+        "silent": f"http://{LOOPBACK}:{silent}",
+        "stranger": f"http://{LOOPBACK}:{stranger}",
+        "no such name": "http://nowhere.invalid",
+    }[where]
+    for verb in FEW_VERBS[:1] if where == "silent" else FEW_VERBS:
+        code, said = run(server, verb, "s3a://lake/chk", AWS_ENDPOINT_URL=endpoint)
+        assert (code, said["error"]["condition"]) == (10, "STORAGE_UNAVAILABLE"), verb
+
+
+def test_what_fsspec_is_told_by_its_own_variables_holds_too(server: S3Server, put: Callable[[Path], str]) -> None:
+    target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
+    given = {name.replace("AWS_", "X_"): value for name, value in server.environment.items()}
+    env = {
+        "PATH": os.environ["PATH"],
+        "FSSPEC_S3_ENDPOINT_URL": given["X_ENDPOINT_URL"],
+        "FSSPEC_S3_KEY": given["X_ACCESS_KEY_ID"],
+        "FSSPEC_S3_SECRET": given["X_SECRET_ACCESS_KEY"],
+        "AWS_REGION": given["X_DEFAULT_REGION"],
+    }
+    done = subprocess.run([LASTGOOD, "status", target], env=env, capture_output=True, text=True, timeout=ANSWER_SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_listing_is_never_remembered(server: S3Server, tmp_path: Path, put: Callable[[Path], str]) -> None:
+    query = CheckpointBuilder(tmp_path / "checkpoint")
+    query.run(1)
+    target = parse_location(put(tmp_path / "checkpoint"))
+    storage = open_storage(target, server.options)
+    assert sorted(storage.names(target / "offsets") or ()) == ["0"]
+    query.run(1)
+    put(tmp_path / "checkpoint")
+    assert sorted(storage.names(target / "offsets") or ()) == ["0", "1"]
+    assert storage.stat(target / "offsets/1") is not None
+    storage.filesystem.rm_file(f"lake{target.path}/offsets/1")
+    assert sorted(storage.names(target / "offsets") or ()) == ["0"]
+    assert storage.stat(target / "offsets/1") is None
+
+
+def test_an_answer_that_is_cut_never_reads_as_less(
+    server: S3Server, tmp_path: Path, put: Callable[[Path], str]
+) -> None:
+    CheckpointBuilder(tmp_path / "checkpoint").run(30)
+    target = parse_location(put(tmp_path / "checkpoint"))
+    whole = {str(n) for n in range(30)}
+    content = (tmp_path / "checkpoint/offsets/7").read_bytes()
+    with Proxy(urlsplit(server.endpoint).port or 0) as proxy:
+        options = {**server.options, "endpoint_url": f"http://{LOOPBACK}:{proxy.port}", "skip_instance_cache": True}
+        refused = 0
+        for length in (0, 1, 17, 60, 120, 200, 260, 300, 400, 800, 2000, 5000, 7000):
+            proxy.cut_after = length
+            storage = open_storage(target, {**options, "config_kwargs": {"retries": {"total_max_attempts": 1}}})
+            with contextlib.suppress(StorageError):
+                refused += 1
+                assert set(storage.names(target / "offsets") or ()) == whole, length
+                assert storage.read(target / "offsets/7", limit=10_000) == content, length
+                refused -= 1
+        assert refused >= 10
+
+
+@pytest.mark.parametrize("case", ["4.2-kafka-multi-topic", "4.3-agg-rocksdb-ckptv2-healthy", "4.3-file-sink-healthy"])
+def test_a_verb_waits_for_few_answers_in_a_row(case: str, server: S3Server, put: Callable[[Path], str]) -> None:
+    target = put(CASES / case / "checkpoint")
+    with Proxy(urlsplit(server.endpoint).port or 0, seconds=0.03) as proxy:
+        for verb in (["status"], ["inspect"], ["inspect", "--state"], ["offsets"], ["inspect", "--batch", "1"]):
+            proxy.forget()
+            code, _ = run(server, verb, target, AWS_ENDPOINT_URL=f"http://{LOOPBACK}:{proxy.port}")
+            assert code in (0, 64)
+            assert 0 < proxy.round_trips <= ROUND_TRIPS_MAX, (verb, proxy.round_trips, proxy.requests)

@@ -1,0 +1,145 @@
+"""`status` with a real broker: what it deletes, what it keeps and for how long, and a topic that was made anew."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.operations.exposure import Losing
+from lastgood.operations.offsets import offsets_after
+from lastgood.operations.status import Grade, Status, status, status_below
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity
+from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
+
+pytestmark = pytest.mark.services
+
+HOUR_MS = 3_600_000
+KEPT = {"retention.ms": str(24 * HOUR_MS), "cleanup.policy": "delete"}
+
+
+def produce(broker: KafkaBroker, topic: str, count: int, time_ms: int, partitions: int = 2) -> None:
+    """So many records in each partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for partition in range(partitions):
+        for _ in range(count):
+            producer.produce(topic, b"x", partition=partition, timestamp=time_ms)
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture
+def began_ms() -> int:
+    return int(time.time() * 1000) - 3 * HOUR_MS
+
+
+@pytest.fixture
+def checkpoint(broker: KafkaBroker, topic: str, began_ms: int, tmp_path: Path) -> Path:
+    """A query that has read 15 of the 15 records of each of two partitions, three hours ago; 10 came an hour ago."""
+    broker.create_topic(topic, partitions=2, config=KEPT)
+    produce(broker, topic, 15, began_ms - 1000)
+    query = CheckpointBuilder(tmp_path / "chk" / "orders", KafkaInput(topic), started_ms=began_ms)
+    query.run(3)
+    produce(broker, topic, 10, began_ms + 2 * HOUR_MS)
+    return query.folder
+
+
+def look(checkpoint: Path, broker: KafkaBroker) -> Status:
+    return status(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+
+
+def test_a_query_that_lags_loses_nothing_while_retention_is_far(
+    broker: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    found = look(checkpoint, broker)
+    assert found.exposure is not None
+    assert (found.grade, found.exposure.losing) == (Grade.HEALTHY, Losing.NO)
+    assert found.exposure.unread == {topic: {0: ((15, 25),), 1: ((15, 25),)}}
+    assert found.exposure.topics[topic].identity is TopicIdentity.SAME
+    least = found.exposure.headroom
+    assert least is not None
+    assert least.kind is HeadroomKind.LIMITED
+    assert least.ms is not None
+    assert 0 < least.ms <= 23 * HOUR_MS
+
+
+def test_what_the_broker_deleted_unread_is_lost(
+    broker: KafkaBroker, topic: str, checkpoint: Path, began_ms: int
+) -> None:
+    broker.delete_records(topic, {0: 20})
+    found = look(checkpoint, broker)
+    assert found.exposure is not None
+    assert (found.grade, found.exposure.losing) == (Grade.LOSING, Losing.YES)
+    assert found.exposure.lost == {topic: {0: ((15, 20),)}}
+    assert found.exposure.lost_after_ms == began_ms + 2000
+    assert found.exposure.headroom_at == (topic, 1)
+    standing = offsets_after(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+    assert standing.expired == {topic: {0: ((15, 20),)}}
+
+
+def test_partitions_that_were_added_are_told_and_named(broker: KafkaBroker, topic: str, checkpoint: Path) -> None:
+    broker.add_partitions(topic, 3)
+    found = look(checkpoint, broker)
+    assert found.exposure is not None
+    assert (found.exposure.losing, found.exposure.added) == (Losing.NO, {})
+    standing = offsets_after(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+    assert standing.starting_offsets()[topic] == {"0": 15, "1": 15, "2": -2}
+
+
+def test_a_topic_that_was_made_anew_is_not_the_one_that_was_read(
+    broker: KafkaBroker, topic: str, checkpoint: Path, began_ms: int
+) -> None:
+    broker.recreate_topic(topic, config=KEPT)
+    produce(broker, topic, 5, began_ms + HOUR_MS)
+    shorter = look(checkpoint, broker)
+    assert shorter.exposure is not None
+    assert shorter.exposure.topics[topic].identity is TopicIdentity.SHORTER
+    assert shorter.grade is Grade.LOSING
+    produce(broker, topic, 30, began_ms + HOUR_MS)
+    larger = look(checkpoint, broker)
+    assert larger.exposure is not None
+    assert larger.exposure.topics[topic].identity is TopicIdentity.LOOKS_RECREATED
+    assert larger.exposure.losing is Losing.MAYBE
+
+
+def test_a_topic_that_is_gone_is_lost(broker: KafkaBroker, topic: str, checkpoint: Path) -> None:
+    broker.delete_topic(topic)
+    found = look(checkpoint, broker)
+    assert found.exposure is not None
+    assert (found.grade, found.exposure.gone) == (Grade.LOSING, {topic: {0: 15, 1: 15}})
+
+
+def test_queries_that_stand_at_different_places_of_a_topic_are_told_apart(
+    broker: KafkaBroker, topic: str, checkpoint: Path, began_ms: int
+) -> None:
+    CheckpointBuilder(checkpoint.parent / "behind", KafkaInput(topic), started_ms=began_ms).run(1)
+    broker.delete_records(topic, {0: 6})
+    found = status_below(str(checkpoint.parent), options=EvidenceOptions(kafka=broker.bootstrap))
+    assert [(each.location.name, each.grade) for each in found] == [
+        ("behind", Grade.LOSING),
+        ("orders", Grade.HEALTHY),
+    ]
+    behind, orders = (each.exposure for each in found)
+    assert behind is not None
+    assert orders is not None
+    assert behind.lost == {topic: {0: ((5, 6),)}}
+    assert orders.losing is Losing.NO
+    assert behind.headroom is not None
+    assert orders.headroom is not None
+    assert behind.headroom.ms is not None
+    assert orders.headroom.ms is not None
+    assert behind.headroom.ms < orders.headroom.ms  # what it reads next is three hours old, not one
+
+
+def test_a_broker_that_cannot_be_reached_leaves_the_rest_of_the_answer(checkpoint: Path) -> None:
+    options = EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}")
+    found = status(str(checkpoint), options=options)
+    assert (found.grade, found.last_good) == (Grade.HEALTHY, 2)
+    assert found.exposure is not None
+    assert found.exposure.losing is Losing.UNKNOWN
+    assert found.exposure.headroom is not None
+    assert found.exposure.headroom.kind is HeadroomKind.UNKNOWN

@@ -1,0 +1,27 @@
+"""Killed, a query under `lastgood run` has its whole history, on every Spark; `tests/proof` kills thirty times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from kills import KilledRun
+
+from lastgood.lab.spark import SparkEnvironment, default_spark
+from lastgood.process.java import Java
+
+pytestmark = pytest.mark.spark
+
+SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
+
+
+@pytest.mark.parametrize(("version", "kills"), [(default_spark().version, 2), ("3.5.9", 1), ("4.0.5", 1), ("4.3.0", 1)])
+def test_history_holds_every_planned_batch_of_a_query_that_was_killed(
+    version: str, kills: int, spark_of: Callable[[str], SparkEnvironment], java: Java, tmp_path: Path
+) -> None:
+    run = KilledRun(tmp_path, java, spark_of(version))
+    run.run(Random(SEED), kills)
+    assert run.check_history() > kills

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lastgood.operations.exposure import Agreement, Exposure, Losing, exposure_of, sink_standing
+from lastgood.operations.surroundings import Reading
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity
+
+HOUR_MS = 3_600_000
+BATCH_MS = 1_000_000_000
+NOW = BATCH_MS + 10 * HOUR_MS
+READING = Reading(("orders",), {"orders": {0: 15, 1: 15}}, BATCH_MS)
+SETTINGS = {"cleanup.policy": "delete", "retention.ms": str(24 * HOUR_MS), "retention.bytes": "-1"}
+NOTHING_NEWER = {BATCH_MS + 1: {"orders": {0: FoundRecord(15, NOW), 1: FoundRecord(15, NOW)}}}
+
+
+def facts(
+    partitions: Mapping[int, tuple[int, int]], *, written_ms: int = NOW - HOUR_MS, topic_id: str = "id"
+) -> KafkaFacts:
+    topic = TopicFacts(topic_id, {each: PartitionFacts(*ends) for each, ends in partitions.items()}, SETTINGS)
+    unread = {"orders": {each: FoundRecord(15, written_ms) for each in partitions}}
+    return KafkaFacts("b:9092", NOW, {"orders": topic}, NOTHING_NEWER, unread)
+
+
+def judge(found: KafkaFacts, reading: Reading = READING, **more: Mapping[str, str]) -> Exposure:
+    return exposure_of(reading, found, now_ms=NOW, **more)
+
+
+def test_nothing_is_lost_while_kafka_has_all_that_is_unread() -> None:
+    found = judge(facts({0: (0, 30), 1: (15, 20)}))
+    assert (found.losing, found.problems, found.doubts) == (Losing.NO, (), ())
+    assert found.unread == {"orders": {0: ((15, 30),), 1: ((15, 20),)}}
+    assert found.headroom is not None
+    assert (found.headroom.kind, found.headroom.ms, found.headroom_at) == (
+        HeadroomKind.LIMITED,
+        23 * HOUR_MS,
+        ("orders", 0),
+    )
+
+
+def test_what_was_deleted_before_it_was_read_is_lost() -> None:
+    found = judge(facts({0: (20, 25), 1: (0, 25)}))
+    assert found.losing is Losing.YES
+    assert found.lost == {"orders": {0: ((15, 20),)}}
+    assert found.lost_after_ms == BATCH_MS
+    assert found.problems == ("orders/0: offsets 15 to 19 are unread, and Kafka has deleted them",)
+    assert found.unread == {"orders": {0: ((20, 25),), 1: ((15, 25),)}}
+    assert found.headroom_at == ("orders", 1)  # what is lost is lost: the next loss is what can be prevented
+
+
+def test_a_partition_that_kafka_no_longer_has_is_lost() -> None:
+    found = judge(facts({0: (0, 30)}))
+    assert (found.losing, found.gone) == (Losing.YES, {"orders": {1: 15}})
+    assert found.problems == ("orders/1: the partition is gone, unread from offset 15 on",)
+
+
+def test_a_topic_that_kafka_no_longer_has_is_lost() -> None:
+    found = judge(KafkaFacts("b", NOW, {"orders": TopicFacts(exists=False)}))
+    assert (found.losing, found.gone) == (Losing.YES, {"orders": {0: 15, 1: 15}})
+
+
+@pytest.mark.parametrize(
+    ("found", "because"),
+    [
+        (KafkaFacts("b", NOW, unknown="no answer"), "no answer"),
+        (KafkaFacts("b", NOW, {"orders": TopicFacts(exists=None, unknown="not authorized")}), "not authorized"),
+        (KafkaFacts("b", NOW, {"other": TopicFacts(unknown="not asked")}), "nothing is said of topic orders"),
+        (
+            KafkaFacts(
+                "b",
+                NOW,
+                {"orders": TopicFacts("id", {0: PartitionFacts(0, 30), 1: PartitionFacts(None, 30, unknown="?")})},
+            ),
+            "?",
+        ),
+    ],
+)
+def test_who_gave_no_answer_makes_it_unknown(found: KafkaFacts, because: str) -> None:
+    judged = judge(found)
+    assert (judged.losing, judged.doubts[0]) == (Losing.UNKNOWN, because)
+    assert judged.to_json()["unread_offsets"] is None
+
+
+def test_a_topic_that_may_be_another_one_makes_it_unknown() -> None:
+    found = judge(replace(facts({0: (0, 30), 1: (0, 30)}), first_at={}))
+    assert found.losing is Losing.UNKNOWN
+    assert found.doubts == ("whether orders is still the topic that was read is not known: it was not asked by time",)
+
+
+def test_its_id_proves_that_a_topic_is_another_one() -> None:
+    whole = facts({0: (0, 30), 1: (0, 30)}, topic_id="new")
+    assert judge(whole, recorded_ids={"orders": "new"}).losing is Losing.NO
+    found = judge(whole, recorded_ids={"orders": "old"})
+    assert (found.losing, found.topics["orders"].identity) == (Losing.YES, TopicIdentity.ANOTHER)
+    assert found.problems == ("orders: not the topic that was read: its id was old and is new",)
+
+
+def test_an_end_before_what_was_read_proves_it_too() -> None:
+    found = judge(facts({0: (0, 10), 1: (0, 30)}))
+    assert (found.losing, found.topics["orders"].identity) == (Losing.YES, TopicIdentity.SHORTER)
+
+
+def test_newer_records_below_what_was_read_are_a_strong_hint() -> None:
+    newer = {BATCH_MS + 1: {"orders": {0: FoundRecord(0, NOW), 1: FoundRecord(0, NOW)}}}
+    found = judge(replace(facts({0: (0, 30), 1: (0, 30)}), first_at=newer))
+    assert found.losing is Losing.MAYBE
+    assert found.problems[0].startswith("orders: looks created again: ")
+
+
+def test_before_the_first_commit_no_topic_can_be_another_one() -> None:
+    reading = Reading(("orders",), {"orders": {0: 0, 1: 0}}, None)
+    assert judge(replace(facts({0: (0, 30), 1: (0, 30)}), first_at={}), reading).losing is Losing.NO
+
+
+def test_partitions_that_the_query_has_not_read_yet_are_no_lag() -> None:
+    found = judge(facts({0: (0, 15), 1: (0, 15), 2: (0, 6)}))
+    assert (found.unread, found.added) == ({}, {"orders": {2: ((0, 6),)}})
+    assert found.headroom is not None
+    assert found.headroom.kind is HeadroomKind.NOTHING_UNREAD
+
+
+def test_other_topics_of_the_facts_are_not_of_this_query() -> None:
+    more = facts({0: (0, 15), 1: (0, 15)})
+    other = {**more.topics, "other": TopicFacts("x", {0: PartitionFacts(0, 9)}), "dark": TopicFacts(unknown="no")}
+    found = judge(replace(more, topics=other))
+    assert (found.losing, found.added, list(found.topics)) == (Losing.NO, {}, ["orders"])
+
+
+def test_the_json_says_all_of_it() -> None:
+    told = judge(facts({0: (20, 25), 1: (0, 25)})).to_json()
+    assert told == {
+        "bootstrap": "b:9092",
+        "asked_at_ms": NOW,
+        "losing": "yes",
+        "lost": {"orders": {"0": [[15, 20]]}},
+        "lost_after_ms": BATCH_MS,
+        "gone": {},
+        "unread": {"orders": {"0": [[20, 25]], "1": [[15, 25]]}},
+        "unread_offsets": 15,
+        "added": {},
+        "topics": {
+            "orders": {"identity": "same", "because": "nothing below the committed end is newer than the batch"}
+        },
+        "headroom": {
+            "kind": "limited",
+            "ms": 23 * HOUR_MS,
+            "because": f"the first unread record is {HOUR_MS} ms old, retention.ms is {24 * HOUR_MS}",
+            "limited_by_size": False,
+            "topic": "orders",
+            "partition": 1,
+        },
+        "unknown": [],
+    }
+
+
+# --- sinks --------------------------------------------------------------------------------------------------------
+
+
+def sink(last: int | None, *, skips: int | None = None, key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
+    batches = tuple(CommittedBatch(each, each) for each in range(-1 if last is None else last + 1))
+    return SinkEvidence("delta", "/t", key, last, known=True, because="seen", skips_up_to=skips, batches=batches)
+
+
+@pytest.mark.parametrize(
+    ("last", "skips", "planned", "committed", "agreement", "drops"),
+    [
+        (5, 5, 5, 5, Agreement.AGREES, None),
+        (5, 5, 6, 5, Agreement.AGREES, None),  # the orphan is not in it yet
+        (6, 6, 6, 5, Agreement.AGREES, None),  # it is: run again with the same ranges, nothing is added
+        (None, None, None, None, Agreement.AGREES, None),
+        (None, None, 0, None, Agreement.AGREES, None),
+        (0, 0, 0, None, Agreement.AGREES, None),
+        (7, 7, 5, 5, Agreement.AHEAD, (6, 7)),  # an older checkpoint was put back
+        (7, 7, 6, 5, Agreement.AHEAD, (7, 7)),
+        (3, 3, 5, 5, Agreement.BEHIND, None),  # taken back with its marker
+        (3, 5, 5, 5, Agreement.BEHIND, None),
+        (3, 9, 5, 5, Agreement.BEHIND, (6, 9)),  # RESTOREd, and the marker left high
+        (5, 6, 6, 5, Agreement.AGREES, (6, 6)),  # the orphan would be dropped, and is not shown
+        (None, None, 5, 5, Agreement.NONE, None),
+        (None, 8, 5, 5, Agreement.NONE, (6, 8)),
+        (5, 5, None, 5, Agreement.AGREES, None),  # the offset log is lost
+    ],
+)
+def test_a_sink_is_held_against_what_is_planned_and_committed(
+    last: int | None,
+    skips: int | None,
+    planned: int | None,
+    committed: int | None,
+    agreement: Agreement,
+    drops: tuple[int, int] | None,
+) -> None:
+    found = sink_standing(sink(last, skips=skips), last_planned=planned, last_committed=committed)
+    assert (found.agreement, found.would_drop) == (agreement, drops)
+    assert found.is_bad == (agreement in (Agreement.AHEAD, Agreement.BEHIND) or drops is not None)
+
+
+def test_a_sink_that_did_not_answer_is_unknown() -> None:
+    found = sink_standing(
+        unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), last_planned=1, last_committed=1
+    )
+    assert (found.agreement, found.sentence, found.is_bad) == (Agreement.UNKNOWN, "unknown, because denied", False)
+
+
+def test_a_function_of_the_user_may_leave_out_what_holds_no_rows() -> None:
+    found = sink_standing(sink(3, key=DedupeKey.APP_ID), last_planned=5, last_committed=5)
+    assert (found.agreement, found.is_bad) == (Agreement.BEHIND, False)
+
+
+def test_what_is_so_is_said_in_one_line() -> None:
+    def said(last: int | None, skips: int | None, planned: int, committed: int) -> str:
+        return sink_standing(sink(last, skips=skips), last_planned=planned, last_committed=committed).sentence
+
+    assert said(5, 5, 5, 5) == "agrees: its newest is batch 5"
+    assert (
+        said(6, 6, 6, 5)
+        == "agrees: its newest is batch 6, which is planned and not committed: run again, it adds nothing"
+    )
+    assert said(7, 7, 5, 5) == (
+        "ahead: holds batches 6 to 7, which the checkpoint does not know;"
+        " batches 6 to 7 of the query would be dropped without a word"
+    )
+    assert said(4, 4, 5, 5) == "behind: batch 5 committed, and not in it"
+    assert said(None, None, 5, 5) == "shows no batch of this query: seen"
+
+
+def test_the_json_of_a_sink_says_all_of_it() -> None:
+    told = sink_standing(sink(7, skips=7), last_planned=5, last_committed=5).to_json()
+    assert told["agreement"] == "ahead"
+    assert (told["location"], told["kind"], told["last_batch"], told["would_drop"]) == ("/t", "delta", 7, [6, 7])
+    assert (told["known"], told["skips_up_to"], told["holes"], told["notes"]) == (True, 7, [], [])
