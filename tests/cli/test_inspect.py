@@ -14,7 +14,7 @@ import pytest
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
-CASES = Path(__file__).parents[2] / "corpus" / "cases"
+CASES = Path(__file__).parents[1] / "corpus" / "cases"
 LAST = "Nothing has been changed.\n"
 
 

@@ -123,7 +123,7 @@ def test_option_of_the_comparison_alone_is_a_usage_error() -> None:
     assert "--key goes with --data" in ended.stderr
 
 
-CASES = Path(__file__).parents[2] / "corpus" / "cases"
+CASES = Path(__file__).parents[1] / "corpus" / "cases"
 
 
 @pytest.mark.parametrize("output_format", ["text", "json"])
