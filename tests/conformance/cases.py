@@ -165,7 +165,7 @@ class Laboratory:
         """The folder of a case, and its topic, as Spark will find them; gone afterwards."""
         flavour = FLAVOURS[case.flavour]
         self._number += 1
-        folder = self._scratch / f"case-{self._number}"
+        folder = self._scratch / f"case-{self.version}-{self._number}"
         copy_case(self.healthy(flavour, case.made_by), folder)
         if flavour.kind == "kafka":
             rename_topic(folder, f"{flavour.name}-{self._number}-{uuid.uuid4().hex[:6]}")

@@ -13,8 +13,7 @@ from conformance.rows import Parameters, row
 
 def _whole_state(case: Path) -> Iterator[Parameters]:
     state = case / "checkpoint" / "state"
-    if state.is_dir():
-        yield {"what": "state"}
+    if state.is_dir():  # without the folder itself nothing shows that there was any state: see docs/why/prediction.md
         for operator in sorted(path for path in state.iterdir() if path.is_dir()):
             yield {"what": f"state/{operator.name}"}
             for name in ("0", "1", "_metadata", "0/_metadata", "0/left-keyToNumValues", "1/right-keyWithIndexToValue"):

@@ -51,7 +51,12 @@ def checksums(content: bytes) -> bytes:
 
 
 def write(path: Path, content: bytes, *, crc: str = "fresh") -> None:
-    """Write a file; its side file is made anew (`fresh`), removed (`none`), or left as it was (`stale`)."""
+    """Write a file; its side file is made anew (`fresh`), removed (`none`), or left as it was (`stale`).
+
+    Nothing happens where an earlier damage has put a folder in its place.
+    """
+    if path.is_dir():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     if crc == "fresh":
@@ -62,7 +67,8 @@ def write(path: Path, content: bytes, *, crc: str = "fresh") -> None:
 
 def remove(path: Path, *, crc: str = "none") -> None:
     """Remove a file, and its side file unless that is to be left (`stale`)."""
-    path.unlink(missing_ok=True)
+    if path.is_file():
+        path.unlink()
     if crc != "stale":
         side_file(path).unlink(missing_ok=True)
 

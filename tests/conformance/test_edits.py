@@ -52,15 +52,17 @@ def test_damage_that_was_told_can_be_done_again(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_seed_chooses_the_same_damage_each_time(name: str, tmp_path: Path) -> None:
-    def chosen(folder: Path) -> list[Edit]:
-        rng = random.Random(7)
+    def chosen(seed: int, folder: Path) -> list[Edit]:
+        rng = random.Random(seed)
         edits = []
         for _ in range(12):
             edits.append(random_edit(folder, rng))
             apply(edits[-1], folder)
         return edits
 
-    assert chosen(copy(name, tmp_path / "first")) == chosen(copy(name, tmp_path / "again"))
+    for seed in range(6):
+        first, again = (copy(name, tmp_path / f"{seed}-{which}") for which in ("first", "again"))
+        assert chosen(seed, first) == chosen(seed, again)
 
 
 def test_every_kind_of_damage_can_be_done_to_some_checkpoint(tmp_path: Path) -> None:

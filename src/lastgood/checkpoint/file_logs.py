@@ -123,6 +123,11 @@ def is_compaction(log_id: int, interval: int) -> bool:
     return (log_id + 1) % interval == 0
 
 
+def entry_name(log_id: int, interval: int) -> str:
+    """Name of the file that holds an entry which is written with this interval."""
+    return f"{log_id}{COMPACT_SUFFIX}" if is_compaction(log_id, interval) else str(log_id)
+
+
 def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERVAL_DEFAULT) -> int:
     """The interval that Spark goes on with: derived from the compact files that are there, else `default`.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import (
-    COMPACT_SUFFIX,
     FileLogEntry,
     compact_interval,
+    entry_name,
     ids_read_at_start,
     is_compaction,
 )
@@ -33,7 +33,7 @@ def opening(log: SourceLog, spark: SparkVersion) -> None:
         return
     interval = compact_interval(log.listing.compact)
     for log_id in (newest, *ids_read_at_start(newest, interval)):  # the newest entry is opened before the others
-        path = f"{log.folder}/{_name(log_id, interval)}"
+        path = f"{log.folder}/{entry_name(log_id, interval)}"
         if not _is_there(log, log_id, interval):
             is_newest = log_id == newest
             error = f"{path} does" + (
@@ -91,8 +91,4 @@ def _is_there(log: SourceLog, log_id: int, interval: int) -> bool:
 def next_name(log: SourceLog) -> str:
     """Name of the entry that the source writes next."""
     newest = log.listing.newest_listed
-    return _name(0 if newest is None else newest + 1, compact_interval(log.listing.compact))
-
-
-def _name(log_id: int, interval: int) -> str:
-    return f"{log_id}{COMPACT_SUFFIX}" if is_compaction(log_id, interval) else str(log_id)
+    return entry_name(0 if newest is None else newest + 1, compact_interval(log.listing.compact))

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.contents import Mode
-from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
+from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
 from lastgood.checkpoint.logs import LogListing, SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
+from lastgood.diagnose.file_sink import writing
 from lastgood.diagnose.file_source import next_name, opening, reading
 from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps, stop_of
 from lastgood.diagnose.log_reading import LogReading
-from lastgood.diagnose.messages import CONCURRENT_FILE, CONCURRENT_LOG, metadata_error
+from lastgood.diagnose.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
 from lastgood.diagnose.spark_version import SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.diagnose.state_load import legacy_format, load_state, missing_folder
@@ -95,6 +97,7 @@ class _Start:
         if self._spark >= SPARK_4_1 and state is not None and state.operators:
             error = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
             raise StoppedError(Stop(Stage.START, error, "state", "there is state, and the query begins at batch 0"))
+        self._read_initial()
         self._plan(0)
         self._commit(0)
         return Restart(self._spark, Outcome.STARTS, 0, "no batch was ever planned")
@@ -114,6 +117,8 @@ class _Start:
         """The newest plan is not committed, or a newer commit hides that it is: it runs again."""
         self._batch = batch
         self._logs.require_source_lines(batch)
+        if batch == 0:
+            self._read_initial()
         self._read_files(batch)
         self._replay_rate(batch)
         self._plan_state(batch)
@@ -150,6 +155,17 @@ class _Start:
                     replay_gaps(start.topics, end.topics, self._world.kafka) if isinstance(start, KafkaOffset) else []
                 )
                 self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=True))
+
+    def _read_initial(self) -> None:
+        """Where batch 0 begins is read from what its sources wrote down before it."""
+        for log in self._checkpoint.sources:
+            entry = log.entries.get(0)
+            if isinstance(entry, Damage) and not self._logs.is_file_source(log):
+                error = "assertion failed"
+                if entry.kind is not DamageKind.EMPTY:
+                    error = log_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST)
+                path = f"{log.folder}/{log.entry_name(0)}"
+                raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
 
     def _replay_rate(self, batch_id: int) -> None:
         for _, end, before in self._logs.ranges(batch_id):
@@ -238,7 +254,10 @@ class _Start:
                 raise
 
     def _commit(self, batch: int) -> None:
-        """Write the commit, after the sink."""
+        """Write what the sink notes down, and then the commit."""
+        for sink in self._world.sinks:
+            if sink.kind == "file" and sink.would_skip(batch) is False:
+                writing(sink, batch, self._spark, is_local=self._world.is_local)
         if batch in self._checkpoint.commits.ids:
             because = "the batch is committed already, since commits are ahead of offsets"
             error = f"{CONCURRENT_LOG} {batch}"
@@ -257,7 +276,9 @@ class _Start:
     # The answer.
 
     def _failed(self, stop: Stop) -> Restart:
-        called = {Stage.TASK: SinkCalled.MAYBE, Stage.COMMIT: SinkCalled.YES}.get(stop.stage, SinkCalled.NO)
+        called = SinkCalled.MAYBE if stop.stage is Stage.TASK else SinkCalled.YES
+        if stop.stage < Stage.TASK:
+            called = SinkCalled.NO
         again = stop.stage is Stage.COMMIT and not (self._is_new and self._planned is not None)
         is_planned = self._is_new and stop.stage is not Stage.START
         # A left-over checksum fails the commit when its file stands already.

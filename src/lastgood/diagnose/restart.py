@@ -42,7 +42,9 @@ class Stage(enum.IntEnum):
     """The batch stands in the offset log, and its sink was not called."""
     TASK = 2
     """In a task of the batch."""
-    COMMIT = 3
+    SINK = 3
+    """When the sink notes down what it has written."""
+    COMMIT = 4
     """When the batch is to be committed, after its sink."""
 
 

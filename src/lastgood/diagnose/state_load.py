@@ -82,12 +82,11 @@ def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spar
         return
     stores = [store for operator in state.operators for store in operator.stores]
     formats = {store.format for store in stores}
-    names_ids = _names_ids(checkpoint, committed)
-    if StateFormat.HDFS_BACKED in formats and names_ids:
-        because = "it is of a version that names the files of a RocksDB state"
-        raise StoppedError(
-            Stop(Stage.TASK, "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED", f"commits/{committed}", because)
-        )
+    if StateFormat.ROCKSDB_V2 not in formats and _names_ids(checkpoint, committed):
+        is_hdfs = StateFormat.HDFS_BACKED in formats
+        error = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED" if is_hdfs else "None.get"
+        because = "it is of a version that names the files of a state in checkpoint format v2"
+        raise StoppedError(Stop(Stage.TASK, error, f"commits/{committed}", because))
     if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
         because = f"commits/{committed} names the state after another batch than {version - 1}"
         raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))

@@ -65,6 +65,8 @@ class SinkEvidence:
     """Id of the table: another one, if it was created again. None where there is none."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Further queries or applications whose marker the sink holds, with their last batch."""
+    log_names: tuple[str, ...] = ()
+    """File sink: what lies in its log, by name; folders end with a slash."""
     write_obstacles: tuple[str, ...] = ()
     """Why lastgood could not take anything back here, such as a table feature that it cannot write."""
     unreadable: tuple[int, ...] = ()
@@ -138,6 +140,7 @@ class SinkEvidence:
             "others": dict(self.others),
             "write_obstacles": list(self.write_obstacles),
             "unreadable": list(self.unreadable),
+            "log_names": list(self.log_names),
             "notes": list(self.notes),
         }
 

@@ -64,6 +64,13 @@ class FileSinkLog:
         return tuple(batch_id for batch_id in self.needed if not self._can_be_read(batch_id))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What lies in the log, but for checksums that belong to an entry and writes that were never finished."""
+        listing = self.listing
+        entries = (f"{n}{COMPACT_SUFFIX}" if n in listing.compact else str(n) for n in listing.ids)
+        return (*entries, *listing.noncanonical, *listing.stale_checksums, *listing.foreign)
+
+    @property
     def unreadable(self) -> tuple[int, ...]:
         """What a reader needs and cannot read: entries that are missing or damaged, and names such as `006`."""
         damaged = (batch_id for batch_id in self.needed if isinstance(self.entries.get(batch_id), Damage))
@@ -222,6 +229,7 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         batches=tuple(_batch(log, batch_id) for batch_id in sorted(log.entries)),
         complete_from=log.ids.runs[-1].start if log.ids.runs else None,
         unreadable=log.unreadable,
+        log_names=log.names,
         notes=tuple(_notes(log)),
     )
 
