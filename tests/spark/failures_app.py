@@ -221,9 +221,20 @@ def main(folder, bootstrap, names):
             getattr(cases, name)()
         except Exception:  # noqa: BLE001 - which one is Spark's choice
             traceback.print_exc()
+            note_down(folder)
         else:
             print(f"{name} has not failed", file=sys.stderr)
-    getattr(cases, names[-1])()
+    try:
+        getattr(cases, names[-1])()
+    except Exception:
+        note_down(folder)
+        raise
+
+
+def note_down(folder):
+    """Keep what Python tells in a file of its own: in the driver's log, Java runs into it."""
+    with Path(folder, "python.log").open("a") as alone:
+        traceback.print_exc(file=alone)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import pytest
 from lastgood.diagnose.driver_log import DriverLog, read_driver_log
 from lastgood.diagnose.failure_class import FailureClass
 from lastgood.diagnose.failures import RULES, Failure
-from lastgood.diagnose.log_entries import read_entries
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SparkEnvironment, default_spark, submit
 from lastgood.process.java import Java
@@ -105,8 +104,7 @@ def test_agent_tells_the_same(driver: Driver) -> None:
 
 
 def test_exceptions_of_python_alone_tell_all_but_what_lies_deeper(driver: Driver) -> None:
-    printed = "\n".join(entry.text for entry in read_entries(io.BytesIO(driver.log)) if entry.level == "")
-    log = read_driver_log(io.BytesIO(printed.encode()))
+    log = read_driver_log(io.BytesIO((driver.folder / "python.log").read_bytes()))
     of = {query.query_id: query.name for query in log.facts.queries}
     assert {of[each.query_id or ""]: each.cls for each in log.failures} == CASES | NOT_IN_PYTHON
 
