@@ -101,6 +101,19 @@ def starting() -> list[Figure]:
     ]
 
 
+def diagnosing(folder: Path) -> list[Figure]:
+    """A cold `diagnose` of a hundred batches: no broker, no sink asked."""
+    CheckpointBuilder(folder).run(100)
+    empty, _ = best([sys.executable, "-c", "pass"], 10)
+    found = [
+        Figure("diagnose, 100 batches / python -c pass", best([LASTGOOD, "diagnose", folder], 10)[0] / empty, "ratio")
+    ]
+    for name, checkpoint in (("100 batches", folder), ("stateful", STATEFUL)):
+        seconds, size = best([LASTGOOD, "diagnose", checkpoint], 10)
+        found += [Figure(f"diagnose, {name}", seconds, "s", 0.3), Figure(f"diagnose, {name}, peak memory", size, "MB")]
+    return found
+
+
 def long_log(folder: Path) -> list[Figure]:
     CheckpointBuilder(folder).run(BATCHES)
     found = []
@@ -206,7 +219,7 @@ def many(folder: Path) -> list[Figure]:
 def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="lastgood-benchmark-"))
     try:
-        figures = [*starting(), *round_trips(folder / "slow"), *many(folder / "many")]
+        figures = [*starting(), *diagnosing(folder / "short"), *round_trips(folder / "slow"), *many(folder / "many")]
         figures += [*long_file_log(folder / "files"), *long_log(folder / "long"), *long_mirror(folder / "mirrored")]
     finally:
         shutil.rmtree(folder)
