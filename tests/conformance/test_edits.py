@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conformance.cases import Case, case_from
 from conformance.edits import Edit, apply, random_edit, single_edits
-from conformance.fixed import fixed_cases
+from conformance.fixed import fixed_cases, known_limits
 from conformance.folders import checksums, ids, side_file
 from conformance.rows import ROWS
 from conformance.trials import VERSIONS, flavours_of
@@ -87,7 +87,7 @@ def test_only_canonical_names_are_entries_of_a_log(tmp_path: Path) -> None:
 
 def test_fixed_cases_are_of_versions_and_queries_that_are_run() -> None:
     lines = sum(len(file.read_text().splitlines()) for file in CORPUS.parents[1].glob("conformance/fixed/*.jsonl"))
-    fixed = [case for version in VERSIONS for case in fixed_cases(version)]
+    fixed = [case for version in VERSIONS for case in (*fixed_cases(version), *known_limits(version))]
     assert len(fixed) == lines
     assert all(case.flavour in {flavour.name for flavour in flavours_of(case.spark)} for case in fixed)
     assert all(edit.row in ROWS for case in fixed for edit in case.edits)
