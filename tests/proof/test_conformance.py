@@ -88,7 +88,7 @@ def test_what_was_once_predicted_wrong_is_right(
     require_agreement(laboratory, cases, tally)
 
 
-@pytest.mark.parametrize("version", ["4.0.5", "4.3.0"])
+@pytest.mark.parametrize("version", ["4.0.5", "4.2.0", "4.3.0"])
 def test_what_cannot_be_predicted_is_still_so(version: str, sparks: Sparks, tmp_path: Path) -> None:
     """Cases of docs/why/prediction.md; one that comes out right belongs among the others."""
     laboratory = Laboratory(version, sparks, healthy=tmp_path / "healthy", scratch=tmp_path)

@@ -94,9 +94,11 @@ class _Start:
     def _begin(self) -> Restart:
         """No plan at all: batch 0, over whatever commits there are."""
         state = self._checkpoint.state
-        if self._spark >= SPARK_4_1 and state is not None and state.operators:
+        left = ["state"] if state is not None and state.operators else []
+        left += [log.folder for log in (self._checkpoint.offsets, self._checkpoint.commits) if log.listing.foreign]
+        if self._spark >= SPARK_4_1 and left:
             error = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
-            raise StoppedError(Stop(Stage.START, error, "state", "there is state, and the query begins at batch 0"))
+            raise StoppedError(Stop(Stage.START, error, left[0], "it is not empty, and the query begins at batch 0"))
         self._read_initial()
         self._plan(0)
         self._commit(0)
