@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -10,13 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import deltalake
+import pyarrow
 import pytest
+from plugin_services import require_service
 
 pytestmark = pytest.mark.services
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 CASES = Path(__file__).parents[1] / "corpus" / "cases"
 MOUNTED = ["unshare", "--mount", "sh", "-ec"]
+WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override"]
+"""Makes permissions hold for root too."""
 
 VERBS = [
     ["status", "{checkpoint}"],
@@ -39,8 +45,21 @@ VERBS = [
     ["offsets", "{checkpoint}", "--time", "2026-11-21T12:00Z"],
     ["verify", "{checkpoint}"],
     ["diagnose", "{checkpoint}"],
+    ["diagnose", "{checkpoint}", "--kafka", "{root}/kafka.json", "--sink", "file:{root}/written"],
+    ["diagnose", "{checkpoint}", "--sink", "delta:{root}/table", "--log", "{root}/driver.log"],
+    ["status", "{checkpoint}", "--kafka", "{root}/kafka.json", "--sink", "{root}/written"],
+    ["inspect", "{checkpoint}", "--all", "--sink", "delta:{root}/table", "--sink", "file:{root}/written"],
+    ["verify", "{checkpoint}", "--kafka", "{root}/kafka.json", "--sink", "file:{root}/written"],
     ["backup", "list", "{checkpoint}"],
 ]
+KAFKA = {
+    "bootstrap": "broker:9092",
+    "captured_at_ms": 1795220800000,
+    "topics": {
+        "m.a": {"partitions": {"0": {"earliest": 0, "latest": 30}, "1": {"earliest": 0, "latest": 30}}},
+        "m.b": {"partitions": {"0": {"earliest": 0, "latest": 30}}},
+    },
+}
 QUIET = ("--bare", "json")
 """What follows one of these is for programs, and ends without a sentence for people."""
 
@@ -69,9 +88,13 @@ def accesses(root: Path) -> dict[str, int]:
 
 @pytest.fixture(params=["4.3-file-sink-healthy", "4.2-kafka-multi-topic", "3.5-agg-hdfs-healthy"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with a real checkpoint, its mirror and a backup."""
+    """A folder with a real checkpoint, its mirror and a backup, sinks of both kinds, broker facts and a log."""
     root = tmp_path / "chk"
     shutil.copytree(CASES / request.param / "checkpoint", root / "checkpoint")
+    shutil.copytree(CASES / "4.3-file-sink-healthy" / "spark_metadata", root / "written" / "_spark_metadata")
+    deltalake.write_deltalake(root / "table", pyarrow.table({"id": [1, 2, 3]}))
+    (root / "kafka.json").write_text(json.dumps(KAFKA))
+    (root / "driver.log").write_text("26/11/21 12:00:00 ERROR MicroBatchExecution: Query terminated with error\n")
     subprocess.run([LASTGOOD, "backup", "create", root / "checkpoint"], check=True, capture_output=True, timeout=60)
     return root
 
@@ -86,8 +109,8 @@ def can_mount() -> bool:
 
 def read_only(root: Path, command: list[str], *, can_mount: bool) -> list[str]:
     """The command that runs `command` where nothing below `root` can be written."""
-    if not can_mount:
-        return command  # the fixture below has taken the permission away
+    if not can_mount:  # the fixture below has taken the permission away
+        return [*WITHOUT_OVERRIDE, *command] if os.geteuid() == 0 else command
     place = shlex.quote(str(root))
     mount = f"mount --bind {place} {place} && mount -o remount,ro,bind {place}"
     proof = f"if touch {place}/x 2>/dev/null; then exit 99; fi"
@@ -98,8 +121,8 @@ def read_only(root: Path, command: list[str], *, can_mount: bool) -> list[str]:
 def locked(root: Path, can_mount: bool) -> Path:
     """The same folder, unwritable also by its permissions where it cannot be mounted."""
     if not can_mount:
-        if os.geteuid() == 0:
-            pytest.skip("root may write whatever the permissions say, and may not mount here")
+        if os.geteuid() == 0 and shutil.which(WITHOUT_OVERRIDE[0]) is None:
+            require_service("root may write whatever the permissions say; here it can neither mount nor setpriv")
         for path in [root, *root.rglob("*")]:
             path.chmod(path.stat().st_mode & ~0o222)
     return root

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .events import time_ms
@@ -35,8 +37,6 @@ class ClassicQuery:
 
     def batch_id(self) -> int | None:
         """The batch that it is or was at."""
-        from py4j.protocol import Py4JError  # noqa: PLC0415
-
         execution = self._java.streamingQuery()
         try:
             context = execution.latestExecutionContext()  # since Spark 4.0
@@ -99,14 +99,16 @@ class Listener(StreamingQueryListener):
     def detach(self, seconds: float) -> None:
         """Wait for the ends that Spark has not told yet, then hear no more.
 
-        A listener that is gone when Spark has something to tell would be an error in the application's log.
+        A listener that is gone when Spark has something to tell would be an error in the application's log. A Java
+        that was killed has nothing more to tell.
         """
         deadline = time.monotonic() + seconds
-        while (ended := self._ended()) and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
-        for query in ended:
-            self._queries.terminated(query.query_id, query.run_id, message=None, condition=None)
-        self._session.streams.removeListener(self)
+        with contextlib.suppress(ConnectionError, Py4JNetworkError):
+            while (ended := self._ended()) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+            for query in ended:
+                self._queries.terminated(query.query_id, query.run_id, message=None, condition=None)
+            self._session.streams.removeListener(self)
 
     def _ended(self) -> list[ClassicQuery]:
         return [each for each in self._queries.running() if isinstance(each, ClassicQuery) and not each.is_active()]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from lastgood.spark.agent import failures
 from lastgood.spark.agent.classic import ClassicQuery, Listener, _JavaEvents
@@ -170,3 +170,17 @@ def test_functions_of_foreach_batch_are_watched_once() -> None:
     finally:
         ForeachBatchFunction.call = original  # type: ignore[method-assign]
         delattr(ForeachBatchFunction, failures._MARK)
+
+
+@pytest.mark.parametrize("gone", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("no answer")])
+def test_java_that_was_killed_is_no_trouble_at_the_end(gone: Exception) -> None:
+    def refuse() -> bool:
+        raise gone
+
+    case = Case(running=java_query(execution()))
+    case.listener.begin("q", "2026-11-21T00:04:10.042Z")
+    running = case.listener._queries.running()[0]
+    running._java.isActive = refuse
+    case.listener.detach(DEADLINE_SECONDS)
+    case.records()
+    assert case.writer.trouble is None
