@@ -156,7 +156,7 @@ def test_sinks_and_kafka_stand_on_the_same_screen(root: Path, facts: Path, sink:
         "  lag          15 unread offsets that Kafka still has",
         "  headroom     14.0 h until Kafka deletes what is unread, orders/1 first; sooner by retention.bytes",
         f"  sink         file {sink}: ahead, see the problem above",
-        f"  next         lastgood inspect {root}/orders --sink {sink} --kafka {facts}",
+        f"  next         lastgood diagnose {root}/orders --sink {sink} --kafka {facts}",
         LAST.strip(),
     ]
 

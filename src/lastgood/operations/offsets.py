@@ -185,6 +185,8 @@ def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_l
         evidence, wanted = _planned_at(evidence, time_ms)
     elif stable_lag is not None:
         wanted = current - stable_lag
+        if wanted < 0:
+            raise _too_far_back(evidence, current, stable_lag)
     elif batch is not None:
         wanted = batch
     else:
@@ -193,6 +195,17 @@ def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_l
             committed = evidence.remembered.newest(is_committed=True)
         wanted = current if committed is None else committed
     return evidence.with_batches([wanted, current]), wanted
+
+
+def _too_far_back(evidence: Evidence, current: int, stable_lag: int) -> BatchUnknownError:
+    oldest = evidence.with_mirror().known.oldest or 0
+    return BatchUnknownError(
+        f"there is no batch CURRENT-{stable_lag}",
+        subject=str(evidence.location),
+        found=f"CURRENT is {current}, and the oldest batch that is known is {oldest}",
+        expected=f"--stable-lag {current - oldest} at most",
+        next=command_line("offsets", evidence.location, "--stable-lag", current - oldest),
+    )
 
 
 def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:

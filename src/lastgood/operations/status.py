@@ -113,7 +113,8 @@ class Status:
         """What to type next."""
         if self.mirrored is not None:
             return command_line("backup", "restore", self.target)
-        return command_line("inspect", self.target, *self.options.words())
+        verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
+        return command_line(verb, self.target, *self.options.words())
 
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""

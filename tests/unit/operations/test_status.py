@@ -339,7 +339,7 @@ def test_what_kafka_has_deleted_unread_is_the_worst_grade(checkpoint: Path) -> N
     found = status(str(checkpoint), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert found.grade is Grade.LOSING
     assert found.problems == ("orders/0: offsets 15 to 19 are unread, and Kafka has deleted them",)
-    assert found.next == f"lastgood inspect {checkpoint} --kafka '{facts}'"
+    assert found.next == f"lastgood diagnose {checkpoint} --kafka '{facts}'"
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_pipeline_knows_its_sink_and_its_broker(
     found = status("orders", config=config, clock_ms=lambda: NOW)
     assert [each.agreement for each in found.sinks] == [Agreement.AHEAD]
     assert found.exposure is not None
-    assert found.next == "lastgood inspect orders"
+    assert found.next == "lastgood diagnose orders"
 
 
 def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -> None:
@@ -389,3 +389,10 @@ def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -
         ("files", Grade.HEALTHY),
     ]
     assert [each.exposure and each.exposure.losing for each in found] == [Losing.YES, Losing.NO, None]
+
+
+def test_sink_that_is_gone_is_no_healthy_query(checkpoint: Path, tmp_path: Path) -> None:
+    CheckpointBuilder(checkpoint).run(2)
+    found = status(str(checkpoint), options=EvidenceOptions(sinks=(str(tmp_path / "nothing"),)))
+    assert (found.grade, found.last_good) == (Grade.LOSING, None)
+    assert found.next == f"lastgood diagnose {checkpoint} --sink {tmp_path / 'nothing'}"
