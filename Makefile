@@ -4,7 +4,7 @@ BIN := .venv/bin
 SHARD ?= 1/1
 SEED ?= $(shell date +%s)
 # Nothing may depend on what the calling shell exports.
-unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH
+unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check proof docs format constraints clean

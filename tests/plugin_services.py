@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 
+from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
@@ -63,6 +64,23 @@ def broker(
 ) -> Iterator[KafkaBroker]:
     """A broker for all tests of a session that leave it running; use `topic` for a name of your own."""
     with KafkaBroker(tmp_path_factory.mktemp("broker"), java=java, jars=broker_jars) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hdfs_jars(java: Java) -> tuple[Path, ...]:
+    """What an HDFS consists of."""
+    return _jars("hdfs", java)
+
+
+@pytest.fixture(scope="session")
+def hdfs(
+    java: Java,
+    hdfs_jars: tuple[Path, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[HdfsCluster]:
+    """An HDFS for all tests of a session that leave it running; use a folder of your own."""
+    with HdfsCluster(tmp_path_factory.mktemp("hdfs"), java=java, jars=hdfs_jars) as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+from lastgood.storage_hdfs import dependable, webhdfs_settings
 from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, s3_settings
 
 PARALLEL_LOCAL = 16
@@ -35,7 +36,6 @@ _EXTRAS = {
     "abfss": ("azure", "adlfs"),
     **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
 }
-_WEBHDFS_PORT = 9870
 _DBFS_MOUNT = "/dbfs"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
@@ -239,18 +239,18 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     settings: dict[str, Any] = {"use_listings_cache": False}
     if canonical == "abfss":
         settings["account_name"] = location.authority.partition("@")[2].partition(".")[0]
-    elif canonical in _HOSTS:
-        host, _, port = location.authority.partition(":")
-        settings |= {"host": host, "port": port if canonical != "hdfs" and port else _WEBHDFS_PORT}
-        settings["use_https"] = canonical == "swebhdfs"
-        canonical = "webhdfs"
+    protocol = "webhdfs" if canonical in _HOSTS else canonical
     try:
-        factory = fsspec.get_filesystem_class(canonical)
+        factory = fsspec.get_filesystem_class(protocol)
     except ImportError as error:
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
-    if canonical == "s3":
-        settings |= s3_settings(os.environ, fsspec.config.conf.get("s3", {}), requests=PARALLEL_REMOTE)
+    configured = fsspec.config.conf.get(protocol, {})
     with answering(location):
+        if canonical in _HOSTS:
+            where = webhdfs_settings(canonical, location.authority, env=os.environ, given={**configured, **options})
+            return dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
+        if canonical == "s3":
+            settings |= s3_settings(os.environ, configured, requests=PARALLEL_REMOTE)
         return impatient(factory, canonical)(**{**settings, **options})
 
 

@@ -1,4 +1,4 @@
-"""What services need beside fsspec's own filesystems: an end to the waiting, and doubt about odd answers.
+"""What object stores need beside fsspec's own filesystems: an end to the waiting, and doubt about odd answers.
 
 Nothing here imports a service's library before a location on it is opened.
 """
@@ -13,14 +13,12 @@ from typing import Any
 CONNECT_SECONDS = 2.0
 READ_SECONDS = 3.5
 """For the first byte of an answer, and from each to the next; S3 is asked twice."""
-HDFS_SECONDS = 8.0
-"""The same for HDFS, which is asked once."""
 
 _LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Prefix"})
 
 
 class OddAnswerError(ConnectionError):
-    """Something answers where S3 is to be, in a way in which S3 does not."""
+    """Something answers where a storage is to be, in a way in which that does not."""
 
 
 def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int) -> dict[str, Any]:
@@ -47,9 +45,8 @@ def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, reques
 
 
 def impatient(filesystem: Any, protocol: str) -> type[Any]:
-    """The same filesystem, which for `s3` and `webhdfs` gives up on who does not answer, and doubts odd answers."""
-    kinds = {"s3": _impatient_s3, "webhdfs": _impatient_webhdfs}
-    return kinds[protocol](filesystem) if protocol in kinds else filesystem
+    """The same filesystem, which for `s3` gives up on who does not answer, and doubts odd answers."""
+    return _impatient_s3(filesystem) if protocol == "s3" else filesystem
 
 
 @functools.cache
@@ -63,16 +60,6 @@ def _impatient_s3(filesystem: Any) -> type[Any]:
             return client
 
     return ImpatientS3
-
-
-@functools.cache
-def _impatient_webhdfs(filesystem: Any) -> type[Any]:
-    class ImpatientWebHdfs(filesystem):  # type: ignore[misc]  # fsspec has no types
-        def _connect(self) -> None:
-            super()._connect()
-            self.session.request = functools.partial(self.session.request, timeout=(CONNECT_SECONDS, HDFS_SECONDS))
-
-    return ImpatientWebHdfs
 
 
 def _doubt(*, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:

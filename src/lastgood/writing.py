@@ -33,6 +33,13 @@ class WritableStorage(Storage, Protocol):
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place, with the folders above it; one that is there is replaced."""
 
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a new file in its place, with the folders above it; False if there is one already, which stays.
+
+        Whole and at once: out of several who create the same file, one is told that it did. An error other than
+        StorageDeniedError leaves open whether it was created: read it.
+        """
+
     def remove(self, file: Location) -> None:
         """Remove a file; no error if there is none."""
 
@@ -56,19 +63,33 @@ class LocalWriter(LocalStorage):
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
+        with _writing(file), self._draft(file, content) as draft:
+            draft.replace(self.mount + file.path)
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a new file in its place; see `WritableStorage.create`."""
+        with _writing(file), self._draft(file, content) as draft:
+            try:
+                # Unlike a rename, a link never takes the place of another file.
+                Path(self.mount + file.path).hardlink_to(draft)
+            except FileExistsError:
+                return False
+            return True
+
+    @contextlib.contextmanager
+    def _draft(self, file: Location, content: bytes) -> Iterator[Path]:
+        """The content on disk beside its place, for as long as it lies there."""
         place = Path(self.mount + file.path)
         draft = place.with_name(f".{place.name}.{uuid.uuid4()}.tmp")
-        with _writing(file):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with draft.open("xb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                draft.replace(place)
-            except BaseException:
-                draft.unlink(missing_ok=True)
-                raise
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
@@ -85,6 +106,17 @@ class FsspecWriter(FsspecStorage):
         with _writing(file), answering(file):
             self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.filesystem.pipe_file(path, content)
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a new file in its place; see `WritableStorage.create`."""
+        path = fsspec_path(file)
+        with _writing(file), answering(file):
+            self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            try:
+                self.filesystem.pipe_file(path, content, mode="create")
+            except FileExistsError:
+                return False
+            return True
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""

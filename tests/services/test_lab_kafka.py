@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from lastgood.lab import kafka
+from lastgood.lab import server
 from lastgood.lab.kafka import BrokerRequestError, BrokerStartError, KafkaBroker
 from lastgood.lab.ports import LOOPBACK, free_port, free_ports
 from lastgood.process.java import Java
@@ -213,7 +213,7 @@ def test_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest
         taken = owner.getsockname()[1]
         choices = iter([(taken, *free_ports(2))])
         monkeypatch.setattr(
-            kafka, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+            server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
         )
         with describe() as broker:
             assert broker.port != taken

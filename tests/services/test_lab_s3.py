@@ -12,12 +12,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from contention import contend_for_files
 from plugin_services import require_service
 
-from lastgood.lab import s3
-from lastgood.lab.ports import LOOPBACK, accepts, free_port
+from lastgood.lab import server as lab_server
+from lastgood.lab.ports import LOOPBACK, accepts, free_ports
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
 from lastgood.storage import open_storage, parse_location
+from lastgood.writing import open_writable
 
 pytestmark = pytest.mark.services
 
@@ -46,11 +48,18 @@ def test_what_is_put_is_there_and_survives_a_restart(program: S3Program, tmp_pat
             assert storage.read(FILE, limit=9) == b"id"
 
 
+def test_out_of_several_who_create_the_same_object_one_does(program: S3Program, tmp_path: Path) -> None:
+    with S3Server(tmp_path, program) as server:
+        contend_for_files(parse_location("s3a://lake/race"), lambda root: open_writable(root, server.options))
+
+
 def test_a_taken_port_is_left_to_its_owner(program: S3Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((LOOPBACK, 0)) as owner:
         taken = owner.getsockname()[1]
-        ports = iter([taken])
-        monkeypatch.setattr(s3, "free_port", lambda: next(ports, None) or free_port())
+        choices = iter([(taken,)])
+        monkeypatch.setattr(
+            lab_server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
+        )
         with S3Server(tmp_path, program) as server:
             assert not server.endpoint.endswith(f":{taken}")
         with pytest.raises(S3ServerError):

@@ -436,9 +436,6 @@ def test_a_missing_library_is_named_with_its_extra(
         ("s3a://lake/chk", "s3", s3_settings({}, {}, requests=100), "lake/chk"),
         ("gs://lake/chk", "gs", {}, "lake/chk"),
         (f"{ABFSS}/chk", "abfss", {"account_name": "acme"}, "lake/chk"),
-        ("hdfs://nn:8020/chk", "webhdfs", {"host": "nn", "port": 9870, "use_https": False}, "/chk"),
-        ("webhdfs://nn:9999/chk", "webhdfs", {"host": "nn", "port": "9999", "use_https": False}, "/chk"),
-        ("swebhdfs://nn/chk", "webhdfs", {"host": "nn", "port": 9870, "use_https": True}, "/chk"),
     ],
 )
 def test_a_service_is_opened_with_what_the_location_says(

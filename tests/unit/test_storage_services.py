@@ -1,17 +1,10 @@
 from __future__ import annotations
 
-import json
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import NoCredentialsError, ReadTimeoutError
 
-from lastgood import storage_services
-from lastgood.errors import StorageError
-from lastgood.storage import open_storage, parse_location
 from lastgood.storage_services import OddAnswerError, _doubt, impatient, is_unreachable, lacks_credentials, s3_settings
 
 
@@ -82,37 +75,3 @@ def test_missing_credentials_are_told_from_other_errors() -> None:
 
 def test_other_services_are_left_as_they_are() -> None:
     assert impatient(dict, "gs") is dict
-
-
-class NameNode(BaseHTTPRequestHandler):
-    """Knows one folder with one file."""
-
-    def do_GET(self) -> None:
-        if "op=LISTSTATUS" not in self.path:
-            self.send_error(400)
-            return
-        file = {"pathSuffix": "7", "type": "FILE", "length": 3, "modificationTime": 9}
-        body = json.dumps({"FileStatuses": {"FileStatus": [file]}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def test_hdfs_is_asked_and_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), NameNode) as server:
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
-        serving.start()
-        folder = parse_location(f"webhdfs://127.0.0.1:{server.server_address[1]}/chk/offsets")
-        assert list(open_storage(folder).names(folder) or ()) == ["7"]
-        server.shutdown()
-        serving.join()
-    monkeypatch.setattr(storage_services, "HDFS_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        folder = parse_location(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/chk/offsets")
-        with pytest.raises(StorageError) as raised:
-            open_storage(folder).names(folder)
-    assert (raised.value.found or "").startswith("ReadTimeout")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contention import contend_for_files
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lastgood.errors import NoSpaceError, StorageError
@@ -44,6 +45,20 @@ def test_a_file_that_is_there_is_replaced(place: tuple[WritableStorage, Location
     storage.write(root / "7", b"a longer content")
     storage.write(root / "7", b"short")
     assert storage.read(root / "7", limit=100) == b"short"
+
+
+def test_a_file_is_created_only_where_there_is_none(place: tuple[WritableStorage, Location]) -> None:
+    storage, root = place
+    assert storage.create(root / "a/b/7", b"first")
+    assert not storage.create(root / "a/b/7", b"second")
+    assert storage.read(root / "a/b/7", limit=100) == b"first"
+    assert list(storage.names(root / "a/b") or ()) == ["7"]
+    storage.remove(root / "a/b/7")
+    assert storage.create(root / "a/b/7", b"third")
+
+
+def test_out_of_several_who_create_the_same_file_one_does(tmp_path: Path) -> None:
+    contend_for_files(parse_location(str(tmp_path)), open_writable)
 
 
 def test_a_file_is_removed_and_may_be_gone_already(place: tuple[WritableStorage, Location]) -> None:
@@ -86,11 +101,12 @@ def test_what_the_system_refuses_is_told_and_leaves_no_draft(
         raise cause
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(expected) as refused:
-        LocalWriter().write(parse_location(str(tmp_path / "7")), b"x")
-    assert (type(refused.value), refused.value.subject) == (expected, str(tmp_path / "7"))
-    assert refused.value.__cause__ is cause
-    assert list(tmp_path.iterdir()) == []
+    for act in (LocalWriter().write, LocalWriter().create):
+        with pytest.raises(expected) as refused:
+            act(parse_location(str(tmp_path / "7")), b"x")
+        assert (type(refused.value), refused.value.subject) == (expected, str(tmp_path / "7"))
+        assert refused.value.__cause__ is cause
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
@@ -100,8 +116,8 @@ def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
             act()
 
 
-def acts(storage: WritableStorage, file: Location) -> list[Callable[[], None]]:
-    return [lambda: storage.write(file, b""), lambda: storage.remove(file)]
+def acts(storage: WritableStorage, file: Location) -> list[Callable[[], object]]:
+    return [lambda: storage.write(file, b""), lambda: storage.create(file, b""), lambda: storage.remove(file)]
 
 
 class DeadFilesystem:

@@ -6,15 +6,14 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
-from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry
 from lastgood.lab import kraft
-from lastgood.lab.ports import LOOPBACK, accepts, free_ports, is_free
-from lastgood.lab.spark import default_spark
+from lastgood.lab.ports import LOOPBACK, accepts
+from lastgood.lab.server import JavaServer
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.03
 _LOOK_SECONDS = 2.0
 _REQUEST_SECONDS = 30.0
-_STOP_SECONDS = 20.0
-_PORT_ATTEMPTS = 5
 
 
 class BrokerStartError(LastgoodError):
@@ -52,10 +49,10 @@ class BrokerRequestError(LastgoodError):
         self.code = code
 
 
-class KafkaBroker:
+class KafkaBroker(JavaServer):
     """One Kafka node with its data in a folder; started, stopped, killed and restarted at will.
 
-    Everything it holds survives `stop` and `kill`. Its port stays the same as long as this object lives. Use
+    Everything it has accepted survives `stop` and `kill`. Its port stays the same as long as this object lives. Use
     it as a context manager, or call `stop` in the end; should we be killed, the broker ends too.
 
     Example::
@@ -64,6 +61,12 @@ class KafkaBroker:
         with KafkaBroker(Path("broker"), java=java, jars=jars["broker"]) as broker:
             broker.create_topic("orders", partitions=2)
     """
+
+    noun = "broker"
+    not_started = BrokerStartError
+    log_name = "broker"
+    grace_seconds = 20.0
+    shared = kraft.SHARED_JARS
 
     def __init__(
         self,
@@ -87,47 +90,17 @@ class KafkaBroker:
             config: Kafka's settings beside and above ours.
             start_seconds: How long it may take to be ready.
         """
-        self.folder = folder.absolute()
-        self._java = java
-        self._jars = tuple(jars)
-        self._port = port
+        spoken_for = {advertised_port} if advertised_port else set()
+        ports = (port, None, None)
+        super().__init__(folder, java=java, jars=jars, ports=ports, beside=spoken_for, start_seconds=start_seconds)
         self._advertised_port = advertised_port
         self._config = dict(config or {})
-        self._start_seconds = start_seconds
         self._ports: kraft.Ports | None = None
-        self._child: Child | None = None
-
-    @property
-    def log(self) -> Path:
-        """What the broker said, over all its starts."""
-        return self.folder / "broker.log"
-
-    @property
-    def is_running(self) -> bool:
-        """True from a start to the end of the process, however it ends."""
-        return self._child is not None and self._child.ending is None
-
-    @property
-    def port(self) -> int:
-        """Where it listens for clients; the same after a restart.
-
-        Raises:
-            RuntimeError: it has not been started, and no port was asked for.
-        """
-        if self._port is None:
-            message = "a broker has no port before its first start"
-            raise RuntimeError(message)
-        return self._port
 
     @property
     def bootstrap(self) -> str:
         """The `bootstrap.servers` for clients."""
         return f"{LOOPBACK}:{self._advertised_port or self.port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the broker, or None if it does not run."""
-        return self._child.pid if self._child is not None and self._child.ending is None else None
 
     def start(self) -> None:
         """Start the broker and wait until it answers a client; nothing happens if it runs.
@@ -139,49 +112,7 @@ class KafkaBroker:
             StorageError: its folder cannot be written.
         """
         _confluent("admin")
-        if self.is_running:
-            return
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            ports = self._choose_ports()
-            try:
-                self._launch(ports)
-            except BrokerStartError:
-                # Somebody took a port between our look and the broker's: try others, unless it must be this one.
-                taken = {port for port in astuple(ports) if not is_free(port)}
-                if not taken or self._port in taken or attempt == _PORT_ATTEMPTS:
-                    raise
-            else:
-                self._port = ports.clients
-                self._ports = ports
-                return
-
-    def stop(self) -> None:
-        """End it in order, as an administrator would."""
-        if self._child is not None:
-            self._child.stop()
-            self._child = None
-
-    def kill(self) -> None:
-        """End it with SIGKILL, as the kernel would; what it has accepted is still there after a restart."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-    def restart(self) -> None:
-        """Start it again on the same data and the same port, whether it runs, was stopped or was killed.
-
-        Raises:
-            BrokerStartError: it does not come up, for example because its port was taken meanwhile.
-        """
-        self.stop()
-        self.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        super().start()
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until it can be written to.
@@ -341,49 +272,26 @@ class KafkaBroker:
             )
         return _admin_client(self._ports.admin)
 
-    def _choose_ports(self) -> kraft.Ports:
-        spoken_for = {port for port in (self._port, self._advertised_port) if port}
-        clients, admin, controller = free_ports(3, beside=spoken_for)
-        return kraft.Ports(self._port or clients, admin, controller)
+    def _lasting_of(self, ports: tuple[int, ...]) -> tuple[int | None, ...]:
+        return (ports[0], None, None)  # the others are our own, so they may change
 
-    def _launch(self, ports: kraft.Ports) -> None:
-        """Start the process and wait until it answers."""
-        deadline = time.monotonic() + self._start_seconds
-        settings = self._write_settings(ports)
-        with self.log.open("ab") as output:
-            log_start = output.tell()
-            if not (self.folder / "data" / "meta.properties").exists():
-                command = ("format", f"--cluster-id={kraft.cluster_id(os.urandom(16))}", "--config", str(settings))
-                with Child(self._java_command("kafka.tools.StorageTool", *command), output=output) as child:
-                    ending = child.wait(self._start_seconds)
-                if ending is None or not ending.is_success:
-                    raise self._not_started("its data folder cannot be formatted", log_start)
-            child = Child(
-                self._java_command("kafka.Kafka", str(settings)),
-                output=output,
-                grace_seconds=_STOP_SECONDS,
-            )
-        try:
-            self._await_ready(child, ports, deadline, log_start)
-        except BaseException:
-            child.kill()
-            raise
-        self._child = child
+    def _spawn(self, ports: tuple[int, ...], output: IO[bytes]) -> Child:
+        self._ports = kraft.Ports(*ports)
+        settings = self._write_settings(self._ports)
+        if not (self.folder / "data" / "meta.properties").exists():
+            command = ("format", f"--cluster-id={kraft.cluster_id(os.urandom(16))}", "--config", str(settings))
+            with Child(self._java_command("kafka.tools.StorageTool", *command), output=output) as child:
+                ending = child.wait(self._start_seconds)
+            if ending is None or not ending.is_success:
+                raise self._failure("its data folder cannot be formatted")
+        return Child(self._java_command("kafka.Kafka", str(settings)), output=output, grace_seconds=self.grace_seconds)
 
-    def _await_ready(self, child: Child, ports: kraft.Ports, deadline: float, log_start: int) -> None:
-        while not (self._answers(ports.admin) and self._answers(ports.clients)):
-            ending = child.wait(_POLL_SECONDS)
-            if ending is not None:
-                raise self._not_started(f"it ended with {ending}", log_start)
-            if time.monotonic() > deadline:
-                raise self._not_started(f"no answer within {self._start_seconds:g} s", log_start)
+    def _is_ready(self, _: Child, ports: tuple[int, ...]) -> bool:
+        clients, admin, _controller = ports
+        return self._answers(admin) and self._answers(clients)
 
     def _answers(self, port: int) -> bool:
-        """True if this very broker serves clients on this port and has taken over all its partitions.
-
-        That something answers there is not enough: it may be whoever took the port before the broker could,
-        while the broker is about to die of that.
-        """
+        """True if this very broker serves clients on this port and has taken over all its partitions."""
         if not accepts(port):
             return False
         client = _admin_client(port)
@@ -410,48 +318,8 @@ class KafkaBroker:
             data=self.folder / "data",
             config=self._config,
         )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(kraft.properties(settings))
-            (self.folder / "log4j2.properties").write_text(kraft.LOG4J)
-        except OSError as error:
-            raise StorageError(
-                "the folder of the broker cannot be written",
-                subject=str(self.folder),
-                found=error.strerror,
-                expected="a folder that can be written",
-            ) from error
+        file.write_text(kraft.properties(settings))
         return file
-
-    def _java_command(self, *command: str) -> list[str]:
-        spark_jars = default_spark().home / "jars"
-        shared, missing = kraft.shared_jars(jar.name for jar in spark_jars.glob("*.jar"))
-        if missing:
-            raise BrokerStartError(
-                "the broker runs on jars of PySpark 4, and not all are there",
-                subject=str(spark_jars),
-                found=f"no {missing[0]}*.jar",
-                expected="the pyspark of the extra 'demo'",
-                next="pip install 'lastgood[demo]'",
-            )
-        classpath = os.pathsep.join(map(str, (*self._jars, *(spark_jars / name for name in shared))))
-        return [
-            *(str(self._java.program), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            *("-cp", classpath, *command),
-        ]
-
-    def _not_started(self, found: str, log_start: int) -> BrokerStartError:
-        with self.log.open("rb") as log:
-            log.seek(log_start)
-            cause = kraft.last_cause(log.read().decode(errors="replace"))
-        return BrokerStartError(
-            "the broker of the lab does not come up",
-            subject=str(self.log),
-            found=f"{found}: {cause}" if cause else found,
-            expected="a broker that answers",
-            next=f"tail {self.log}",
-        )
 
 
 def _confluent(module: str | None = None) -> ModuleType:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.lab.ports import LOOPBACK
-
-LOG4J = """\
-rootLogger.level=warn
-rootLogger.appenderRef.console.ref=console
-appender.console.type=Console
-appender.console.name=console
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=%d %p %c %m%n
-"""
-"""Log settings: warnings and errors to standard output."""
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -46,13 +35,12 @@ _SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
 
-_SHARED_JARS = (
+SHARED_JARS = (
     *("scala-library-2.13.", "jackson-core-2.", "jackson-databind-2.", "jackson-annotations-2."),
     *("zstd-jni-", "snappy-java-", "lz4-java-"),
     *("slf4j-api-2.", "log4j-api-2.", "log4j-core-2.", "log4j-slf4j2-impl-2."),
 )
-
-_EXCEPTION = re.compile(r"(?:[\w.$]+\.)?[\w$]*(?:Exception|Error|Throwable)\b")
+"""How the names of the jars begin that the broker shares with PySpark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +85,6 @@ def _escaped(value: str) -> str:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
-def shared_jars(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Out of the names of PySpark's jars, those that the broker runs on as well; and what is not among them."""
-    available = sorted(names)
-    found = {start: [name for name in available if name.startswith(start)] for start in _SHARED_JARS}
-    return (
-        [name for matches in found.values() for name in matches],
-        [start for start, matches in found.items() if not matches],
-    )
-
-
 def cluster_id(random: bytes) -> str:
     """A cluster id of 16 random bytes, as Kafka writes them."""
     return base64.urlsafe_b64encode(random).rstrip(b"=").decode()
-
-
-def last_cause(log: str) -> str | None:
-    """The line of a Java log that says most about its end, for a person to read; None for an empty log."""
-    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("\tat ")]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]
-    for candidates in (causes, exceptions, lines):
-        if candidates:
-            return candidates[-1].removeprefix("Caused by: ")
-    return None

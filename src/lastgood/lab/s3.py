@@ -5,24 +5,21 @@ Go builds it once, its module checked against Go's own sum database; where there
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shutil
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO
 
-import psutil
-
-from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.errors import LastgoodError, Retry
 from lastgood.lab.cache import cache_errors, cache_folder, exclusive
-from lastgood.lab.ports import LOOPBACK, accepts, free_port, is_free
+from lastgood.lab.ports import LOOPBACK, accepts
+from lastgood.lab.server import Server, last_cause, listens
 from lastgood.process.child import Child
 
 VERSION = "1.8.0"
@@ -34,8 +31,6 @@ _MODULE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _GO_PLACES = ("/usr/local/go/bin/go",)
 _BUILD_SECONDS = 900.0
 _START_SECONDS = 30.0
-_POLL_SECONDS = 0.02
-_PORT_ATTEMPTS = 5
 
 
 class S3ServerError(LastgoodError):
@@ -105,16 +100,17 @@ def _build(go: str, program: Path, env: Mapping[str, str]) -> None:
             ending = child.wait(_BUILD_SECONDS)
         built = Path(workspace) / "versitygw"
         if ending is None or not ending.is_success or not built.is_file():
+            said = last_cause(log.read_text(errors="replace")) or "not a word"
             raise S3ServerError(
                 "the S3 server of the lab cannot be built",
                 subject=str(log),
-                found=f"no end within {_BUILD_SECONDS:g} s" if ending is None else f"{ending}: {_last_line(log)}",
+                found=f"no end within {_BUILD_SECONDS:g} s" if ending is None else f"{ending}: {said}",
                 next=f"tail {log}",
             )
         built.replace(program)
 
 
-class S3Server:
+class S3Server(Server):
     """An S3 server with its buckets in a folder. Use it as a context manager, or call `stop` in the end.
 
     Should we be killed, it ends too. Its port stays the same as long as this object lives.
@@ -124,6 +120,11 @@ class S3Server:
         with S3Server(Path("s3"), find_s3(env=os.environ), buckets=["lake"]) as server:
             open_storage(parse_location("s3a://lake/chk"), server.options)
     """
+
+    noun = "S3 server"
+    not_started = S3ServerError
+    log_name = "s3"
+    grace_seconds = 5.0
 
     def __init__(
         self, folder: Path, program: S3Program, *, buckets: tuple[str, ...] = ("lake",), port: int | None = None
@@ -136,16 +137,9 @@ class S3Server:
             buckets: That are there when it has started.
             port: Where it listens; a free one if None.
         """
-        self.folder = folder.absolute()
+        super().__init__(folder, ports=(port,), start_seconds=_START_SECONDS)
         self.program = program
         self._buckets = buckets
-        self._port = port
-        self._child: Child | None = None
-
-    @property
-    def log(self) -> Path:
-        """What the server said, over all its starts."""
-        return self.folder / "s3.log"
 
     @property
     def endpoint(self) -> str:
@@ -154,15 +148,7 @@ class S3Server:
         Raises:
             RuntimeError: it has not been started, and no port was asked for.
         """
-        if self._port is None:
-            message = "a server has no port before its first start"
-            raise RuntimeError(message)
-        return f"http://{LOOPBACK}:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the server, or None if it does not run."""
-        return self._child.pid if self._child is not None and self._child.ending is None else None
+        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -191,92 +177,29 @@ class S3Server:
             S3ServerError: it ended, or did not answer in time.
             StorageError: its folder cannot be written.
         """
-        if self.pid is not None:
-            return
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            port = self._port or free_port()
-            try:
-                self._child = self._launch(port)
-            except S3ServerError:
-                # Somebody took the port between our look and the server's: try another, unless it must be this one.
-                if is_free(port) or self._port is not None or attempt == _PORT_ATTEMPTS:
-                    raise
-            else:
-                self._port = port
-                self._make_buckets()
-                return
+        if not self.is_running:
+            super().start()
+            self._make_buckets()
 
-    def stop(self) -> None:
-        """End it in order."""
-        if self._child is not None:
-            self._child.stop()
-            self._child = None
+    def _make_folder(self) -> None:
+        super()._make_folder()
+        for bucket in self._buckets:
+            (self._data / bucket).mkdir(parents=True, exist_ok=True)
 
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+    @property
+    def _data(self) -> Path:
+        return self.folder / "buckets"
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _launch(self, port: int) -> Child:
-        data = self.folder / "buckets"
-        try:
-            for bucket in self._buckets:
-                (data / bucket).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                "the folder of the S3 server cannot be written", subject=str(self.folder), found=error.strerror
-            ) from error
+    def _spawn(self, ports: tuple[int, ...], output: IO[bytes]) -> Child:
         env = {**os.environ, "ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-        with self.log.open("ab") as output:
-            child = Child(self.program.serving(data, port), env=env, output=output, grace_seconds=5.0)
-        try:
-            self._await_ready(child, port)
-        except BaseException:
-            child.kill()
-            raise
-        return child
+        command = self.program.serving(self._data, ports[0])
+        return Child(command, env=env, output=output, grace_seconds=self.grace_seconds)
 
-    def _await_ready(self, child: Child, port: int) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        ending = None
-        while ending is None and time.monotonic() < deadline:
-            # An answer is not enough: it may come from who took the port before us, while the server dies of that.
-            if listens(child, port) and accepts(port):
-                return
-            ending = child.wait(_POLL_SECONDS)
-        why = f"no answer within {_START_SECONDS:g} s" if ending is None else f"it ended with {ending}"
-        raise S3ServerError(
-            "the S3 server of the lab does not come up",
-            subject=str(self.log),
-            found=f"{why}: {_last_line(self.log)}",
-            next=f"tail {self.log}",
-        )
+    def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
+        return listens(child, ports[0]) and accepts(ports[0])
 
     def _make_buckets(self) -> None:
         for bucket in self._buckets if self.program.name == "moto" else ():
             request = urllib.request.Request(f"{self.endpoint}/{bucket}", method="PUT")  # noqa: S310 - our own address
             with urllib.request.urlopen(request, timeout=_START_SECONDS):  # noqa: S310
                 pass
-
-
-def listens(child: Child, port: int) -> bool:
-    """Whether a process of `child` is the one that listens on this port."""
-    for process in child.processes():
-        with contextlib.suppress(psutil.Error):
-            for socket in process.net_connections("tcp"):
-                if socket.status == psutil.CONN_LISTEN and socket.laddr.port == port:
-                    return True
-    return False
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "not a word")
