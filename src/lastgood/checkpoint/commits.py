@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import Json, encode, long_field, read_object, split_log, to_json
 
 VERSION_NEWEST = 3
+_SHORT_BYTES_MAX = 64
 _OPERATOR = re.compile(r"\d{1,18}", re.ASCII)
 
 StateUniqueIds: TypeAlias = Mapping[int, tuple[tuple[str, ...], ...]]
@@ -70,6 +72,16 @@ class CommitEntry:
 
 def parse_commit_entry(raw: bytes) -> CommitEntry | Damage:
     """Read one file of the commit log; a version line alone means watermark 0."""
+    return _parse_short(raw) if len(raw) <= _SHORT_BYTES_MAX else _parse(raw)
+
+
+@functools.lru_cache(maxsize=16)
+def _parse_short(raw: bytes) -> CommitEntry | Damage:
+    """Those of a stateless query without watermark are all the same: so they are read once."""
+    return _parse(raw)
+
+
+def _parse(raw: bytes) -> CommitEntry | Damage:
     log = split_log(raw, newest=VERSION_NEWEST, trim=True)
     if isinstance(log, Damage):
         return log

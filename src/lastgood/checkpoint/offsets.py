@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,6 +20,11 @@ STATE_STORE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STATE_STORE_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 
 _NESTED = frozenset((dict, list))
+_CONF = ',"conf":'
+_TIMES = re.compile(
+    r'\{"batchWatermarkMs":(-?(?:0|[1-9]\d{0,17})),"batchTimestampMs":(-?(?:0|[1-9]\d{0,17}))', re.ASCII
+)
+_REMEMBERED_LENGTH_MAX = 64 * 1024
 # Every Spark pins its whole list of confs, so the keys tell which one planned the batch. Newest first.
 _PINNED_SINCE = (
     ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
@@ -221,6 +228,23 @@ def parse_offset_entry(raw: bytes) -> OffsetEntry | Damage:
 
 
 def _parse_metadata(text: str) -> BatchMetadata | Damage:
+    head, _, rest = text.partition(_CONF)
+    times = _TIMES.fullmatch(head)
+    pinned = _pinned(rest) if times and len(rest) < _REMEMBERED_LENGTH_MAX else None
+    if times and pinned:
+        known = {"batchWatermarkMs": int(times[1]), "batchTimestampMs": int(times[2]), **pinned}
+        return BatchMetadata(MappingProxyType(known), text)
+    return _parse_any_metadata(text)
+
+
+@functools.lru_cache(maxsize=16)
+def _pinned(rest: str) -> Mapping[str, Json] | None:
+    """What a line holds from its confs on, the same text in many batches; None if it is not as it is to be."""
+    found = _parse_any_metadata(_CONF.replace(",", "{", 1) + rest)
+    return found.fields if isinstance(found, BatchMetadata) else None
+
+
+def _parse_any_metadata(text: str) -> BatchMetadata | Damage:
     fields = read_object(text, 2)
     if isinstance(fields, Damage):
         return fields

@@ -51,6 +51,7 @@ _SOURCE_ENTRY_BYTES_MAX = 1024 * 1024
 _OWN_NAMES = (f"{OFFSETS}/", f"{COMMITS}/", f"{SOURCES}/", f"{STATE}/", METADATA)
 
 EntryT = TypeVar("EntryT")
+_Asked = TypeVar("_Asked")
 
 
 def read_checkpoint(storage: Storage, location: Location, *, batches: int = BATCHES_DEFAULT) -> Checkpoint:
@@ -90,41 +91,59 @@ def read_batches(storage: Storage, location: Location, batch_ids: Iterable[int])
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
-
-    def read(batch_id: int) -> Batch:
-        return Batch(
-            batch_id,
-            read_file(storage, location / f"{OFFSETS}/{batch_id}", parse_offset_entry),
-            read_file(storage, location / f"{COMMITS}/{batch_id}", parse_commit_entry),
-        )
-
+    logs = _Logs(storage, location)
     ids = iter(batch_ids)
     first = list(itertools.islice(ids, 2 * storage.parallel))
-    yield from _at_once(read, first, storage.parallel)
+    yield from _at_once(logs, first, storage.parallel)
     while len(first) == 2 * storage.parallel:  # a long log
-        yield from _while_quick(read, ids)
+        yield from _while_quick(logs, ids)
         first = list(itertools.islice(ids, 2 * storage.parallel))
-        yield from _at_once(read, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)), storage.parallel)
+        yield from _at_once(logs, itertools.chain(first, itertools.islice(ids, _BATCHES_AT_ONCE)), storage.parallel)
 
 
-def _at_once(read: Callable[[int], Batch], batch_ids: Iterable[int], parallel: int) -> Iterator[Batch]:
+class _Logs:
+    """Where the two records of a batch are read."""
+
+    def __init__(self, storage: Storage, location: Location) -> None:
+        self._storage = storage
+        self._offsets = location / OFFSETS
+        self._commits = location / COMMITS
+
+    def plan(self, batch_id: int) -> OffsetEntry | Damage | None:
+        return read_file(self._storage, self._offsets / str(batch_id), parse_offset_entry)
+
+    def commit(self, batch_id: int) -> CommitEntry | Damage | None:
+        return read_file(self._storage, self._commits / str(batch_id), parse_commit_entry)
+
+
+def _at_once(logs: _Logs, batch_ids: Iterable[int], parallel: int) -> Iterator[Batch]:
     """Batches in their order, which several threads read ahead."""
-    with _threads(parallel) as pool:
-        ahead: deque[Future[Batch]] = deque()
+
+    def asked() -> Iterator[tuple[int, Future[OffsetEntry | Damage | None], Future[CommitEntry | Damage | None]]]:
         for batch_id in batch_ids:
-            ahead.append(pool.submit(read, batch_id))
-            if len(ahead) > 2 * parallel:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            yield batch_id, pool.submit(logs.plan, batch_id), pool.submit(logs.commit, batch_id)
+
+    with _threads(parallel) as pool:
+        for batch_id, plan, commit in _ahead(asked(), parallel):
+            yield Batch(batch_id, plan.result(), commit.result())
 
 
-def _while_quick(read: Callable[[int], Batch], ids: Iterator[int]) -> Iterator[Batch]:
+def _ahead(asked: Iterator[_Asked], count: int) -> Iterator[_Asked]:
+    """The same, of which `count` more are taken before one is given."""
+    waiting: deque[_Asked] = deque()
+    for each in asked:
+        waiting.append(each)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _while_quick(logs: _Logs, ids: Iterator[int]) -> Iterator[Batch]:
     """Batches one after the other, until the storage takes its time twice in a row."""
     count, slow = 1, 0
     while slow < 2 and (chunk := list(itertools.islice(ids, count))):
         began = time.perf_counter()
-        batches = [read(batch_id) for batch_id in chunk]
+        batches = [Batch(batch_id, logs.plan(batch_id), logs.commit(batch_id)) for batch_id in chunk]
         slow = slow + 1 if time.perf_counter() - began > len(chunk) * _QUICK_SECONDS else 0
         yield from batches
         count = min(2 * count, _CHUNK)
@@ -202,27 +221,25 @@ class _Reader:
         if not wanted:
             return log
         facts = self._pool.submit(self._storage.stat, self._location / f"{folder}/{wanted[-1]}")
-        read = list(self._pool.map(lambda batch_id: self._entry(log, batch_id, parse), wanted))
+        sums = [batch_id for batch_id in wanted if batch_id in log.listing.checksums]
+        checksums = self._pool.map(lambda batch_id: self._checksum(folder, batch_id), sums)
+        contents = self._pool.map(lambda batch_id: self._content(folder, batch_id), wanted)
+        # What is gone by now was purged since it was listed.
+        held = {batch_id: raw for batch_id, raw in zip(wanted, contents, strict=True) if raw is not None}
+        checked = ((n, _check(held[n], found)) for n, found in zip(sums, checksums, strict=True) if n in held)
         newest = facts.result()
         return replace(
             log,
-            entries={batch_id: entry for batch_id, (entry, _) in zip(wanted, read, strict=True) if entry is not None},
-            checksum_damage={batch_id: wrong for batch_id, (_, wrong) in zip(wanted, read, strict=True) if wrong},
+            entries={batch_id: parse(raw) for batch_id, raw in held.items()},
+            checksum_damage={batch_id: wrong for batch_id, wrong in checked if wrong},
             newest_modified_ms=newest.modified_ms if newest else None,
         )
 
-    def _entry(
-        self, log: BatchLog[EntryT], batch_id: int, parse: Callable[[bytes], EntryT | Damage]
-    ) -> tuple[EntryT | Damage | None, Damage | None]:
-        """An entry, and what is wrong with its checksum file."""
-        folder = self._location / log.folder
-        raw = self._storage.read(folder / str(batch_id), limit=ENTRY_BYTES_MAX + 1)
-        if raw is None:  # purged since it was listed
-            return None, None
-        checksum = None
-        if batch_id in log.listing.checksums:
-            checksum = read_file(self._storage, folder / f".{batch_id}.crc", parse_hadoop_checksum)
-        return parse(raw), checksum.check(raw) if isinstance(checksum, HadoopChecksum) else checksum
+    def _content(self, folder: str, batch_id: int) -> bytes | None:
+        return self._storage.read(self._location / f"{folder}/{batch_id}", limit=ENTRY_BYTES_MAX + 1)
+
+    def _checksum(self, folder: str, batch_id: int) -> HadoopChecksum | Damage | None:
+        return read_file(self._storage, self._location / f"{folder}/.{batch_id}.crc", parse_hadoop_checksum)
 
     def _sources(self) -> tuple[SourceLog, ...]:
         names = self._storage.names(self._location / SOURCES)
@@ -251,12 +268,17 @@ class _Reader:
         version = None if commits.newest is None else commits.newest + 1
         batch_ids = commits_needed(operators, commits.ids, version)
         unread = [batch_id for batch_id in batch_ids if batch_id not in commits.entries]
-        read = self._pool.map(lambda batch_id: self._entry(commits, batch_id, parse_commit_entry)[0], unread)
+        read = self._pool.map(_Logs(self._storage, self._location).commit, unread)
         entries = {**commits.entries, **dict(zip(unread, read, strict=True))}
         ids = {n: entry.state_unique_ids for n, entry in entries.items() if isinstance(entry, CommitEntry)}
         looked = look_into_stores(self._storage, self._location, self._pool, operators, ids, version)
         partitions = pinned_partitions(newest_parsed(offsets))
         return judge_state(looked, ids, restart_version=version, partitions_pinned=partitions)
+
+
+def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:
+    """What is wrong with the checksum file of a content."""
+    return checksum.check(raw) if isinstance(checksum, HadoopChecksum) else checksum
 
 
 def _source_entries_wanted(log: SourceLog) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds
@@ -21,6 +21,8 @@ class Place:
     """The newest batch that does not exceed the bound; None if all do that can be measured."""
     is_ordered: bool
     """False if what was looked at does not grow with the batches: then `batch_id` means nothing."""
+    is_exceeded: bool = field(default=False, compare=False)
+    """Whether any entry that was looked at exceeds the bound."""
 
 
 def search_log(
@@ -61,7 +63,7 @@ def search_log(
             if step == 1:
                 break
             step = max(1, (high - low) // storage.parallel) if found else 1
-    return Place(newest, is_ordered)
+    return Place(newest, is_ordered, upper is not None)
 
 
 def _measured(

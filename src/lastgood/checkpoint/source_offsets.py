@@ -5,6 +5,7 @@ Pure. Two offsets are equal when Spark would take them for the same position, wh
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -246,23 +247,30 @@ def _kafka(value: dict[str, Json]) -> KafkaOffset | None:
     for topic, parts in value.items():
         if not isinstance(parts, dict) or not parts:
             return None
-        topics[topic] = {}
+        ends = topics[topic] = {}
         for part, offset in parts.items():
-            if not _PARTITION.fullmatch(part) or not is_long(offset):
+            number = _partition(part)
+            if number is None or not is_long(offset):
                 return None
-            topics[topic][int(part)] = offset
+            ends[number] = offset
     return KafkaOffset(topics)
+
+
+@functools.lru_cache(maxsize=4096)
+def _partition(text: str) -> int | None:
+    return int(text) if _PARTITION.fullmatch(text) else None
 
 
 def _continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:
     partitions: dict[int, tuple[int, int]] = {}
     for part, run in value.items():
-        if not _PARTITION.fullmatch(part) or not isinstance(run, dict) or run.keys() != {"value", "runTimeMs"}:
+        number = _partition(part)
+        if number is None or not isinstance(run, dict) or run.keys() != {"value", "runTimeMs"}:
             return None
         last, time = run["value"], run["runTimeMs"]
         if not is_long(last) or not is_long(time):
             return None
-        partitions[int(part)] = (last, time)
+        partitions[number] = (last, time)
     return ContinuousRateOffset(partitions)
 
 

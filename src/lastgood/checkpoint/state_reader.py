@@ -55,17 +55,16 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
     operators = _numbered_folders(storage, root)
     if operators is None:
         return None
+    metadata = [pool.submit(_find_metadata, storage, checkpoint, number) for number in operators]
     partitions = list(pool.map(lambda number: _numbered_folders(storage, root / str(number)) or [], operators))
-    metadata = [pool.submit(_metadata_path, storage, root, number) for number in operators]
     pairs = [
         (operator, partition) for operator, there in zip(operators, partitions, strict=True) for partition in there
     ]
     stores = list(pool.map(lambda pair: _stores(storage, root, *pair), pairs))
-    paths = [path.result() for path in metadata]
-    read = list(pool.map(lambda path: _read_metadata(storage, checkpoint, path), paths))
+    described = [found.result() for found in metadata]
     found = [
-        StateOperator(number, described, path, tuple(s for group in stores for s in group if s.operator == number))
-        for number, path, described in zip(operators, paths, read, strict=True)
+        StateOperator(number, what, path, tuple(s for group in stores for s in group if s.operator == number))
+        for number, (path, what) in zip(operators, described, strict=True)
     ]
     return [replace(operator, is_keyed=_is_keyed(storage, root, operator)) for operator in found]
 
@@ -92,9 +91,18 @@ def _numbered_folders(storage: Storage, folder: Location) -> list[int] | None:
     return sorted(number for number in numbers if number is not None)
 
 
-def _metadata_path(storage: Storage, root: Location, operator: int) -> str | None:
-    """Where the newest metadata of an operator lies: version 2 has one file for each run."""
-    names = [entry.name for entry in storage.walk(root / f"{operator}/{OPERATOR_METADATA}") or ()]
+def _find_metadata(
+    storage: Storage, checkpoint: Location, operator: int
+) -> tuple[str | None, OperatorMetadata | Damage | None]:
+    """Where the newest metadata of an operator lies, and what it says."""
+    path = _metadata_path(storage, checkpoint, operator)
+    raw = None if path is None else storage.read(checkpoint / path, limit=ENTRY_BYTES_MAX + 1)
+    return path, None if raw is None else parse_operator_metadata(raw)
+
+
+def _metadata_path(storage: Storage, checkpoint: Location, operator: int) -> str | None:
+    """Version 2 has one file for each run."""
+    names = [entry.name for entry in storage.walk(checkpoint / f"{STATE}/{operator}/{OPERATOR_METADATA}") or ()]
     below = f"{OPERATOR_METADATA_V2}/"
     runs = (folder_number(name.removeprefix(below)) for name in names if name.startswith(below))
     newest = max((run for run in runs if run is not None), default=None)
@@ -102,11 +110,6 @@ def _metadata_path(storage: Storage, root: Location, operator: int) -> str | Non
         return None
     name = METADATA if newest is None else f"{below}{newest}"
     return f"{STATE}/{operator}/{OPERATOR_METADATA}/{name}"
-
-
-def _read_metadata(storage: Storage, checkpoint: Location, path: str | None) -> OperatorMetadata | Damage | None:
-    raw = None if path is None else storage.read(checkpoint / path, limit=ENTRY_BYTES_MAX + 1)
-    return None if raw is None else parse_operator_metadata(raw)
 
 
 def _stores(storage: Storage, root: Location, operator: int, partition: int) -> list[StateStore]:

@@ -194,10 +194,11 @@ def print_unknown(comparison: Comparison, out: Console) -> None:
 
 
 def _amount(read: SourceRead) -> str:
-    if read.count is None:
+    count = read.count
+    if count is None:
         return read.kind
-    unit = {"offsets": "offset", "log entries": "log entry"}[read.unit] if read.count == 1 else read.unit
-    return f"{read.count:,} {unit}"
+    unit = {"offsets": "offset", "log entries": "log entry"}[read.unit] if count == 1 else read.unit
+    return f"{count:,} {unit}"
 
 
 def print_summary(evidence: Evidence, out: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -236,10 +237,17 @@ def gather(
     resolved = resolve_target(target) if config is None else resolve_target(target, config)
     location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
-    checkpoint = read_checkpoint(storage, location, batches=ALL_BATCHES if batches is None else batches)
-    mirror: tuple[Copy, ...] = ()
-    if with_mirror or batches is None or len(checkpoint.offsets.ids) < batches or checkpoint.damage:
-        mirror = tuple(packed(read_mirror(storage, mirror_folder(location))))
+    wanted = ALL_BATCHES if batches is None else batches
+
+    def mirrored() -> tuple[Copy, ...]:
+        return tuple(packed(read_mirror(storage, mirror_folder(location))))
+
+    with ThreadPoolExecutor(1) as beside:
+        early = beside.submit(mirrored) if with_mirror or batches is None else None
+        checkpoint = read_checkpoint(storage, location, batches=wanted)
+        mirror = early.result() if early else ()
+    if early is None and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
+        mirror = mirrored()
     evidence = Evidence(resolved, location, storage, checkpoint, mirror)
     known = remembered(ledger, location, evidence.query_id)
     if not mirror and known is None:

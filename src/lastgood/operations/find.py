@@ -114,6 +114,8 @@ def _first_beyond(
 ) -> int | None:
     """The first batch of the checkpoint whose plan measures more than `bound`, if it is the one that `holds`."""
     place = evidence.search(measure, bound)
+    if not place.is_exceeded:
+        return None
     ids = evidence.checkpoint.offsets.ids
     batch_id = ids.oldest if place.batch_id is None else ids.after(place.batch_id)
     is_start_known = batch_id == 0 or (batch_id is not None and batch_id - 1 in ids)

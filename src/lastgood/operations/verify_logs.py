@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -54,21 +54,32 @@ class LogAudit:
 
 
 class _Committed:
-    """The committed ones among the batches that pass by, and how many they are."""
+    """The committed ones among the batches that pass by, how many they are, and before which others are missing."""
 
-    def __init__(self, records: Iterable[BatchRecord]) -> None:
-        self._records = records
-        self.count = 0
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._count = 0
         self.first: int | None = None
         self.last: int | None = None
+        self.after_a_hole: list[int] = []
 
     def __iter__(self) -> Iterator[BatchRecord]:
-        for record in self._records:
-            if record.is_committed:
-                self.count += 1
-                self.first = record.batch_id if self.first is None else self.first
-                self.last = record.batch_id
-                yield record
+        planned = None
+        for record in self._walk:
+            if not record.is_committed:
+                continue
+            self._count += 1
+            self.first = record.batch_id if self.first is None else self.first
+            self.last = record.batch_id
+            if isinstance(record.offsets, OffsetEntry):
+                if planned is not None and record.batch_id != planned + 1 and planned + 1 not in self._walk.passed:
+                    self.after_a_hole.append(record.batch_id)
+                planned = record.batch_id
+            yield record
+
+    @property
+    def count(self) -> int:
+        return self._count + len(self._walk.passed)
 
 
 def verify_logs(target: str, *, config: Path | None = None, progress: Progress | None = None) -> LogAudit:
@@ -86,9 +97,12 @@ def verify_logs(target: str, *, config: Path | None = None, progress: Progress |
         StorageError: the storage does not answer (subclasses).
     """
     evidence = gather(target, config=config, batches=2, with_mirror=True)
-    walk = Walk(evidence, progress=progress)
+    walk = Walk(evidence, only_ends=True, progress=progress)
     committed = _Committed(walk)
-    found = seams(committed, is_sparse=evidence.checkpoint.mode is Mode.ASYNC_PROGRESS)
+    found = seams(committed, is_sparse=True)  # of the holes we know which were read
+    if evidence.checkpoint.mode is not Mode.ASYNC_PROGRESS:
+        holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
+        found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
     queries = lineage(evidence)
     for before, after in pairwise(queries):
         left = None

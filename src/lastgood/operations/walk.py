@@ -8,10 +8,13 @@ from typing import TypeAlias
 
 from lastgood.checkpoint.contents import entry_in_mode
 from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
+from lastgood.checkpoint.stretches import plain_stretches
 from lastgood.history import BatchRecord, merge_one
 from lastgood.operations.evidence import Evidence, mirrored_batches
+from lastgood.storage import LocalStorage
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told now and then how many batches have been read, and of how many."""
@@ -28,13 +31,30 @@ class Walk:
         >>> walk.evidence.checkpoint.damage
     """
 
-    def __init__(self, evidence: Evidence, *, newest_first: bool = False, progress: Progress | None = None) -> None:
-        """Walk over what `evidence` knows, the mirror among it if it was read."""
+    def __init__(
+        self,
+        evidence: Evidence,
+        *,
+        newest_first: bool = False,
+        only_ends: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Walk over what `evidence` knows, the mirror among it if it was read.
+
+        Args:
+            evidence: From `gather`.
+            newest_first: From the newest batch to the oldest.
+            only_ends: Of a stretch in which nothing is out of the ordinary (see `plain_stretches`) give only the first
+                and the last batch, and tell by `passed` which were between; oldest first only.
+            progress: Is told how many batches have been read, and of how many.
+        """
         self._evidence = evidence
         self._progress = progress or (lambda _done, _total: None)
         self._mirrored = mirrored_batches(evidence.copies)
         self._logged = {*evidence.checkpoint.offsets.ids, *evidence.checkpoint.commits.ids}
         self._ids = sorted(self._logged.union(self._mirrored), reverse=newest_first)
+        self._only_ends = only_ends
+        self._passed: list[range] = []
         self._damaged_plans: dict[int, Damage] = {}
         self._damaged_commits: dict[int, Damage] = {}
 
@@ -50,10 +70,12 @@ class Walk:
         """
         newest = self._evidence.checkpoint.last_committed
         last_committed = -1 if newest is None else newest
+        total = len(self._ids)
+        passed = self._pass_by() if self._only_ends else 0
         held = self._held()
-        for number, batch_id in enumerate(self._ids):
+        for number, batch_id in enumerate(self._ids, start=passed):
             if number % _TOLD_EVERY == 0:
-                self._progress(number, len(self._ids))
+                self._progress(number, total)
             record = next(held) if batch_id in self._logged else None
             mirrored = self._mirrored.get(batch_id)
             if record is not None and (mirrored is None or (record.commit is not None and _has_plan(record))):
@@ -61,7 +83,26 @@ class Walk:
             elif mirrored is not None:
                 older = mirrored.record(batch_id)
                 yield older if record is None else merge_one(record, older, last_committed)
-        self._progress(len(self._ids), len(self._ids))
+        self._progress(total, total)
+
+    def _pass_by(self) -> int:
+        """Leave out what stands within plain stretches; how many batches that are."""
+        evidence = self._evidence
+        checkpoint, count, total = evidence.checkpoint, 0, len(self._ids)
+        both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
+        if not isinstance(evidence.storage, LocalStorage):
+            return 0
+        for stretch in plain_stretches(evidence.location, both):
+            self._passed.append(stretch[1:-1])
+            count += len(stretch[1:-1])
+            self._progress(count, total)
+        self._ids = sorted(set(self._ids).difference(*self._passed))
+        return count
+
+    @property
+    def passed(self) -> BatchIds:
+        """The batches that were read and found plain, and are not given; see `only_ends`."""
+        return BatchIds(tuple(sorted((each for each in self._passed if each), key=lambda each: each.start)))
 
     @property
     def evidence(self) -> Evidence:

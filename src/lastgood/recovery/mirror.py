@@ -12,8 +12,9 @@ in its day's file as well, and is read as the one copy that it is.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -31,6 +32,7 @@ PARTS_MAX = 200
 """Parts of one writer before they are put together."""
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """Larger files are not log files of a query."""
+_FILES_AHEAD = 16
 _DAY = len("2026-11-21")
 
 
@@ -203,17 +205,33 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None) 
     Raises:
         StorageError: the mirror cannot be read.
     """
-    merged = sorted(entry.name for entry in storage.scan(folder, facts=False) or () if entry.name.endswith(".gz"))
-    if days is not None:
-        newest = sorted({name[:_DAY] for name in merged})[-days:]
-        merged = [name for name in merged if name[:_DAY] in newest]
-    parts = storage.scan(folder / "parts", facts=False) or ()
     seen: set[bytes] = set()
-    for name in [*merged, *sorted(f"parts/{entry.name}" for entry in parts if entry.name.endswith(".jsonl"))]:
-        raw = storage.read(folder / name, limit=FILE_BYTES_MAX) or b""
+    for name, raw in _mirror_files(storage, folder, days):
         for copy in decode_lines(decompressed_lines(raw)) if name.endswith(".gz") else decode_copies(raw):
             what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
             key = blake2b(what + copy.content, digest_size=12).digest()
             if key not in seen:
                 seen.add(key)
                 yield copy
+
+
+def _mirror_files(storage: Storage, folder: Location, days: int | None) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file, of which a few are read ahead."""
+    with ThreadPoolExecutor(_FILES_AHEAD) as pool:
+        parts = pool.submit(_names, storage, folder / "parts", ".jsonl")
+        merged = _names(storage, folder, ".gz")
+        if days is not None:
+            newest = sorted({name[:_DAY] for name in merged})[-days:]
+            merged = [name for name in merged if name[:_DAY] in newest]
+        waiting: deque[tuple[str, Future[bytes | None]]] = deque()
+        for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
+            waiting.append((name, pool.submit(storage.read, folder / name, limit=FILE_BYTES_MAX)))
+            if len(waiting) == _FILES_AHEAD:
+                first, content = waiting.popleft()
+                yield first, content.result() or b""
+        for name, content in waiting:
+            yield name, content.result() or b""
+
+
+def _names(storage: Storage, folder: Location, ending: str) -> list[str]:
+    return sorted(entry.name for entry in storage.scan(folder, facts=False) or () if entry.name.endswith(ending))

@@ -23,7 +23,8 @@ class Proxy:
 
         Args:
             port: Of the server.
-            seconds: How long each request is held back.
+            seconds: How long each request is held back, and on until none has come for as long: requests that do not
+                wait for each other pass together, however long a busy client takes to send them.
             cut_after: Close each connection after so many bytes of the server; None: never.
         """
         self._target = ("127.0.0.1", port)
@@ -31,6 +32,7 @@ class Proxy:
         self.cut_after = cut_after
         """As given; what is set here holds for connections that are made from then on."""
         self._lock = threading.Lock()
+        self._wave = _Wave()
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self._port: int = self._listener.getsockname()[1]
@@ -75,15 +77,26 @@ class Proxy:
             while piece := client.recv(_CHUNK_BYTES):
                 if conversation.is_answered:
                     conversation.is_answered = False
-                    with self._lock:
-                        self.requests += 1
-                        conversation.chain = self.round_trips + 1
-                    time.sleep(self._seconds)
+                    self._hold(conversation)
                 server.sendall(piece)
             _close(server)
             answers.join()
             with self._lock:
                 self._open -= {client, server}
+
+    def _hold(self, conversation: _Conversation) -> None:
+        """Count a request, and keep it until the others have come that are sent at the same time."""
+        with self._lock:
+            self.requests += 1
+            conversation.chain = self.round_trips + 1
+            if self._wave.is_over:
+                self._wave = _Wave()
+            wave = self._wave
+            wave.rises_until = time.monotonic() + self._seconds
+        while not wave.is_over:
+            time.sleep(max(0.0, wave.rises_until - time.monotonic()))
+            with self._lock:
+                wave.is_over = time.monotonic() >= wave.rises_until
 
     def _answers(self, server: socket.socket, client: socket.socket, conversation: _Conversation) -> None:
         left = self.cut_after
@@ -98,6 +111,14 @@ class Proxy:
                 if left == 0:
                     break
         _close(client)
+
+
+class _Wave:
+    """Requests that are held back together."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.rises_until = 0.0
 
 
 class _Conversation:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from ledgers import LedgerClaims, kafka_end, plan, progress, small_disk, telling
 
 from lastgood.errors import NoSpaceError
+from lastgood.ledger import connecting
 from lastgood.ledger.connecting import LedgerDamagedError, LedgerDeniedError, LedgerError, LedgerLockedError
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.schema import LedgerMissingError
@@ -25,7 +26,9 @@ def place(tmp_path: Path) -> LedgerPlace:
 
 
 class TestSqlite(LedgerClaims):
-    """All that is true of any ledger."""
+    """All that is true of any ledger; what several processes do at once is in `tests/processes`."""
+
+    test_processes_that_open_and_write_at_once_lose_nothing = None
 
 
 @pytest.fixture
@@ -47,7 +50,10 @@ def test_offset_is_looked_up_in_an_index(place: LedgerPlace, file: Path) -> None
     assert "INDEX lastgood_range_place (query=? AND topic=? AND partition=? AND to_offset>?)" in steps[0][3]
 
 
-def test_reader_goes_on_while_somebody_writes_and_a_writer_is_told(place: LedgerPlace, file: Path) -> None:
+def test_reader_goes_on_while_somebody_writes_and_a_writer_is_told(
+    place: LedgerPlace, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "LOCK_SECONDS", 0.1)
     with open_ledger(place) as ledger:
         ledger.record([progress(1)])
         other = sqlite3.connect(file, isolation_level=None)

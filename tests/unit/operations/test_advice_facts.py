@@ -121,7 +121,7 @@ def test_what_does_not_answer_is_not_known(checkpoint: Path) -> None:
 
 def test_it_costs_a_few_round_trips(checkpoint: Path) -> None:
     record(checkpoint, progress(3, 1000))
-    slow = SlowStorage(seconds=0.02)
+    slow = SlowStorage(seconds=0.2)
     found = advice_facts(_with(gather(str(checkpoint)), slow))
     assert len(found.batches) == 1
     assert slow.round_trips <= 3

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from ledgers import progress
 
+from lastgood.ledger import connecting
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace, parse_place
 from lastgood.operations import filling as module
+from lastgood.operations import mirroring as mirrors
 from lastgood.operations.filling import Filling, filling
 from lastgood.operations.mirroring import mirroring
 from lastgood.spark.agent.files import FileSink
@@ -43,6 +45,8 @@ def query(tmp_path: Path) -> CheckpointBuilder:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(module, "RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(mirrors, "_LOCAL_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "LOCK_SECONDS", 0.1)
 
 
 def ids(place: LedgerPlace) -> list[int]:

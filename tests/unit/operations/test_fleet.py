@@ -12,6 +12,7 @@ from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.operations.evidence import Evidence, gather
 from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.sources import kafka_cluster
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
 
 QA, QB, QF = (f"9818c18b-9839-4690-99f7-f5f3cde02c{n}" for n in ("0a", "0b", "0f"))
@@ -73,7 +74,8 @@ def test_a_sink_that_does_not_answer_is_unknown_to_all(
     assert [[sink.known for sink in each.sinks] for each in found] == [[False]] * 3
 
 
-def test_a_broker_that_cannot_be_reached_is_asked_once(fleet: list[Evidence]) -> None:
+def test_a_broker_that_cannot_be_reached_is_asked_once(fleet: list[Evidence], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_cluster, "_GRACE_SECONDS", 0.1)
     found = look_around_all(fleet, EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}"), now_ms=NOW)
     one, other, none = (each.kafka for each in found)
     assert one is not None

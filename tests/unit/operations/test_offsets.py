@@ -193,6 +193,6 @@ def test_a_query_without_kafka_has_no_starting_offsets(tmp_path: Path) -> None:
 
 
 def test_a_long_log_is_not_read_whole(tmp_path: Path) -> None:
-    CheckpointBuilder(tmp_path / "long").run(2000)
-    for asked in ({}, {"batch": 1000}, {"stable_lag": 700}, {"time_ms": STARTED_MS + 500_000}):
+    CheckpointBuilder(tmp_path / "long").run(800)
+    for asked in ({}, {"batch": 400}, {"stable_lag": 300}, {"time_ms": STARTED_MS + 200_000}):
         assert len(offsets_after(str(tmp_path / "long"), **asked).evidence.records()) < 10

@@ -15,6 +15,7 @@ from lastgood.operations.evidence import Evidence, gather
 from lastgood.operations.surroundings import EvidenceOptions, Reading, Surroundings, look_around, reading
 from lastgood.operations.target import Target
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.sources import kafka_cluster
 from lastgood.storage import LocalStorage, LocationInvalidError, parse_location
 from lastgood.supervise.config import Kafka
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -101,7 +102,10 @@ def test_a_sink_is_asked_though_nobody_knows_the_id(checkpoint: Path, table: Pat
     assert (by_folder.kind, by_folder.known, by_folder.last_batch) == ("file", True, 0)
 
 
-def test_a_broker_that_cannot_be_reached_is_an_answer(checkpoint: Path, table: Path) -> None:
+def test_a_broker_that_cannot_be_reached_is_an_answer(
+    checkpoint: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_cluster, "_GRACE_SECONDS", 0.1)
     CheckpointBuilder(checkpoint).run(3)
     found = look(checkpoint, kafka=f"{LOOPBACK}:{free_port()}", sinks=(str(table),), headroom=True)
     assert found.kafka is not None

@@ -13,11 +13,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 from ledgers import only_query, progress, small_disk
 
 from lastgood.errors import StorageError
+from lastgood.ledger import connecting
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace, parse_place
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Terminated
 from lastgood.spark import record_sinks
+from lastgood.spark.agent import writer as agent_writer
 from lastgood.spark.agent.files import FileSink
 from lastgood.spark.agent.writer import Writer
 from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, sink_for
@@ -126,6 +128,13 @@ def place(tmp_path: Path) -> LedgerPlace:
     return parse_place(str(tmp_path / "folder" / "ledger.db"))
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(agent_writer, "RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(LedgerSink, "pause_seconds", 0.05)
+
+
 @pytest.fixture
 def writer(place: LedgerPlace) -> Iterator[Writer]:
     begun = Writer(LedgerSink(place))
@@ -163,7 +172,7 @@ def test_ledger_that_is_locked_gets_everything_once_it_is_free(place: LedgerPlac
     other = sqlite3.connect(place.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     record(writer, 2, 3)
-    assert not writer.flush(3.0)
+    assert not writer.flush(1.0)
     assert writer.trouble == "LedgerLockedError: others write to the ledger"
     other.execute("COMMIT")
     other.close()
@@ -174,7 +183,7 @@ def test_ledger_that_is_locked_gets_everything_once_it_is_free(place: LedgerPlac
 def test_ledger_that_appears_late_or_anew_gets_what_waits(tmp_path: Path, place: LedgerPlace, writer: Writer) -> None:
     (tmp_path / "folder").touch()
     record(writer, 1)
-    assert not writer.flush(1.0)
+    assert not writer.flush(0.2)
     (tmp_path / "folder").unlink()
     assert writer.flush(WAIT_SECONDS)
     for file in (tmp_path / "folder").iterdir():
@@ -200,7 +209,7 @@ def test_ledger_on_a_full_disk_gets_everything_once_there_is_room(tmp_path: Path
         assert writer.flush(WAIT_SECONDS)
         disk.fill()
         record(writer, 2, 3)
-        assert not writer.flush(1.0)
+        assert not writer.flush(0.5)
         assert writer.trouble is not None
         disk.make_room()
         assert writer.flush(WAIT_SECONDS)

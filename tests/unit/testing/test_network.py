@@ -30,7 +30,7 @@ class Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         serving.start()
         yield server.server_address[1]
         server.shutdown()
@@ -56,7 +56,7 @@ def test_requests_in_a_row_are_counted_and_pass_unchanged(port: int) -> None:
 
 
 def test_requests_at_the_same_time_are_one_round_trip(port: int) -> None:
-    with Proxy(port, seconds=0.5) as proxy, ThreadPoolExecutor(8) as pool:
+    with Proxy(port, seconds=0.1) as proxy, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, [proxy.port] * 8)) == {CONTENT}
         assert (proxy.requests, proxy.round_trips) == (8, 1)
 

@@ -272,17 +272,6 @@ def test_checkpoint_that_cannot_be_read_is_told_once_and_stops_nothing(tmp_path:
     )
 
 
-def test_events_are_json_lines_with_a_time() -> None:
-    event = events.Restarting(at=1795219450.042, attempt=2, of=5, delay_seconds=1.0)
-    assert event.to_json() == {
-        "event": "restarting",
-        "at": "2026-11-21T00:04:10.042+00:00",
-        "attempt": 2,
-        "of": 5,
-        "delay_seconds": 1.0,
-    }
-
-
 ONE_BATCH_A_RUN = """
     import pathlib, sys, time
     folder = pathlib.Path(sys.argv[1])

@@ -1,0 +1,39 @@
+"""A bundle of any checkpoint that a real Spark wrote tells what the checkpoint itself tells."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lastgood.diagnose.engine import diagnose
+from lastgood.diagnose.rules_advice import find_advice
+from lastgood.diagnose.world import World
+from lastgood.operations.advice_facts import advice_facts
+from lastgood.operations.bundle import open_bundle, save_bundle
+from lastgood.operations.evidence import gather
+from lastgood.testing.checkpoints import STARTED_MS
+
+BATCHES = 20
+ROOT = Path(__file__).parents[2]
+CORPORA = (ROOT / "tests/corpus/cases", ROOT.parent / "shared/corpus")
+CASES = [path for corpus in CORPORA for path in sorted(corpus.glob("*/checkpoint"))]
+
+
+def report(about: World) -> str:
+    return json.dumps([diagnose(about).to_json(), [finding.to_json() for finding in find_advice(about)]])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}")
+def test_a_bundle_gives_the_same_report_as_the_checkpoint(case: Path, tmp_path: Path) -> None:
+    evidence = gather(str(case), batches=BATCHES)
+    about = World(
+        evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, advice=advice_facts(evidence)
+    )
+    save_bundle(tmp_path / "bundle.zip", evidence, about)
+    with open_bundle(tmp_path / "bundle.zip") as bundle:
+        again = bundle.world(bundle.evidence(batches=BATCHES).checkpoint)
+    assert report(again) == report(about)
+    assert replace(again, checkpoint=about.checkpoint) == about
