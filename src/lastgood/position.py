@@ -27,7 +27,7 @@ class Position:
     sink: int | None
     """S: the newest batch that every sink shows; None if a sink shows none, was not asked, or does not tell."""
     sink_known: bool
-    """Whether `sink` is the truth, so that None means that a sink shows none."""
+    """Whether `sink` is the truth, so that None means that a sink shows none; what is presumed is not."""
     skipped_up_to: int | None
     """R: batches up to this one would be skipped by a sink without a word; None if none would, as far as is known."""
     last_good: int | None
@@ -61,13 +61,14 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         checkpoint: With its newest entries read.
         sinks: One for each sink of the query; several sinks agree as far as the one that is furthest behind.
     """
-    known = bool(sinks) and all(sink.known for sink in sinks)
+    known = bool(sinks) and all(sink.known and sink.presumed_app_id is None for sink in sinks)
     shown = [sink.last_batch for sink in sinks]
     behind = min((batch for batch in shown if batch is not None), default=None)
     sink = behind if known and None not in shown else None
-    skipped = [sink.skips_up_to for sink in sinks if sink.skips_up_to is not None]
+    proven = [sink for sink in sinks if sink.presumed_app_id is None]
+    skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
     last_good, reasons = _last_good(checkpoint, sink, sink_shows_none=known and None in shown)
-    unknown = tuple(f"{sink.location}: not known what it shows: {sink.because}" for sink in sinks if not sink.known)
+    unknown = tuple(_not_known(sink) for sink in sinks if not sink.known or sink.presumed_app_id is not None)
     return Position(
         planned=checkpoint.last_planned,
         committed=checkpoint.last_committed,
@@ -78,6 +79,13 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         last_good=last_good,
         reasons=(*reasons, *unknown, *(() if sinks else ("no sink was asked",))),
     )
+
+
+def _not_known(sink: SinkEvidence) -> str:
+    if sink.presumed_app_id is None:
+        return f"{sink.location}: not known what it shows: {sink.because}"
+    shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
+    return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
 
 
 def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: bool) -> tuple[int | None, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,18 @@ _FLUSH_SECONDS = 30
 _EARLIER_MS = 60_000
 
 
-def options(broker: KafkaBroker, topic: str, *, fail_on_data_loss: bool = True) -> dict[str, str]:
+def pattern_of(topic: str) -> str:
+    """A pattern that matches the one topic."""
+    return re.escape(topic)
+
+
+def options(
+    broker: KafkaBroker, topic: str, *, fail_on_data_loss: bool = True, is_pattern: bool = False
+) -> dict[str, str]:
     """How the query reads its topic."""
     return {
         "kafka.bootstrap.servers": broker.bootstrap,
-        "subscribe": topic,
+        **({"subscribePattern": pattern_of(topic)} if is_pattern else {"subscribe": topic}),
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(5 * _PARTITIONS),
         "failOnDataLoss": str(fail_on_data_loss).lower(),

@@ -17,8 +17,9 @@ from typing import Any
 from conformance.brokers import clear, expected, lay_out, make_healthy, options, rename_topic
 from conformance.edits import Edit, apply, edit_from, random_edit
 from conformance.edits_of_kafka import read_topic
-from conformance.flavours import FLAVOURS, Flavour, add_files, truth
+from conformance.flavours import FLAVOURS, Flavour, truth
 from conformance.folders import copy_case, ids
+from conformance.inputs import add_input
 from conformance.sparks import DriverDiedError, RunningSpark, Sparks
 
 from lastgood.lab.kafka import KafkaBroker
@@ -199,14 +200,14 @@ class Laboratory:
     def _make(self, flavour: Flavour, folder: Path, spark: RunningSpark) -> None:
         if flavour.kind == "kafka":
             make_healthy(self._running_broker(), f"healthy-{uuid.uuid4().hex[:8]}", folder)
-        add_files(flavour, folder, 0, flavour.batches)
+        add_input(flavour, folder, 0, flavour.batches)
         # Spark reads rate-micro-batch in one batch for each start that ends by itself.
-        for _ in range(flavour.batches if flavour.kind == "rate" else 1):
+        for _ in range(flavour.batches if flavour.kind == "rate" and not flavour.is_endless else 1):
             told = self._run(flavour, folder, spark)
             assert told["ended"] == "finished", told
         if flavour.is_stateful:
             _await_maintenance(folder)
-        add_files(flavour, folder, flavour.batches, flavour.batches + NEW_INPUTS)
+        add_input(flavour, folder, flavour.batches, flavour.batches + NEW_INPUTS)
 
     def _run(
         self, flavour: Flavour, folder: Path, spark: RunningSpark, *, fail_on_data_loss: bool = True
@@ -214,7 +215,9 @@ class Laboratory:
         command = {"do": "run", "flavour": flavour.name, "folder": str(folder), "seconds": RUN_SECONDS}
         if flavour.kind == "kafka":
             name = read_topic(folder)["name"]
-            command["options"] = options(self._running_broker(), name, fail_on_data_loss=fail_on_data_loss)
+            command["options"] = options(
+                self._running_broker(), name, fail_on_data_loss=fail_on_data_loss, is_pattern=flavour.is_pattern
+            )
         return spark.ask(command)
 
     def _running_broker(self) -> KafkaBroker:

@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 
 _BATCH = re.compile(r"batch = (\d+)")
 _BUS_MILLISECONDS = 20_000
+ENDLESS_SECONDS = 4
+"""After so many a query that knows no end is stopped."""
 
 
 class Calls:
@@ -55,7 +57,9 @@ def run(spark, command):
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         told.update(ended="not_started", text=str(error), chain=python_chain(error))
     else:
-        told.update(watch(session, query, command["seconds"]))
+        told.update(watch(session, query, ENDLESS_SECONDS if flavour.is_endless else command["seconds"]))
+        if flavour.is_endless and told["ended"] == "hangs":
+            told["ended"] = "finished"
     told["calls"] = {"begun": calls.begun, "finished": calls.finished}
     told["seconds"] = round(time.monotonic() - began, 2)
     return told
@@ -63,7 +67,10 @@ def run(spark, command):
 
 def start(session, flavour, folder, options, calls):
     writer = flavour.query(session, folder, options).writeStream.outputMode(flavour.mode)
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    writer = writer.options(**flavour.options).option("checkpointLocation", str(folder / "checkpoint"))
+    writer = (
+        writer.trigger(processingTime="200 milliseconds") if flavour.is_endless else writer.trigger(availableNow=True)
+    )
     if flavour.sink == "foreachBatch":
         return writer.foreachBatch(calls).start()
     return writer.format(flavour.sink).start(str(folder / "sink"))
@@ -149,6 +156,8 @@ def content(spark, command):
             for key, n in json.loads(line)["rows"]:
                 shown[key] = n if flavour.mode == "update" else shown[key] + n
         return {"content": shown}
+    if flavour.sink == "noop":
+        return {"content": None}
     try:
         rows = spark.read.format(flavour.sink).load(str(folder / "sink")).collect()
     except Exception as error:  # noqa: BLE001 - a sink that cannot be read is a result too

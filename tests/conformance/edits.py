@@ -6,10 +6,19 @@ import random
 from pathlib import Path
 from typing import Any
 
-from conformance import edits_of_kafka, edits_of_logs, edits_of_state
+from conformance import edits_of_kafka, edits_of_logs, edits_of_state, edits_of_tables
 from conformance.rows import ROWS, Edit
 
-__all__ = ["Edit", "apply", "edit_from", "edits_of_kafka", "edits_of_logs", "edits_of_state", "random_edit"]
+__all__ = [
+    "Edit",
+    "apply",
+    "edit_from",
+    "edits_of_kafka",
+    "edits_of_logs",
+    "edits_of_state",
+    "edits_of_tables",
+    "random_edit",
+]
 
 
 def edit_from(fields: dict[str, Any]) -> Edit:

@@ -136,6 +136,25 @@ def _without_conf(metadata: bytes) -> bytes:
         return metadata
 
 
+def _repartitions(case: Path) -> Iterator[Parameters]:
+    if found := ids(case, "offsets"):
+        yield from ({"batch": found[-1], "partitions": partitions} for partitions in ("1", "3"))
+
+
+@row(_repartitions)
+def pin_partitions(case: Path, batch: int, partitions: str) -> None:
+    """Another number of partitions in a plan, as somebody may write it there by hand."""
+    path = entry(case, "offsets", batch)
+    version, _, rest = path.read_bytes().partition(b"\n")
+    metadata, _, sources = rest.partition(b"\n")
+    try:
+        told = json.loads(metadata)
+        told["conf"]["spark.sql.shuffle.partitions"] = partitions
+    except (ValueError, TypeError, KeyError):
+        return  # an earlier damage has left no settings
+    write(path, b"\n".join([version, json.dumps(told, separators=(",", ":")).encode(), sources]), crc="none")
+
+
 def _moves(case: Path) -> Iterator[Parameters]:
     found = ids(case, "offsets")
     for batch in found[-2:]:
@@ -172,6 +191,8 @@ def _moved_value(offset: Any, by: int) -> Any:
         return offset
     if "logOffset" in offset:
         return {**offset, "logOffset": offset["logOffset"] + by}
+    if "reservoirVersion" in offset:
+        return {**offset, "reservoirVersion": offset["reservoirVersion"] + by}
     if "timestamp" in offset:
         moved = {"offset": offset["offset"] + 10 * by, "timestamp": offset["timestamp"] + 1000 * by}
         return {**offset, **moved}

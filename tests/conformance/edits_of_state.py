@@ -65,6 +65,27 @@ def cut_state_version(case: Path, partitions: str, version: int, size: str, crc:
             write(path, content[: len(content) // 2] if size == "half" else b"", crc=crc)
 
 
+def _flips(case: Path) -> Iterator[Parameters]:
+    versions = state_versions(case)[-1:]
+    for version in versions:
+        for kind in sorted({path.suffix for folder in stores(case) for path in state_files(folder, version)}):
+            yield {"version": version, "kind": kind}
+        if any(stores(case)[0].rglob("*.sst")):
+            yield {"version": version, "kind": ".sst"}
+
+
+@row(_flips)
+def flip_state_byte(case: Path, version: int, kind: str) -> None:
+    """A bit turned in the middle of a file of one store, as a bad disk does; its checksum stays as it was."""
+    for folder in _chosen(case, "first"):
+        found = folder.rglob("*.sst") if kind == ".sst" else state_files(folder, version)
+        for path in [path for path in found if path.suffix == kind]:
+            content = bytearray(path.read_bytes())
+            if content:
+                content[len(content) // 2] ^= 1
+                write(path, bytes(content), crc="stale")
+
+
 def _extra_versions(case: Path) -> Iterator[Parameters]:
     if versions := state_versions(case):
         yield from ({"version": versions[-1], "by": by} for by in (1, 2))

@@ -38,17 +38,23 @@ class Flavour:
     query: Query
     sink: str = "foreachBatch"
     conf: Mapping[str, str] = field(default_factory=dict)
-    versions: tuple[str, ...] = ("3.5.9", "4.0.5", "4.2.0", "4.3.0")
+    versions: tuple[str, ...] = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
     batches: int = 7
     """How many batches of input its healthy checkpoint has read."""
     inputs: tuple[str, ...] = ("input",)
     mode: str = "append"
     kind: str = "files"
-    """Of its source: files, rate or kafka."""
+    """Of its source: files, rate, kafka or delta."""
+    is_pattern: bool = False
+    """Whether a topic of Kafka is subscribed by a pattern."""
+    is_endless: bool = False
+    """Whether it is stopped from outside after some batches, because its trigger knows no end."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the sink."""
 
     @property
     def is_stateful(self) -> bool:
-        return self.query in {_counted, _deduplicated, _joined, _windowed}
+        return self.query in {_counted, _deduplicated, _joined, _windowed, _deduplicated_topic}
 
 
 def _files(spark: Any, folder: Path) -> Any:
@@ -102,6 +108,14 @@ def _kafka(spark: Any, _: Path, options: Mapping[str, str]) -> Any:
     return reader.load().selectExpr("cast(value as string) as key", "1L as n")
 
 
+def _deduplicated_topic(spark: Any, folder: Path, options: Mapping[str, str]) -> Any:
+    return _kafka(spark, folder, options).dropDuplicates(["key"])
+
+
+def _table(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
+    return _ids(spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(folder / "table")))
+
+
 def _rocksdb(**conf: str) -> dict[str, str]:
     return {f"{_STREAMING}stateStore.providerClass": _ROCKSDB, **conf}
 
@@ -114,6 +128,7 @@ _SOURCE_COMPACTION = {
 }
 _SINK_COMPACTION = {f"{_STREAMING}fileSink.log.compactInterval": "3", f"{_STREAMING}fileSink.log.cleanupDelay": "0"}
 _FORMAT_V2 = {f"{_STREAMING}stateStore.checkpointFormatVersion": "2"}
+_ASYNC = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "700"}
 
 FLAVOURS = {
     flavour.name: flavour
@@ -138,7 +153,7 @@ FLAVOURS = {
             _counted,
             mode="update",
             conf=_rocksdb(**_CHANGELOG, **_FORMAT_V2),
-            versions=("4.0.5", "4.2.0", "4.3.0"),
+            versions=("4.0.5", "4.1.4", "4.2.0", "4.3.0"),
         ),
         Flavour("dedup", _deduplicated),
         Flavour("join", _joined, inputs=("input", "input-right")),
@@ -146,6 +161,10 @@ FLAVOURS = {
         Flavour("rate-micro-batch", _rate, kind="rate", inputs=(), batches=6),
         Flavour("file-delta", _stateless, sink="delta", versions=("4.2.0",)),
         Flavour("kafka", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
+        Flavour("async-progress", _rate, sink="noop", kind="rate", inputs=(), is_endless=True, options=_ASYNC),
+        Flavour("delta", _table, kind="delta", inputs=(), versions=("4.2.0",)),
+        Flavour("kafka-pattern", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4, is_pattern=True),
+        Flavour("kafka-dedup", _deduplicated_topic, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
         Flavour("kafka-delta", _kafka, sink="delta", kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
     )
 }

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.brokers import pattern_of
 from conformance.cases import Case, Observation
+from conformance.edits_of_kafka import read_topic
+from conformance.flavours import FLAVOURS
+from conformance.inputs import TABLE, log_of_death, query_id_of
 
 from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
@@ -21,9 +25,21 @@ def prediction(case: Case, folder: Path) -> Restart:
     evidence = EvidenceOptions(
         sinks=(str(sink),) if shows else (),
         kafka=str(facts) if facts.exists() else None,
+        subscribe_pattern=pattern_of(read_topic(folder)["name"]) if FLAVOURS[case.flavour].is_pattern else None,
     )
-    options = DiagnoseOptions(evidence, spark=case.spark, fail_on_data_loss=case.fail_on_data_loss)
+    log = _log(folder) if FLAVOURS[case.flavour].kind == "delta" else None
+    options = DiagnoseOptions(evidence, spark=case.spark, fail_on_data_loss=case.fail_on_data_loss, log=log)
     return diagnose(str(folder / "checkpoint"), options).restart
+
+
+def _log(folder: Path) -> str | None:
+    """A log that tells where the table is that the query reads; None without an id to tell it of."""
+    table, query_id = folder / TABLE, query_id_of(folder / "checkpoint")
+    if query_id is None:
+        return None
+    log = folder / "driver.log"
+    log.write_text(log_of_death(query_id, table))
+    return str(log)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from conformance.cases import Laboratory
 from conformance.sparks import RunningSpark, Sparks
-from conformance.trials import VERSIONS, Tally, random_cases, require_agreement, some_flavours
+from conformance.trials import Tally, random_cases, require_agreement, some_flavours
 
 from lastgood.lab.spark import SparkEnvironment
 from lastgood.process.java import Java
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
 RANDOM_CASES = {"3.5.9": 6, "4.0.5": 6, "4.2.0": 7, "4.3.0": 6}
+"""4.1, which stands between two of them, is left to the proof."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def open_laboratory(
     sparks.close()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", RANDOM_CASES)
 def test_spark_does_what_was_predicted(
     version: str, open_laboratory: Callable[[str], Laboratory], tally: Tally
 ) -> None:

@@ -14,8 +14,8 @@ from conformance.cases import Case, Laboratory
 from conformance.flavours import FLAVOURS, Flavour
 from conformance.judging import compare, prediction
 
-VERSIONS = ("3.5.9", "4.0.5", "4.2.0", "4.3.0")
-"""Each release line whose behaviour differs; of 4.0 the newest."""
+VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
+"""The newest of each release line that we have."""
 
 
 class TerminalReporter(Protocol):

@@ -159,7 +159,7 @@ def test_orphan_whose_files_are_gone_would_be_committed_empty() -> None:
 
 SAMPLE_FINDINGS: dict[tuple[str, str | None], list[str]] = {
     ("delta-empty-batches", None): [],
-    ("delta-foreachbatch-const-appid", None): [],
+    ("delta-foreachbatch-const-appid", None): ["SINK_BATCHES_SKIPPED"],
     ("delta-foreachbatch-const-appid", "my-app"): ["SINK_BATCHES_SKIPPED"],
     ("delta-fresh-checkpoint", None): [],
     ("delta-inplace-rollback", None): ["SINK_BATCHES_SKIPPED"],
@@ -179,7 +179,11 @@ def test_what_a_sample_lost_is_found_and_nothing_else(name: str, app_id: str | N
     found = find(checkpoint, shown(sink, checkpoint, app_id))
     assert bad(found) == SAMPLE_FINDINGS[name, app_id]
     lost = json.loads((case / "about.json").read_text())["expect"].get("lost", [])
-    assert bool(bad(found)) is bool(lost) or app_id is None
+    assert bool(bad(found)) is bool(lost)
+    is_presumed = name == "delta-foreachbatch-const-appid" and app_id is None
+    assert [finding.severity for finding in found if finding.severity > INFO] == [
+        WARNING if is_presumed else ERROR
+    ] * bool(lost)
 
 
 def test_former_checkpoint_of_a_table_is_told() -> None:

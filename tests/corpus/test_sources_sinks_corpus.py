@@ -252,7 +252,7 @@ def test_constant_application_id_skipped_the_new_checkpoint() -> None:
     skipped = found.skipped_batches(planned_ms(read(case / "checkpoint")))
     assert source_files(case, skipped) == expect["lost"]
     by_query, _, _ = delta_sample("delta-foreachbatch-const-appid")
-    assert (by_query.last_batch, by_query.known, by_query.others) == (None, True, {expect["app_id"]: 5})
+    assert (by_query.presumed_app_id, by_query.last_batch) == (expect["app_id"], 5)
 
 
 def test_fresh_checkpoint_is_another_query_that_writes_all_again() -> None:

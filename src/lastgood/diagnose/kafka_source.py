@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnose.restart import Stage, Stop
 from lastgood.diagnose.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -23,9 +24,11 @@ class Gap(enum.IntEnum):
     """A partition that was read does not exist, or the plan left it out."""
     WENT_BACK = 3
     """It ends below where the batch begins: the topic was made again, or its log was cut."""
-    EXPIRED = 4
+    NEGATIVE = 4
+    """It begins at a number that is no position, nor stands for the earliest."""
+    EXPIRED = 5
     """Its first unread records are deleted."""
-    BEYOND_END = 5
+    BEYOND_END = 6
     """The batch ends above where the partition ends."""
 
 
@@ -47,15 +50,17 @@ class KafkaGap:
         return f"{self.topic}-{self.partition}"
 
 
-def planning_gaps(start: Offsets, facts: KafkaFacts, *, is_pattern: bool = False) -> list[KafkaGap]:
+def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
     """What a batch meets that is planned from `start` on, in the order in which Spark meets it.
 
     Args:
         start: The next offset to read of each partition.
-        facts: What the broker serves; partitions of which it said nothing are left out.
+        facts: What the broker serves; partitions of which it said nothing are left out. None: it was not asked.
         is_pattern: Whether the query subscribes to a pattern: there a topic that is gone is partitions that are gone.
     """
-    gaps = []
+    gaps = _negative(start)
+    if facts is None:
+        return _sorted(gaps)
     for topic, partition, first in _each(start):
         known = facts.topics.get(topic)
         if _has_no_topic(facts) or (known is not None and known.exists is False):
@@ -82,6 +87,8 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None) -> list[
     ]
     for topic, back in went_back(start, end).items():
         gaps += [KafkaGap(Gap.WENT_BACK, topic, partition, *span) for partition, span in back.items()]
+    reads = {topic: {p: at for p, at in start.get(topic, {}).items() if p in parts} for topic, parts in end.items()}
+    gaps += _negative(reads)
     for topic, partition, last in _each(end):
         known = facts.topics.get(topic) if facts else None
         first = start.get(topic, {}).get(partition)
@@ -97,6 +104,12 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None) -> list[
         elif bounds.latest is not None and bounds.latest < last:
             gaps.append(KafkaGap(Gap.BEYOND_END, topic, partition, max(first, bounds.latest), last))
     return _sorted([*gaps, *(_added(start, end, facts) if facts else ())])
+
+
+def _negative(start: Offsets) -> list[KafkaGap]:
+    """Partitions that begin at no position; the earliest one is looked up by the task itself."""
+    wrong = ((*each, each[2]) for each in _each(start) if each[2] < 0 and each[2] != OFFSET_EARLIEST)
+    return [KafkaGap(Gap.NEGATIVE, *each) for each in wrong]
 
 
 def _has_no_topic(facts: KafkaFacts) -> bool:
@@ -133,8 +146,9 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
 def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: bool) -> tuple[Stage, str, str]:
     """When Spark stops, a literal part of what it says (all of it for one partition alone), and why."""
     unread = "Cannot fetch offset" if spark < SPARK_4_0 else "Could not read records in offset ["
-    added, moved = "Added partition ", "offset was changed from "
+    added, moved, negative = "Added partition ", "offset was changed from ", f"does not equal {OFFSET_EARLIEST}"
     if alone:
+        negative = f"earliest offset {alone.first} {negative}"
         added += f"{alone.name} starts from {alone.end} instead of 0"
         moved += f"{alone.first} to {alone.end}"
     missing = (Stage.TASK, "") if is_planned else (Stage.START, "This server does not host this topic-partition")
@@ -147,6 +161,7 @@ def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: 
             "partitions that were read are gone",
         ),
         Gap.WENT_BACK: (Stage.PLANNED, moved, "the partition ends before the position of the query"),
+        Gap.NEGATIVE: (Stage.TASK, negative, "what stands there is no position"),
         Gap.EXPIRED: (Stage.TASK, unread, "records that are still to be read are deleted"),
         Gap.BEYOND_END: (Stage.TASK, unread, "the batch ends above the end of the partition"),
     }

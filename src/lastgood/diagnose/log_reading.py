@@ -49,11 +49,19 @@ class LogReading:
             self._require_head(self.planned)
 
     def compare(self) -> None:
-        """Spark 4.2 and later compare both logs, and look for a repartition that was not finished."""
+        """Spark 4.1 and later look at the newest commit before they look at the plans below the newest.
+
+        Since 4.2 they compare both logs, and look for a repartition that was not finished.
+        """
         planned, committed = self.planned, self.committed
-        if self._spark < SPARK_4_2 or committed is None:
+        if self._spark < SPARK_4_1 or committed is None:
             return
+        if planned is not None:
+            _require_openable(self._checkpoint.offsets, planned)
+            self._require_head(planned)
         self.read_newest_commit()
+        if self._spark < SPARK_4_2:
+            return
         if planned is None:
             raise _stopped("assertion failed", "offsets", "batches are committed, and none is planned")
         if planned < 1 or committed >= planned:

@@ -14,7 +14,8 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
 from lastgood.checkpoint.logs import LogListing, SourceLog
-from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
+from lastgood.diagnose import delta_source
 from lastgood.diagnose.file_sink import writing
 from lastgood.diagnose.file_source import next_name, opening, reading
 from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps, stop_of
@@ -22,8 +23,15 @@ from lastgood.diagnose.log_reading import LogReading
 from lastgood.diagnose.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
 from lastgood.diagnose.spark_version import SPARK_4_1, SPARK_4_2, SparkVersion
-from lastgood.diagnose.state_load import legacy_format, load_state, missing_folder
+from lastgood.diagnose.state_load import (
+    legacy_format,
+    load_state,
+    missing_folder,
+    require_partitions,
+    require_sound,
+)
 from lastgood.diagnose.world import World
+from lastgood.sinks.evidence import DedupeKey
 
 _RUN_BY_SPARK = ("delta", "file")
 
@@ -49,6 +57,8 @@ class _Start:
 
     def run(self) -> Restart:
         try:
+            for table in self._world.tables.values():
+                delta_source.opening(table)
             self._query_metadata()
             restart = self._continuous() if self._checkpoint.mode is Mode.CONTINUOUS else self._micro_batch()
         except StoppedError as stopped:
@@ -95,7 +105,8 @@ class _Start:
         """No plan at all: batch 0, over whatever commits there are."""
         state = self._checkpoint.state
         left = ["state"] if state is not None and state.operators else []
-        left += [log.folder for log in (self._checkpoint.offsets, self._checkpoint.commits) if log.listing.foreign]
+        logs = (self._checkpoint.offsets, self._checkpoint.commits)
+        left += [log.folder for log in logs if _has_files(log.listing)]
         if self._spark >= SPARK_4_1 and left:
             error = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
             raise StoppedError(Stop(Stage.START, error, left[0], "it is not empty, and the query begins at batch 0"))
@@ -107,7 +118,8 @@ class _Start:
     def _resume(self, committed: int) -> Restart:
         """The newest plan is committed: another is made."""
         self._logs.require_source_lines(committed)
-        self._read_files(committed)  # a file source is asked once more for the batch that is committed
+        self._read_files(committed)  # some sources are asked once more for the batch that is committed
+        self._read_tables(committed)
         self._logs.require_metadata(committed)
         self._plan(committed + 1)
         self._plan_state(committed)
@@ -122,6 +134,7 @@ class _Start:
         if batch == 0:
             self._read_initial()
         self._read_files(batch)
+        self._read_tables(batch)
         self._replay_rate(batch)
         self._plan_state(batch)
         self._replay_kafka(batch)
@@ -138,20 +151,32 @@ class _Start:
         for source_id, end, before in self._logs.ranges(batch_id):
             if isinstance(end, FileOffset):
                 first = before.log_offset if isinstance(before, FileOffset) else -1
+                if first > end.log_offset:
+                    because = f"it ends at {end.log_offset}, before its start {first}"
+                    raise StoppedError(Stop(Stage.START, "assertion failed", f"offsets/{batch_id}", because))
                 reading(self._source(source_id), first, end.log_offset, self._spark)
+
+    def _read_tables(self, batch_id: int) -> None:
+        for source_id, end, before in self._logs.ranges(batch_id):
+            table = self._world.tables.get(source_id)
+            if isinstance(end, DeltaOffset) and table is not None:
+                start = before if isinstance(before, DeltaOffset) else None
+                fails = self._world.fail_on_data_loss
+                unknown = delta_source.reading(table, start, end, fail_on_data_loss=fails)
+                self._unknowns += [unknown] if unknown else []
 
     def _plan_kafka(self, committed: int) -> None:
         """What the source meets when it plans a batch; what is raised leaves a plan unless the topic is gone."""
         for source_id, end, _ in self._logs.ranges(committed):
-            facts = self._world.kafka
-            if isinstance(end, KafkaOffset) and self._knows_kafka(source_id) and facts:
-                gaps = planning_gaps(end.topics, facts, is_pattern=self._world.is_pattern)
+            if isinstance(end, KafkaOffset):
+                self._note_kafka(source_id)
+                gaps = planning_gaps(end.topics, self._world.kafka, is_pattern=self._world.is_pattern)
                 self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
 
     def _replay_kafka(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
             if isinstance(end, KafkaOffset):
-                self._knows_kafka(source_id)
+                self._note_kafka(source_id)
                 start = before if isinstance(before, KafkaOffset) else self._initial(source_id)
                 gaps = (
                     replay_gaps(start.topics, end.topics, self._world.kafka) if isinstance(start, KafkaOffset) else []
@@ -179,8 +204,10 @@ class _Start:
                 raise StoppedError(Stop(Stage.PLANNED, error, f"offsets/{batch_id}", because))
 
     def _counted(self, gaps: list[KafkaGap]) -> list[KafkaGap]:
-        """The gaps that end the query: without `failOnDataLoss` only that there is no topic."""
-        return gaps if self._world.fail_on_data_loss else [gap for gap in gaps if gap.gap is Gap.TOPIC_GONE]
+        """The gaps that end the query, those that are no loss of data also without `failOnDataLoss`."""
+        if self._world.fail_on_data_loss:
+            return gaps
+        return [gap for gap in gaps if gap.gap in (Gap.TOPIC_GONE, Gap.NEGATIVE)]
 
     def _raise_gaps(self, stop: Stop | None) -> None:
         if stop and not (stop.stage is Stage.TASK and self._is_skipped()):
@@ -188,17 +215,18 @@ class _Start:
 
     def _is_skipped(self) -> bool:
         """Whether a sink that has the batch already does not even run it, so that none of its tasks can fail."""
+        own = (sink for sink in self._world.sinks if sink.dedupe_key is not DedupeKey.APP_ID)  # else a function runs
         return self._batch is not None and any(
-            sink.kind in _RUN_BY_SPARK and sink.would_skip(self._batch) for sink in self._world.sinks
+            sink.kind in _RUN_BY_SPARK and sink.would_skip(self._batch) for sink in own
         )
 
-    def _knows_kafka(self, source_id: str) -> bool:
+    def _note_kafka(self, source_id: str) -> None:
+        """Note down what a broker was not asked, or did not say."""
         facts = self._world.kafka
         if facts is None:
             self._unknowns.append(f"source {source_id}: what Kafka still serves was not asked (--kafka)")
-            return False
+            return
         self._unknowns += [f"Kafka{f', {name}' if name else ''}: {why}" for name, why in facts.unknowns.items()]
-        return True
 
     def _initial(self, source_id: str) -> SourceOffset | None:
         initial = self._source(source_id).initial
@@ -219,6 +247,8 @@ class _Start:
             return
         if self._checkpoint.state is not None and self._checkpoint.state.operators:
             load_state(self._checkpoint, batch_id, self._committed, self._spark)
+            require_partitions(self._checkpoint)
+            self._unknowns += require_sound(self._checkpoint, batch_id, self._spark, self._world.unsound)
         elif self._world.is_stateful:
             missing_folder(self._spark)
 
@@ -296,6 +326,11 @@ class _Start:
             leaves_orphan=is_planned and not is_committed,
             sink_called=called,
         )
+
+
+def _has_files(listing: LogListing) -> bool:
+    """Whether Spark sees anything in the folder of a log; a local disk hides the `.crc` files from it."""
+    return bool(listing.foreign or listing.temporary) or listing.newest_listed is not None
 
 
 def _left_over(path: str) -> Stop:

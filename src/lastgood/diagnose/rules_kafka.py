@@ -207,7 +207,7 @@ def _dropped(source: KafkaReading, batch_id: int, dropped: Offsets, end: Offsets
         )
         condition = conditions.SOURCE_PARTITIONS_GONE if topic in end else conditions.SOURCE_SUBSCRIPTION_CHANGED
         evidence: Mapping[str, Any] = {"batch": batch_id, "left_at": to_json({topic: parts})}
-        command = source.world.command("offsets", "--batch", str(batch_id - 1))
+        command = source.world.command("offsets", "--batch", str(max(0, batch_id - 1)))
         yield source.finding(condition, f"offsets/{batch_id}", effect, evidence, command, Severity.WARNING)
 
 

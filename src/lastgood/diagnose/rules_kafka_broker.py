@@ -90,17 +90,8 @@ def _topic_gone(source: KafkaReading, topic: str) -> Finding:
 def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
     """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
     recorded, ends = source.recorded_id(topic), source.start.get(topic, {})
-    if recorded is not None and found.topic_id is not None:
-        return identify_topic(
-            found, committed_end=ends, batch_timestamp_ms=0, first_after={}, recorded_topic_id=recorded
-        )
-    shorter = went_back({topic: ends}, source.facts.latest).get(topic, {})
-    if shorter:
-        return IdentityAnswer(TopicIdentity.SHORTER, "it ends before what was read", tuple(shorter))
-    fewer = tuple(p for p in ends if p not in found.partitions)
-    if fewer:
-        return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, "it has fewer partitions than were read", fewer)
-    return _by_time(source, topic, found)
+    answer = identify_topic(found, committed_end=ends, batch_timestamp_ms=0, first_after={}, recorded_topic_id=recorded)
+    return _by_time(source, topic, found) if answer.identity is TopicIdentity.UNKNOWN else answer
 
 
 def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:

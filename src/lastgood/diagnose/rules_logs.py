@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint, Mode
-from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.logs import BatchLog, LogListing
-from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
+from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.diagnose.file_source import next_name
 from lastgood.diagnose.findings import Condition, Finding, Severity
 from lastgood.diagnose.restart import Outcome, Restart
-from lastgood.diagnose.world import World
+from lastgood.diagnose.world import World, removal
 
 _IDS_SHOWN = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -185,7 +186,12 @@ FOREIGN_FILES = Condition(
     "FOREIGN_FILES",
     Severity.INFO,
     "there are files that Spark did not write",
-    "Spark does not look at them. They show that somebody works in the checkpoint by hand, or that two share it.",
+    """\
+Spark does not look at them. They show that somebody works in the checkpoint by hand, or that two share it.
+
+There is one exception: Spark 4.1 and later begin at batch 0 only if `offsets`, `commits` and `state` are empty, and
+count left-over `.tmp` files too (`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`). Move them away if the query is to begin
+anew.""",
 )
 CONDITIONS = (
     COMMITS_AHEAD,
@@ -221,12 +227,24 @@ def find_logs(world: World, restart: Restart) -> Iterator[Finding]:
     yield from _names(world)
     yield from _left_over(world)
     yield from _watermark(world)
+    yield from _not_empty(world, restart)
     if checkpoint.foreign:
         shown = [name for name in checkpoint.foreign if name != ".metadata.crc"]
         if shown:
             yield Finding(
                 FOREIGN_FILES, ", ".join(shown[:3]), "Spark does not look at them.", {"names": shown[:_IDS_SHOWN]}
             )
+
+
+def _not_empty(world: World, restart: Restart) -> Iterator[Finding]:
+    """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
+    logs = {folder: listing for folder, listing in _listings(world.checkpoint) if listing.newest_listed is None}
+    folder = restart.stop.subject if restart.stop else ""
+    if restart.error == "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" and folder in logs:
+        names = [f"{folder}/{name}" for name in (*logs[folder].foreign, *logs[folder].temporary)]
+        effect = f"Spark {restart.spark} refuses to begin at batch 0 while {folder} is not empty."
+        evidence = {"names": names[:_IDS_SHOWN]}
+        yield Finding(FOREIGN_FILES, names[0], effect, evidence, world.command("verify"), Severity.ERROR)
 
 
 def _query_id(world: World, restart: Restart) -> Iterator[Finding]:
@@ -323,13 +341,27 @@ def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
         if isinstance(entry, Damage):
             level = Severity.ERROR if stops else Severity.INFO
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
-            yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command, level)
+            condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else OFFSET_LOG_DAMAGED
+            yield Finding(condition, subject, effect, evidence, command, level)
         elif restart.stop and restart.stop.subject == subject and "log version" in restart.stop.error:
             evidence = {"version": entry.version, "spark": str(restart.spark)}
-            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence)
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
+        elif stops and (wrong := [line for line in entry.sources if _is_no_offset(line, log)]):
+            evidence = {"damage": DamageKind.NOT_JSON.value, "found": wrong[0].text, "source": wrong[0].source_id}
+            yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
     newest_entry = log.newest_entry
     if restart.error == "STREAMING_UNFINISHED_REPARTITION_DETECTED" and isinstance(newest_entry, OffsetEntry):
-        yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.")
+        command = world.command("inspect", "--batch", str(newest))
+        yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.", {}, command)
+
+
+def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:
+    """Whether a line is text, where the same source has offsets that can be read in other plans."""
+    if not isinstance(line.offset, TextOffset):
+        return False
+    plans = (entry for entry in log.entries.values() if isinstance(entry, OffsetEntry))
+    others = (plan.source(line.source_id) for plan in plans)
+    return any(other and not isinstance(other.offset, TextOffset | VoidOffset) for other in others)
 
 
 def _newest_commits(world: World, restart: Restart) -> Iterator[Finding]:
@@ -341,12 +373,13 @@ def _newest_commits(world: World, restart: Restart) -> Iterator[Finding]:
             level = Severity.ERROR if is_newest else Severity.INFO
             effect = "The query cannot start." if is_newest else "A start does not read it."
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
-            yield Finding(
-                COMMIT_LOG_DAMAGED, subject, effect, evidence, world.command("inspect", "--batch", str(batch_id)), level
-            )
+            condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else COMMIT_LOG_DAMAGED
+            command = world.command("inspect", "--batch", str(batch_id))
+            yield Finding(condition, subject, effect, evidence, command, level)
         elif restart.stop and restart.stop.subject == subject and restart.batch is None:
             evidence = {"version": entry.version, "spark": str(restart.spark)}
-            yield Finding(LOG_VERSION_UNREADABLE, subject, "The query cannot start with this Spark.", evidence)
+            effect = "The query cannot start with this Spark."
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
 
 
 def _names(world: World) -> Iterator[Finding]:
@@ -360,32 +393,40 @@ def _names(world: World) -> Iterator[Finding]:
                 if is_newest
                 else "Nothing as long as it is not the newest entry."
             )
-            yield Finding(LOG_NAME_NOT_CANONICAL, f"{folder}/{name}", effect, {"batch": batch_id}, None, level)
+            subject, command = f"{folder}/{name}", world.command("verify")
+            yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
 
 
 def _left_over(world: World) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     blocked = "The query stops when it writes this entry, as if a second query were running."
     if ".metadata.crc" in checkpoint.foreign and world.is_local:
-        yield Finding(STALE_CHECKSUM_FILE, ".metadata.crc", blocked, {}, None, Severity.ERROR)
+        yield _stale(world, ".metadata.crc", blocked, Severity.ERROR)
     for folder, listing in _listings(checkpoint):
         due = _next_names(checkpoint, folder)
         for name in due:
             if f"{name}/" in listing.foreign:
                 effect = "The query stops when it writes this entry."
-                yield Finding(NAME_TAKEN, f"{folder}/{name}", effect)
+                yield Finding(NAME_TAKEN, f"{folder}/{name}", effect, {}, world.command("verify"))
         stale = [name for name in listing.stale_checksums if world.is_local]
         blocking = [name for name in stale if name[1:-4] in due]
         for name in blocking:
-            yield Finding(STALE_CHECKSUM_FILE, f"{folder}/{name}", blocked, {}, None, Severity.ERROR)
+            yield _stale(world, f"{folder}/{name}", blocked, Severity.ERROR)
         others = [name for name in stale if name not in blocking]
         if others:
             effect = "Nothing yet; the query stops when it writes that entry."
-            yield Finding(STALE_CHECKSUM_FILE, f"{folder}/{others[0]}", effect, {"names": others[:_IDS_SHOWN]})
+            yield _stale(world, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
     for log in (checkpoint.offsets, checkpoint.commits):
         for batch_id in log.checksum_damage:
-            effect = "Spark reads the entry all the same; tools that check it (`hadoop fs -cat`) fail."
-            yield Finding(STALE_CHECKSUM_FILE, f"{log.folder}/.{batch_id}.crc", effect, {"fits": False})
+            effect = (
+                f"{log.folder}/{batch_id} was changed after Spark wrote it. Spark does not notice and goes by what it"
+                " says now; tools that check it (`hadoop fs -cat`) fail."
+            )
+            yield _stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
+
+
+def _stale(world: World, name: str, effect: str, level: Severity | None = None, **evidence: object) -> Finding:
+    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, removal(world.location, name), level)
 
 
 def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:

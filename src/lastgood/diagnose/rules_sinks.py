@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnose import sink_conditions as conditions
 from lastgood.diagnose.findings import Condition, Finding, Severity
-from lastgood.diagnose.restart import Restart
+from lastgood.diagnose.restart import Restart, Stage
+from lastgood.diagnose.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnose.sink_reading import ABSENT, FENCE, FILE, NONE, SinkReading, batches, sink_readings
-from lastgood.diagnose.world import World
+from lastgood.diagnose.world import World, removal
 from lastgood.position import Position
-from lastgood.sinks.evidence import DedupeKey
+from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 
@@ -39,6 +39,8 @@ def find_sinks(world: World, position: Position, restart: Restart) -> Iterator[F
         yield from _missing(reading)
         yield from _twice(reading)
         yield from _log_gap(reading)
+        yield from _in_the_way(reading)
+        yield from _files_gone(reading)
         yield from _others(reading)
         yield from _remarks(reading)
     yield from _apart(world, readings)
@@ -226,12 +228,35 @@ def _log_gap(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(conditions.SINK_LOG_GAP, effect, evidence, reading.inspect(missing[0]))
 
 
+def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
+    """What keeps a file sink from writing down the batch that runs next."""
+    stop = reading.restart.stop
+    if reading.sink.kind != FILE or stop is None or stop.stage is not Stage.SINK:
+        return
+    name = stop.subject.rpartition("/")[2]
+    effect, evidence = "The query stops when the sink writes this entry, at every start.", {"name": stop.subject}
+    if name.startswith("."):
+        command = removal(reading.sink.location, stop.subject)
+        yield reading.finding(STALE_CHECKSUM_FILE, effect, evidence, command, Severity.ERROR)
+    elif f"{name}/" in reading.sink.log_names:
+        yield reading.finding(NAME_TAKEN, effect, evidence, reading.status())
+
+
+def _files_gone(reading: SinkReading) -> Iterator[Finding]:
+    """Files that count and are not there."""
+    gone = reading.sink.files_gone
+    if gone:
+        effect = f"Spark cannot read the folder: {len(gone)} of its files are gone, and their rows with them."
+        evidence = {"files": list(gone[:_SHOWN_MAX]), "count": len(gone)}
+        yield reading.finding(conditions.SINK_FILES_GONE, effect, evidence, reading.status())
+
+
 # Who else is in the sink, and what else is to be known.
 
 
 def _others(reading: SinkReading) -> Iterator[Finding]:
     sink = reading.sink
-    queries = {name: last for name, last in sink.others.items() if _is_query_id(name)}
+    queries = {name: last for name, last in sink.others.items() if is_query_id(name)}
     apps = {name: last for name, last in sink.others.items() if name not in queries}
     candidates = _former_ids(reading, queries)
     if candidates:
@@ -293,13 +318,6 @@ def _id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
         return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.backups(), Severity.ERROR)
     effect = "The sink no longer recognises a batch of this checkpoint that runs again: its rows would come twice."
     return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.backups())
-
-
-def _is_query_id(name: str) -> bool:
-    try:
-        return str(uuid.UUID(name)) == name.lower()
-    except ValueError:
-        return False
 
 
 def _remarks(reading: SinkReading) -> Iterator[Finding]:

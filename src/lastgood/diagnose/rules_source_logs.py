@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import VoidOffset
 from lastgood.diagnose.findings import Condition, Finding, Severity
-from lastgood.diagnose.restart import Restart
+from lastgood.diagnose.restart import Restart, Stop
 from lastgood.diagnose.world import World
 
 SOURCE_COUNT_CHANGED = Condition(
@@ -66,7 +66,8 @@ def _lines(world: World) -> Iterator[Finding]:
     read = [log.newest, None if log.newest is None else log.newest - 1]
     for batch_id in (n for n in read if n in counts and counts[n] != usual):
         found = {"lines": counts[batch_id], "others": usual}
-        yield Finding(SOURCE_COUNT_CHANGED, f"offsets/{batch_id}", "The query cannot start.", found)
+        command = world.command("inspect", "--batch", str(batch_id))
+        yield Finding(SOURCE_COUNT_CHANGED, f"offsets/{batch_id}", "The query cannot start.", found, command)
     if len(entries) < 2 or entries[-1][0] != log.newest:
         return
     (_, before), (newest, entry) = entries[-2:]
@@ -79,25 +80,23 @@ def _lines(world: World) -> Iterator[Finding]:
 
 
 def _source_logs(world: World, restart: Restart) -> Iterator[Finding]:
-    stop = restart.stop
-    for log in world.checkpoint.sources:
-        damaged = dict(log.damage)
-        if stop and stop.subject.startswith(f"{log.folder}/") and stop.subject not in damaged:
-            is_name = stop.subject.rpartition("/")[2].startswith(".")
-            if not is_name and not log.listing.foreign:
-                yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because})
-        for path, damage in damaged.items():
-            stops = stop is not None and stop.subject == path
-            level = Severity.ERROR if stops else Severity.WARNING
-            effect = "The query cannot start." if stops else "Spark does not read it at its next start."
-            evidence = {"damage": damage.kind.value, "found": damage.found, "line": damage.line}
-            yield Finding(SOURCE_LOG_DAMAGED, path, effect, evidence, world.command("backup list"), level)
-    if (
-        stop
-        and stop.subject.startswith("sources/")
-        and not any(stop.subject.startswith(f"{log.folder}/") for log in world.checkpoint.sources)
-    ):
-        yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because})
+    stop, command = restart.stop, world.command("backup list")
+    damaged = {path: damage for log in world.checkpoint.sources for path, damage in log.damage.items()}
+    if stop and stop.subject.startswith("sources/") and stop.subject not in damaged and not _is_in_the_way(world, stop):
+        yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because}, command)
+    for path, damage in damaged.items():
+        stops = stop is not None and stop.subject == path
+        level = Severity.ERROR if stops else Severity.WARNING
+        effect = "The query cannot start." if stops else "Spark does not read it at its next start."
+        evidence = {"damage": damage.kind.value, "found": damage.found, "line": damage.line}
+        yield Finding(SOURCE_LOG_DAMAGED, path, effect, evidence, command, level)
+
+
+def _is_in_the_way(world: World, stop: Stop) -> bool:
+    """Whether a start stops at something that keeps it from writing, rather than at what it reads."""
+    folder, _, name = stop.subject.rpartition("/")
+    logs = (log for log in world.checkpoint.sources if log.folder == folder)
+    return name.startswith(".") or any(f"{name}/" in log.listing.foreign for log in logs)
 
 
 def _ahead(world: World) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
         world: What was found, and what storages and tables said if they were asked.
         restart: What Spark will do.
     """
-    yield from _went_back(world)
+    yield from _went_back(world, restart)
     for source_id, files in world.files.items():
         yield from _files(world, restart, source_id, files)
     yield from _file_logs(world)
@@ -50,7 +50,7 @@ def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
 # Going back, whatever the source.
 
 
-def _went_back(world: World) -> Iterator[Finding]:
+def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
     """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
     for span in spans(world.checkpoint):
         evidence = _back(span)
@@ -59,7 +59,10 @@ def _went_back(world: World) -> Iterator[Finding]:
         evidence = {"source": span.source_id, "batch": span.batch_id, **evidence}
         subject = f"offsets/{span.batch_id}"
         command = world.command("inspect", "--batch", str(span.batch_id))
-        if span.is_done:
+        if span.is_done and restart.stop and restart.stop.subject == subject:
+            effect = "The query cannot start: Spark asks once more for the newest batch, which ends before it begins."
+            yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command)
+        elif span.is_done:
             effect = (
                 f"Batch {span.batch_id} read nothing of it, and what was written at these offsets before the next plan"
                 " was not read."

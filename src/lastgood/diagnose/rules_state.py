@@ -11,8 +11,10 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
 from lastgood.checkpoint.state_files import StateFile
 from lastgood.diagnose.findings import Condition, Finding, Severity
-from lastgood.diagnose.restart import Restart, Stage
+from lastgood.diagnose.restart import Restart
 from lastgood.diagnose.spark_version import SPARK_4_1
+from lastgood.diagnose.state_load import is_about_format
+from lastgood.diagnose.state_partitions import repinned
 from lastgood.diagnose.world import World
 
 _SHOWN = 20
@@ -84,6 +86,18 @@ that snapshot, from the time that was abandoned, and applies the new changes to 
 Before the query is started, every state file above the version that the logs stand for has to be set aside. RocksDB
 without changelog checkpointing and state checkpoint format v2 are not affected.""",
 )
+STATE_PARTITIONS_CHANGED = Condition(
+    "STATE_PARTITIONS_CHANGED",
+    Severity.ERROR,
+    "the newest plan pins another number of partitions than the state has",
+    """\
+State is spread over as many partitions as `spark.sql.shuffle.partitions` said when the query was first started. Every
+plan pins that number, and Spark goes by the newest one, whatever the session says. Somebody has changed it there.
+
+With more, tasks look for partitions that never were, and every start fails. With fewer, nothing fails: the partitions
+beyond are not loaded any more, keys are looked for where they never were, and totals begin anew. Write the old number
+back before the query is started. Spark 4.2 and later can repartition state, while the query is down.""",
+)
 STATE_LEFT_OVER = Condition(
     "STATE_LEFT_OVER",
     Severity.ERROR,
@@ -107,6 +121,7 @@ CONDITIONS = (
     STATE_FILE_DAMAGED,
     STATE_PARTS_MISSING,
     STATE_FORMAT_CHANGED,
+    STATE_PARTITIONS_CHANGED,
     STATE_LEFT_OVER,
     STALE_STATE_SNAPSHOT,
     STATE_VERSIONS_AHEAD,
@@ -135,14 +150,49 @@ def find_state(world: World, restart: Restart) -> Iterator[Finding]:
     if batch > 0:
         yield from _obstacles(world, state, batch, restart)
     stop = restart.stop
-    if (
-        stop
-        and stop.stage >= Stage.PLANNED
-        and stop.subject.startswith(("offsets/", "commits/"))
-        and "STATE" in stop.error
-    ):
-        yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because})
+    if stop and is_about_format(stop):
+        command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
+        yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
+    yield from _partitions(world, planned)
+    yield from _unsound(world, batch, restart)
     yield from _ahead(world, state, max(planned, committed or 0) + 1)
+
+
+def _partitions(world: World, planned: int) -> Iterator[Finding]:
+    for each in repinned(world.checkpoint):
+        if each.pinned > each.kept:
+            effect = (
+                f"No batch can run: Spark looks for {each.pinned} partitions of the state, and there are {each.kept}."
+            )
+        else:
+            effect = (
+                f"Nothing fails, and totals are wrong: of {each.kept} partitions of the state {each.pinned} are loaded,"
+                " and keys are looked for where they never were."
+            )
+        evidence = {"operator": each.operator, "pinned": each.pinned, "partitions": each.kept}
+        command = world.command("inspect", "--batch", str(planned))
+        yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
+
+
+def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:
+    """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
+    is_stopped = restart.stop is not None and restart.stop.subject in world.unsound
+    effects = {
+        "stops": f"Batch {batch} cannot run, at no start: what it loads is not what was written.",
+        "passed": "Spark goes past it to an older snapshot, as long as that and all changes since are there.",
+        "unnoticed": "It was changed since it was written: Spark may fail at it, or read other values, without a word.",
+    }
+    for kind, effect in effects.items():
+        found = {
+            name: each
+            for name, each in world.unsound.items()
+            if kind == (("stops" if is_stopped else "passed") if each.stops(restart.spark) else "unnoticed")
+        }
+        if found:
+            name, first = next(iter(found.items()))
+            evidence = {"files": list(found)[:_SHOWN], "damage": str(first.damage)}
+            level = None if kind == "stops" else Severity.WARNING
+            yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, world.command("inspect", "--state"), level)
 
 
 def _obstacles(world: World, state: State, batch: int, restart: Restart) -> Iterator[Finding]:

@@ -129,6 +129,17 @@ Numbers must also go on without a hole: a query whose next batch is not the one 
 the next compaction, and then dies. Entries that hold nothing (`v1`) for the missing numbers cure that, if their
 batches are known to have written nothing.""",
 )
+SINK_FILES_GONE = Condition(
+    "SINK_FILES_GONE",
+    Severity.ERROR,
+    "files that the log of a file sink names are gone",
+    """\
+Spark reads such a folder by its log, and stops at a file that is named there and does not exist
+(`FAILED_READ_FILE.FILE_NOT_EXIST`). The query itself does not notice: it goes on writing. Somebody, a clean-up script
+or a lifecycle rule has removed the file; readers that list the folder themselves just miss its rows.
+
+Put the files back from a copy. If there is none, their rows have to be read from the source again.""",
+)
 SINK_GONE = Condition(
     "SINK_GONE",
     Severity.ERROR,
@@ -238,6 +249,7 @@ CONDITIONS = (
     SINK_BATCH_TWICE,
     SINK_WOULD_REPEAT,
     SINK_LOG_GAP,
+    SINK_FILES_GONE,
     SINK_GONE,
     QUERY_ID_CHANGED,
     SINK_SHOWS_NONE,

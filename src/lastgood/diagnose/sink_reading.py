@@ -119,6 +119,11 @@ class SinkReading:
             **found,
         }
         sentence = effect[:1].upper() + effect[1:]
+        if self.sink.presumed_app_id is not None:
+            told["presumed_app_id"] = self.sink.presumed_app_id
+            says = f"{effect[:1].lower()}{effect[1:]}"
+            sentence = f"If the query writes as {self.sink.presumed_app_id}, the only name in the table: {says}"
+            level = min(condition.severity if level is None else level, Severity.WARNING)
         return Finding(condition, self.sink.location, sentence, told, command, level)
 
     def inspect(self, batch_id: int) -> str:

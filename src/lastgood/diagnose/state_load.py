@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import OperatorMetadata
-from lastgood.checkpoint.state import Obstacle, StateFormat, StateOperator, StateStore
+from lastgood.checkpoint.state import (
+    Loads,
+    Obstacle,
+    StateFormat,
+    StateOperator,
+    StateStore,
+    UniqueIds,
+    unique_ids_of,
+)
 from lastgood.diagnose.restart import Stage, Stop, StoppedError
 from lastgood.diagnose.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnose.state_partitions import repinned
+from lastgood.diagnose.unsound import Unsound
 
 _FORMAT_KEYS = {
     "stateStoreSave": "spark.sql.streaming.aggregation.stateFormatVersion",
     "symmetricHashJoin": "spark.sql.streaming.join.stateFormatVersion",
 }
+_OTHER_SCHEMA = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
+_OTHER_SCHEMA_3_5 = "org.apache.spark.sql.execution.streaming.state."
+"""One task finds another schema, another rows that do not fit it."""
+_NO_IDS = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED"
+_NO_IDS_ROCKSDB = "None.get"
+_NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state file of"
+
+
+def is_about_format(stop: Stop) -> bool:
+    """Whether a plan or a commit stops Spark because it does not fit the way the state is laid out."""
+    is_told = stop.error in (_OTHER_SCHEMA, _OTHER_SCHEMA_3_5, _NO_IDS, _NO_IDS_ROCKSDB)
+    return is_told and stop.subject.startswith(("offsets/", "commits/"))
 
 
 def missing_folder(spark: SparkVersion) -> None:
@@ -44,10 +67,7 @@ def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> N
     for key in {_format_key(operator) for operator in checkpoint.state.operators}:
         written = _pinned(checkpoint, key) if key else None
         if key and key not in entry.conf and written not in (None, "1"):
-            stage, error = Stage.PLANNED, "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
-            if spark < SPARK_4_0:
-                # One task finds another schema, another rows that do not fit it.
-                stage, error = Stage.TASK, "org.apache.spark.sql.execution.streaming.state."
+            stage, error = (Stage.TASK, _OTHER_SCHEMA_3_5) if spark < SPARK_4_0 else (Stage.PLANNED, _OTHER_SCHEMA)
             because = f"it does not pin {key}, and Spark takes 1 where the state has {written}"
             raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
 
@@ -84,7 +104,7 @@ def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spar
     formats = {store.format for store in stores}
     if StateFormat.ROCKSDB_V2 not in formats and _names_ids(checkpoint, committed):
         is_hdfs = StateFormat.HDFS_BACKED in formats
-        error = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED" if is_hdfs else "None.get"
+        error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
         because = "it is of a version that names the files of a state in checkpoint format v2"
         raise StoppedError(Stop(Stage.TASK, error, f"commits/{committed}", because))
     if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
@@ -105,6 +125,58 @@ def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spar
     raise StoppedError(Stop(Stage.TASK, error, first.name, because))
 
 
+def require_partitions(checkpoint: Checkpoint) -> None:
+    """A batch loads as many partitions as the newest plan pins.
+
+    Raises:
+        StoppedError: the state has fewer.
+    """
+    stores = [store for operator in checkpoint.state.operators for store in operator.stores] if checkpoint.state else []
+    is_hdfs = any(store.format is StateFormat.HDFS_BACKED for store in stores)
+    for each in repinned(checkpoint):
+        if each.pinned > each.kept:
+            because = f"the plan pins {each.pinned} partitions, and the state has {each.kept}"
+            error = _NO_DELTA if is_hdfs else _NO_FILE
+            if any(store.format is StateFormat.ROCKSDB_V2 for store in stores):
+                error = f"ArrayIndexOutOfBoundsException: Index {each.kept} out of bounds for length {each.kept}"
+            raise StoppedError(Stop(Stage.TASK, error, f"state/{each.operator}/{each.kept}", because))
+
+
+def require_sound(
+    checkpoint: Checkpoint, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
+) -> list[str]:
+    """The files that a load of `version` reads are what was written, or Spark does not check them.
+
+    Returns:
+        Which of them were changed, where nobody knows what this Spark makes of it; one line each.
+
+    Raises:
+        StoppedError: it checks one that is not.
+    """
+    doubts: list[str] = []
+    state = checkpoint.state
+    for store in [store for operator in (state.operators if state else ()) for store in operator.stores]:
+        repairs = spark >= SPARK_4_1 and store.format is not StateFormat.ROCKSDB
+        ids = unique_ids_of(store, state.commits) if state else {}
+        names = [f"{store.folder}/{file.name}" for file in Loads(store, ids, auto_repair=repairs).path(version)]
+        for name, wrong in [(name, unsound[name]) for name in names if name in unsound]:
+            if wrong.is_snapshot and spark >= SPARK_4_2 and repairs and _loads_without(store, ids, version, unsound):
+                continue
+            if wrong.stops(spark):
+                error = "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
+                raise StoppedError(Stop(Stage.TASK, error, name, f"it cannot be read: {wrong.damage}"))
+            doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
+    return doubts
+
+
+def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
+    """Whether a version can be loaded from what is older than the snapshots that are not what was written."""
+    named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files)
+    broken = {file: wrong.damage for file, wrong in named if wrong and wrong.is_snapshot}
+    without = replace(store, snapshots={**store.snapshots, **broken})
+    return version in Loads(without, ids, auto_repair=True).loadable()
+
+
 def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateStore], spark: SparkVersion) -> str:
     """What Spark says of one store; one without any file is of the format of the others."""
     kind = store.format if store else None
@@ -116,7 +188,7 @@ def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateS
         return _damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
     if name.endswith(".zip"):  # only in state checkpoint format v2 is a snapshot looked for by name
         return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_1 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
-    return "Error reading delta file" if kind is StateFormat.HDFS_BACKED else "Error reading streaming state file of"
+    return _NO_DELTA if kind is StateFormat.HDFS_BACKED else _NO_FILE
 
 
 def _damage_error(

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnose.advice_facts import AdviceFacts
+from lastgood.diagnose.unsound import Unsound
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts
@@ -38,14 +40,30 @@ class World:
     """Per file source: the files of the newest plan."""
     tables: Mapping[str, DeltaFacts] = field(default_factory=dict)
     """Per Delta source: what its table still serves."""
+    unsound: Mapping[str, Unsound] = field(default_factory=dict)
+    """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)
     """Where the checkpoint lies, and how its query was seen to run."""
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the query keeps state, by its files or by what was recorded of it."""
-        return self.checkpoint.is_stateful or self.advice.is_stateful
+        """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
+        return self.checkpoint.is_stateful or self.advice.is_stateful or _ran_without_data(self.checkpoint)
 
     def command(self, verb: str, *options: str) -> str:
         """A command about this checkpoint that can be pasted; `verb` may be two words."""
         return shlex.join(["lastgood", *verb.split(), self.location, *options])
+
+
+def _ran_without_data(checkpoint: Checkpoint) -> bool:
+    """Whether a batch only moved the watermark: Spark plans such batches for a stateful query alone."""
+    plans = {n: entry for n, entry in checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
+    pairs = ((plans[n - 1], plan) for n, plan in plans.items() if n - 1 in plans)
+    return any(
+        before.sources == plan.sources and before.batch_watermark_ms < plan.batch_watermark_ms for before, plan in pairs
+    )
+
+
+def removal(location: str, name: str) -> str:
+    """The command that removes a file on a local disk; `name` is its path below `location`."""
+    return shlex.join(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])

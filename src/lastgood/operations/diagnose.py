@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset
 from lastgood.diagnose.engine import Report
 from lastgood.diagnose.engine import diagnose as judge
 from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnose.world import World
-from lastgood.errors import UsageError
+from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, now_ms
-from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.operations.state_checksums import unsound_state
+from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
+from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.sources.files import FileFacts, ask_files
+from lastgood.storage import LocationInvalidError, open_storage, parse_location
 
 if TYPE_CHECKING:
     from lastgood.diagnose.driver_log import DriverLog
     from lastgood.diagnose.failures import Failure
-    from lastgood.diagnose.log_facts import QueryFacts
+    from lastgood.diagnose.log_facts import QueryFacts, SourceFacts
     from lastgood.operations.bundle import SavedBundle
 
 BATCHES = 20
@@ -85,12 +88,15 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
     evidence = gather(target, config=config, batches=BATCHES)
-    asked = _told_by_log(options, log, evidence.query_id)
-    with ThreadPoolExecutor(1) as pool:
+    query = _query_of(log, evidence.query_id)
+    asked = _told_by_log(options, query)
+    with ThreadPoolExecutor(2) as pool:
         advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
+        tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
         known = advice.result()
-    world = replace(_world_of(evidence, surroundings, asked), advice=known, topic_ids=known.topic_ids)
+        world = _world_of(evidence, surroundings, asked)
+        world = replace(world, advice=known, topic_ids=known.topic_ids, tables=tables.result())
     failures = log.failures if log else ()
     saved = None
     if options.save is not None:
@@ -140,9 +146,8 @@ def _read_log(log: str) -> DriverLog:
         raise UsageError("the log cannot be read", subject=f"--log {log}", found=error.strerror) from error
 
 
-def _told_by_log(options: DiagnoseOptions, log: DriverLog | None, query_id: str | None) -> DiagnoseOptions:
+def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> DiagnoseOptions:
     """The options, with what the log knows of the query wherever nothing else was said."""
-    query = _query_of(log, query_id)
     if query is None:
         return options
     evidence = options.evidence
@@ -177,7 +182,41 @@ def _world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseO
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_local=evidence.location.scheme == "file",
         files=_files_of_plan(evidence),
+        unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint),
     )
+
+
+def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:
+    """What the Delta tables still serve that the query reads, as far as a log tells where they are."""
+    newest = evidence.checkpoint.newest_offsets
+    lines = (
+        {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
+        if newest
+        else {}
+    )
+    told = [source for source in (query.sources if query else ()) if source.kind == "delta" and source.location]
+    found = {}
+    for source_id, offset in lines.items():
+        is_alone = len(lines) == len(told) == 1
+        places = {source.location for source in told if is_alone or _table_id(source) == offset.table_id}
+        if len(places) == 1:
+            found[source_id] = _table(str(places.pop()))
+    return found
+
+
+def _table(location: str) -> DeltaFacts:
+    """What a table still serves; nobody asked for it by name, so that it cannot be looked at is an answer."""
+    try:
+        place = parse_location(location)
+        return ask_delta(open_storage(place), place, timeout_seconds=TIMEOUT_SECONDS)
+    except (LocationInvalidError, ExtraMissingError, StorageError) as error:
+        return DeltaFacts(location, exists=None, unknown=str(error))
+
+
+def _table_id(source: SourceFacts) -> str | None:
+    """The id of the table at the offset that a log tells of a source."""
+    offset = source.end_offset if isinstance(source.end_offset, dict) else source.start_offset
+    return offset.get("reservoirId") if isinstance(offset, dict) else None
 
 
 def _files_of_plan(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:

@@ -248,9 +248,12 @@ class SinkStanding:
     @property
     def is_bad(self) -> bool:
         """Whether rows are missing from the sink, or will be."""
+        if self.evidence.presumed_app_id is not None:
+            return False  # that it is this query's sink is not proven
         # Under a name of its own a function of the user writes, which may leave out a batch without rows.
         is_behind = self.agreement is Agreement.BEHIND and self.evidence.dedupe_key is not DedupeKey.APP_ID
-        return is_behind or self.agreement is Agreement.AHEAD or self.would_drop is not None
+        is_gone = self.agreement is Agreement.NONE and self.evidence.kind == "absent"
+        return is_behind or is_gone or self.agreement is Agreement.AHEAD or self.would_drop is not None
 
     def to_json(self) -> dict[str, Any]:
         """One element of `sinks` in `status --format json`."""
@@ -278,6 +281,8 @@ def sink_standing(evidence: SinkEvidence, *, last_planned: int | None, last_comm
     agreement, sentence = _agreement(evidence, planned_id, committed)
     if drops is not None:
         sentence += f"; {_batches(*drops)} of the query would be dropped without a word"
+    if evidence.presumed_app_id is not None:
+        sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
     return SinkStanding(evidence, agreement, sentence, drops)
 
 

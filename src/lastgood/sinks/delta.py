@@ -6,13 +6,15 @@ marker high, so both are told apart here.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import Transaction, interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, reason
 from lastgood.sinks.delta_history import History, history_of
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknown_evidence
 from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
@@ -77,7 +79,8 @@ class DeltaSink:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
             return unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
-        return evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
+        found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
+        return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
 
 
 def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
@@ -111,6 +114,18 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         write_obstacles=write_obstacles(log),
         notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
     )
+
+
+def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, now_ms: int) -> SinkEvidence:
+    """What the table says by the only name in it, where it shows nothing of the query: a function may write so."""
+    shows_none = found.known and found.last_batch is None and found.skips_up_to is None and not found.batches
+    if not query_id or not shows_none or len(found.others) != 1 or is_query_id(app_id := next(iter(found.others))):
+        return found
+    presumed = evidence_of(log, app_id, now_ms=now_ms, dedupe_key=DedupeKey.APP_ID)
+    because = (
+        f"{presumed.because}, by the application id {app_id}: the only name in the table, presumed to be this query's"
+    )
+    return replace(presumed, because=because, presumed_app_id=app_id)
 
 
 def write_obstacles(log: TableLog) -> tuple[str, ...]:

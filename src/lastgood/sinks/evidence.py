@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -63,6 +64,9 @@ class SinkEvidence:
     """A batch from this one on that is not among `batches` was not committed. None: absence says nothing."""
     identity: str | None = None
     """Id of the table: another one, if it was created again. None where there is none."""
+    presumed_app_id: str | None = None
+    """Delta: it shows nothing of the query's id, and was asked by the only application id that it holds instead. That
+    the query writes under that name is likely and not proven; None if the answer does not rest on such a guess."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Further queries or applications whose marker the sink holds, with their last batch."""
     log_names: tuple[str, ...] = ()
@@ -71,6 +75,8 @@ class SinkEvidence:
     """Why lastgood could not take anything back here, such as a table feature that it cannot write."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
+    files_gone: tuple[str, ...] = ()
+    """File sink: files that its log names and that are not there, by their path below the folder."""
     notes: tuple[str, ...] = ()
     """Traps that were seen; each one line for a person."""
 
@@ -137,10 +143,12 @@ class SinkEvidence:
             ],
             "complete_from": self.complete_from,
             "identity": self.identity,
+            "presumed_app_id": self.presumed_app_id,
             "others": dict(self.others),
             "write_obstacles": list(self.write_obstacles),
             "unreadable": list(self.unreadable),
             "log_names": list(self.log_names),
+            "files_gone": list(self.files_gone),
             "notes": list(self.notes),
         }
 
@@ -166,6 +174,14 @@ class Sink(Protocol):
         Raises:
             ExtraMissingError: a library is needed that is not installed.
         """
+
+
+def is_query_id(name: str) -> bool:
+    """Whether a name under which batches were written is the id of a query, rather than one that a user chose."""
+    try:
+        return str(uuid.UUID(name)) == name.lower()
+    except ValueError:
+        return False
 
 
 def unknown_evidence(kind: str, location: str, dedupe_key: DedupeKey, because: str) -> SinkEvidence:

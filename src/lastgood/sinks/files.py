@@ -5,9 +5,10 @@ It knows no query: whichever writes there next goes on with the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import (
@@ -25,13 +26,16 @@ from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, ask_all, ask_one, reason
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.storage import Location, Storage
+from lastgood.storage import Location, LocationInvalidError, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 ENTRIES_DEFAULT = 200
 """How many of the newest entries are read, beside those that Spark reads itself."""
 
 _ENTRY_BYTES_MAX = 256 * 1024 * 1024
+_LISTED_MAX = 10_000
+_FOLDERS_MAX = 20
+"""Whether the files of the log are there is looked up in no more, and in no more folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +199,51 @@ class FileSink:
         except StorageError as error:
             return unknown_evidence(self.kind, self.location, DedupeKey.DIRECTORY, reason(error))
         found = evidence_of(log, self.location)
+        if log is not None:
+            return self._with_files_gone(log, found)
         if is_empty:
             return found
         because = f"there are files, but no {SINK_LOG}: it may have been deleted"
         return replace(found, known=False, because=because, complete_from=None)
+
+    def _with_files_gone(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
+        """The same, knowing which files count and are gone, as far as they lie in the folder itself.
+
+        The log names them by whole URIs: those of a folder that was moved are not looked for.
+        """
+        listed = _below(self._folder, log.listed_files or ())
+        if not 0 < sum(map(len, listed.values())) <= _LISTED_MAX or len(listed) > _FOLDERS_MAX:
+            return found
+        folders = [self._folder / below if below else self._folder for below in listed]
+        answers = ask_all(
+            [partial(_listed, self._storage, folder) for folder in folders],
+            parallel=self._storage.parallel,
+            deadline=Deadline.after(self._timeout_seconds),
+            subject=self.location,
+        )
+        gone: list[str] = []
+        for (below, names), answer in zip(listed.items(), answers, strict=True):
+            if answer.error is not None:
+                because = f"whether its files are there is not known: {reason(answer.error)}"
+                return replace(found, notes=(*found.notes, because))
+            missing = names.difference(answer.value or ())
+            gone += [f"{below}/{name}" if below else name for name in missing]
+        return replace(found, files_gone=tuple(sorted(gone)))
+
+
+def _below(folder: Location, files: Iterable[SinkFile]) -> dict[str, set[str]]:
+    """The files that lie below a folder: their names, by what of the path is between."""
+    found: dict[str, set[str]] = {}
+    root = f"{folder.identity}/"
+    for file in files:
+        try:
+            place = parse_location(unquote(file.path)).identity
+        except LocationInvalidError:
+            continue  # in a storage that we do not know, so elsewhere
+        if place.startswith(root):
+            below, _, name = place.removeprefix(root).rpartition("/")
+            found.setdefault(below, set()).add(name)
+    return found
 
 
 def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:

@@ -115,7 +115,8 @@ class TopicIdentity(enum.Enum):
     SHORTER = "shorter"
     """It ends before what was read: created again, or cut by an unclean election."""
     LOOKS_RECREATED = "looks_recreated"
-    """Records below the committed end are newer than the batch that read up to there: a strong hint, no proof."""
+    """It has fewer partitions, or records below the committed end are newer than the batch that read up to there: a
+    strong hint, no proof."""
     WITHIN_SKEW = "within_skew"
     """The same, but by so little that clocks may be the reason."""
     UNKNOWN = "unknown"
@@ -161,6 +162,9 @@ def identify_topic(
     )
     if shorter:
         return IdentityAnswer(TopicIdentity.SHORTER, "it ends before what was read", shorter)
+    fewer = tuple(number for number in committed_end if number not in topic.partitions)
+    if fewer:  # Kafka never takes partitions away
+        return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, "it has fewer partitions than were read", fewer)
     return _by_time(committed_end, first_after, batch_timestamp_ms + max_clock_skew_ms)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +416,46 @@ def test_batches_are_told_as_a_range_or_one_by_one() -> None:
 def test_conditions_have_names_of_their_own_and_stories() -> None:
     assert len({condition.name for condition in CONDITIONS}) == len(CONDITIONS)
     assert all(len(condition.story) > 150 and "." not in condition.title[-1] for condition in CONDITIONS)
+
+
+# --- what a guess rests on, and what is in the way --------------------------------------------------------------------
+
+
+def presumed(last: int, **others: Any) -> SinkEvidence:
+    return replace(delta(last, **others), dedupe_key=DedupeKey.APP_ID, presumed_app_id="my-app")
+
+
+def test_guess_about_the_name_of_a_function_warns_and_says_what_it_rests_on(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    (found,) = find(tmp_path, presumed(5))
+    assert (found.condition.name, found.severity) == ("SINK_WOULD_SKIP", WARNING)
+    assert found.effect.startswith("If the query writes as my-app, the only name in the table: batches 3 to 5")
+    assert found.evidence["presumed_app_id"] == "my-app"
+
+
+def test_guess_promises_nothing_about_the_batch_that_runs_again(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    (found,) = find(tmp_path, presumed(3))
+    assert (found.condition.name, found.severity) == ("SINK_HOLDS_ORPHAN", INFO)
+    assert found.effect.startswith("If the query writes as my-app")
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    position = locate(checkpoint, [presumed(3)])
+    assert (position.sink, position.sink_known, position.skipped_up_to) == (None, False, None)
+    assert "not proven to be of this query" in position.reasons[-1]
+
+
+def test_files_of_a_file_sink_that_are_gone_are_an_error(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    (found,) = find(tmp_path, files(2, files_gone=("part-1", "part-2")))
+    assert (found.condition.name, found.severity, found.evidence["count"]) == ("SINK_FILES_GONE", ERROR, 2)
+    assert found.next == "lastgood status /chk --sink /lake/out"
+
+
+@pytest.mark.parametrize(("name", "condition"), [("3/", "NAME_TAKEN"), (".3.crc", "STALE_CHECKSUM_FILE")])
+def test_what_keeps_a_file_sink_from_its_next_entry_is_an_error(tmp_path: Path, name: str, condition: str) -> None:
+    query(tmp_path, 3)
+    (found,) = find(tmp_path, files(2, log_names=("0", "1", "2", name)))
+    assert (found.condition.name, found.severity) == (condition, ERROR)
+    assert found.evidence["name"] == f"_spark_metadata/{name.rstrip('/')}"
+    if condition == "STALE_CHECKSUM_FILE":
+        assert found.next == "rm /lake/out/_spark_metadata/.3.crc"

@@ -79,7 +79,6 @@ def delta(version: int, index: int = -1, *, starting: bool = False, table: str =
     ("before", "after"),
     [
         (kafka(20), kafka(17)),
-        (FileOffset(5), FileOffset(3)),
         (RateMicroBatchOffset(30, 1), RateMicroBatchOffset(20, 2)),
         (delta(4, 2), delta(4, 1)),
     ],
@@ -89,6 +88,13 @@ def test_committed_batch_that_went_back_is_told(tmp_path: Path, before: SourceOf
     (found,) = find(tmp_path)
     assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_WENT_BACK", WARNING, "offsets/1")
     assert found.next == "lastgood inspect /chk --batch 1"
+
+
+def test_file_source_that_went_back_is_asked_once_more_and_stops_the_query(tmp_path: Path) -> None:
+    query(tmp_path, FileOffset(5), FileOffset(3), committed=2)
+    (found,) = find(tmp_path)
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_WENT_BACK", ERROR, "offsets/1")
+    assert found.effect.startswith("The query cannot start")
 
 
 @pytest.mark.parametrize("end", [FileOffset(3), RateMicroBatchOffset(20, 2), delta(3)])

@@ -324,3 +324,30 @@ def test_obstacles_are_what_the_installed_library_refuses(tmp_path: Path, featur
     else:
         mark(tmp_path, 1)
         assert evidence(tmp_path).skips_up_to == 1
+
+
+def test_only_name_in_a_table_is_presumed_to_be_the_querys_and_said_to_be(tmp_path: Path) -> None:
+    for batch_id in range(3):
+        write(tmp_path / "table", batch_id, app_id="my-app")
+    found = evidence(tmp_path / "table")
+    assert (found.presumed_app_id, found.dedupe_key) == ("my-app", DedupeKey.APP_ID)
+    assert (found.last_batch, found.skips_up_to, len(found.batches)) == (2, 2, 3)
+    assert "by the application id my-app: the only name in the table" in found.because
+    asked = evidence(tmp_path / "table", app_id="my-app")
+    assert (asked.presumed_app_id, asked.last_batch) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    "others", [["my-app", "their-app"], ["0dcd0ea6-5866-4db8-bdb7-960f2e49c827"], ["my-app", Q[::-1]]]
+)
+def test_nothing_is_presumed_where_names_are_several_or_ids_of_queries(tmp_path: Path, others: list[str]) -> None:
+    for app_id in others:
+        write(tmp_path / "table", 1, app_id=app_id)
+    found = evidence(tmp_path / "table")
+    assert (found.presumed_app_id, found.last_batch, found.others) == (None, None, dict.fromkeys(others, 1))
+
+
+def test_nothing_is_presumed_of_a_query_that_the_table_knows_or_that_nobody_does(table: Path) -> None:
+    write(table, 9, app_id="my-app")
+    assert (evidence(table).presumed_app_id, evidence(table).last_batch) == (None, 3)
+    assert evidence(table, "").presumed_app_id is None

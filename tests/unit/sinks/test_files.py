@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.file_logs import SinkFile, sink_log_entry
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sinks.files import FileSink, FileSinkLog
-from lastgood.storage import LocalStorage, StorageDeniedError, parse_location
+from lastgood.storage import LocalStorage, Location, StorageDeniedError, parse_location
 
 
 def file(batch_id: int, part: int = 0, action: str = "add") -> SinkFile:
@@ -180,3 +180,41 @@ def test_log_that_we_may_not_look_into_is_an_answer(tmp_path: Path) -> None:
     found = FileSink(Denied(), parse_location(str(tmp_path))).evidence("q", now_ms=0)
     assert (found.known, found.would_skip(0)) == (False, None)
     assert "does not let us look" in found.because
+
+
+def in_place(folder: Path, *names: str) -> None:
+    """A log whose files lie below the folder, as Spark writes it."""
+    for number, name in enumerate(names):
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"rows")
+        entry = sink_log_entry([SinkFile(place.as_uri(), 10, 1000)])
+        (folder / "_spark_metadata").mkdir(exist_ok=True)
+        (folder / "_spark_metadata" / str(number)).write_bytes(entry.to_bytes())
+
+
+def test_files_that_count_and_are_gone_are_named(tmp_path: Path) -> None:
+    in_place(tmp_path, "part-0", "day=1/part 1", "day=2/part-2")
+    assert evidence(tmp_path).files_gone == ()
+    (tmp_path / "part-0").unlink()
+    (tmp_path / "day=1/part 1").unlink()
+    assert evidence(tmp_path).files_gone == ("day=1/part 1", "part-0")
+
+
+def test_files_of_a_folder_that_was_moved_are_not_looked_for(tmp_path: Path) -> None:
+    write(tmp_path, ["0", "1"])
+    assert evidence(tmp_path).files_gone == ()
+
+
+def test_folder_that_cannot_be_listed_leaves_its_files_open(tmp_path: Path) -> None:
+    in_place(tmp_path, "day=1/part-0")
+
+    class Denied(LocalStorage):
+        def names(self, folder: Location) -> Iterator[str] | None:
+            if folder.name == "day=1":
+                raise StorageDeniedError("the storage does not let us look", subject=str(folder))
+            return super().names(folder)
+
+    found = FileSink(Denied(), parse_location(str(tmp_path))).evidence("any query", now_ms=0)
+    assert (found.last_batch, found.files_gone) == (0, ())
+    assert found.notes[0].startswith("whether its files are there is not known")

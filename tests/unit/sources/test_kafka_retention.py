@@ -146,3 +146,9 @@ def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
     )
     assert (found.identity, found.because, found.partitions) == (TopicIdentity.UNKNOWN, "no leader", (1,))
     assert identity(BOTH, {}) is TopicIdentity.UNKNOWN
+
+
+def test_topic_with_fewer_partitions_than_were_read_looks_created_again() -> None:
+    one = TopicFacts(partitions={0: PartitionFacts(0, 30)})
+    answer = identify_topic(one, committed_end={0: 15, 1: 15}, batch_timestamp_ms=0, first_after={})
+    assert (answer.identity, answer.partitions) == (TopicIdentity.LOOKS_RECREATED, (1,))
