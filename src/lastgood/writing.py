@@ -1,4 +1,8 @@
-"""Writing to any filesystem: whole files, in place at once or not at all, as far as the filesystem can."""
+"""Writing to any filesystem: whole files, in place at once or not at all, as far as the filesystem can.
+
+`create` is what leases and seals stand on. How exclusive it is, is the filesystem's own affair: `_WRITERS` names who
+writes where, `_PROVEN` where a suite has raced it, and `require_exclusive_create` asks the one that is there.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import contextlib
 import errno
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from lastgood.errors import NoSpaceError, StorageError
+from lastgood.errors import NoSpaceError, Retry, StorageError
 from lastgood.storage import (
+    Entry,
     FsspecStorage,
     LocalStorage,
     Location,
@@ -21,23 +26,61 @@ from lastgood.storage import (
     fsspec_path,
     open_storage,
 )
+from lastgood.storage_services import is_unreachable
+
+_LINKS_REFUSED = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
+_CHUNK_BYTES = 1024 * 1024
+_S3_MARK = "lastgood-made-by"
+_S3_EXISTS = frozenset({"PreconditionFailed", "412"})
+_S3_CONFLICT = frozenset({"ConditionalRequestConflict", "409"})
+_S3_CONFLICTS_MAX = 5
+_S3_UNSUPPORTED = frozenset({"NotImplemented", "501"})
+_HDFS = ("hdfs", "webhdfs", "swebhdfs")
+_PROVEN = frozenset({"file", "s3", *_HDFS})
+_VOLUMES = "/Volumes/"
+_FUSE = ("fuse.", "macfuse", "osxfuse")  # not fuseblk, which is a disk of this machine
+
+
+class ExclusiveCreateUnsupportedError(StorageError):
+    """A storage cannot create a file only if there is none, so nothing is repaired there."""
+
+    condition = "EXCLUSIVE_CREATE_UNSUPPORTED"
+    exit_code = 15
+    retry = Retry.NEVER
+
+
+class MoveRefusedError(StorageError):
+    """A file cannot get another name: it is not there, or something has that name."""
+
+    condition = "MOVE_REFUSED"
+    exit_code = 16
+    retry = Retry.AFTER_CHANGE
 
 
 class WritableStorage(Storage, Protocol):
     """A storage that can be written to. Safe to use from several threads at once.
 
     Every method raises StorageDeniedError where we may not write, NoSpaceError where there is no room, StorageError
-    where the filesystem does not answer; all name the location.
+    where the filesystem does not answer; all name the location. After a StorageError it may have been done or not.
     """
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place, with the folders above it; one that is there is replaced."""
 
     def create(self, file: Location, content: bytes) -> bool:
-        """Put a new file in its place, with the folders above it; False if there is one already, which stays.
+        """Put a file where there is none, with the folders above it; of several at once, one does.
 
-        Whole and at once: out of several who create the same file, one is told that it did. An error other than
-        StorageDeniedError leaves open whether it was created: read it.
+        Returns:
+            True if we made it; False if there is one, which stays as it is.
+        """
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name on the same storage; the folders above it are made.
+
+        Killed in between, both names are left, each with the whole content.
+
+        Raises:
+            MoveRefusedError: there is no such file, or something has the new name; nothing was done.
         """
 
     def remove(self, file: Location) -> None:
@@ -54,47 +97,153 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
     if isinstance(storage, LocalStorage):
         return LocalWriter(storage.mount)
     if isinstance(storage, FsspecStorage):
-        return FsspecWriter(storage.filesystem)
+        return _WRITERS.get(_kind(location), FsspecWriter)(storage.filesystem)
     raise TypeError(type(storage))
 
 
+def require_exclusive_create(storage: WritableStorage, folder: Location) -> None:
+    """See that of several who create one file in `folder` only one does; a file is put there and removed again.
+
+    Raises:
+        ExclusiveCreateUnsupportedError: no, or nobody has proven it for this kind of storage yet.
+        StorageError: the folder cannot be written to.
+    """
+    kind = _kind(folder)
+    if kind not in _PROVEN or (kind == "file" and folder.path.startswith(_VOLUMES)):
+        raise _unsupported(folder, "a kind of storage on which no repair has been tested")
+    probe = folder / f".{uuid.uuid4()}.tmp"
+    try:
+        made = [storage.create(probe, b"first"), storage.create(probe, b"second")]
+        held = storage.read(probe, limit=16)
+        if isinstance(storage, LocalWriter) and not storage.takes_links(probe) and storage.is_fuse(probe):
+            raise _unsupported(folder, "a mounted store (FUSE) that takes no hard links")
+    finally:
+        storage.remove(probe)
+    if made != [True, False] or held != b"first":
+        raise _unsupported(folder, "a storage that lets two create the same file")
+
+
 class LocalWriter(LocalStorage):
-    """Files of this machine. A file is written beside its place and renamed into it."""
+    """Files of this machine. A file is written beside its place and renamed or linked into it."""
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
-        with _writing(file), self._draft(file, content) as draft:
-            draft.replace(self.mount + file.path)
+        place = self._place(file)
+        with _writing(file), _draft(place, [content]) as draft:
+            draft.replace(place)
 
     def create(self, file: Location, content: bytes) -> bool:
-        """Put a new file in its place; see `WritableStorage.create`."""
-        with _writing(file), self._draft(file, content) as draft:
-            try:
-                # Unlike a rename, a link never takes the place of another file.
-                Path(self.mount + file.path).hardlink_to(draft)
-            except FileExistsError:
-                return False
-            return True
+        """Put a file where there is none; see `WritableStorage.create`.
 
-    @contextlib.contextmanager
-    def _draft(self, file: Location, content: bytes) -> Iterator[Path]:
-        """The content on disk beside its place, for as long as it lies there."""
-        place = Path(self.mount + file.path)
-        draft = place.with_name(f".{place.name}.{uuid.uuid4()}.tmp")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            yield draft
-        finally:
-            draft.unlink(missing_ok=True)
+        Where there are no hard links, a reader may see it half, and one who is killed leaves half of it.
+        """
+        place = self._place(file)
+        with _writing(file), _draft(place, [content]) as draft:
+            made = _link(draft, place)
+            return _create_in_place(place, content) if made is None else made
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`."""
+        old, new = self._place(source), self._place(target)
+        _require_file(source, self.stat(source))
+        with _writing(target):
+            new.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                made = _link(old, new)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                made = _copy(old, new)  # a folder of it lies on another disk
+            if made:
+                old.unlink()
+            elif made is None and not os.path.lexists(new):
+                old.rename(new)
+            else:
+                raise _in_the_way(target)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
         with _writing(file):
-            Path(self.mount + file.path).unlink(missing_ok=True)
+            self._place(file).unlink(missing_ok=True)
+
+    def takes_links(self, file: Location) -> bool:
+        """Whether a file that is there can get a second name."""
+        place = self._place(file)
+        second = place.with_name(f".{uuid.uuid4()}.tmp")
+        with _writing(file):
+            made = _link(place, second)
+            second.unlink(missing_ok=True)
+        return bool(made)
+
+    def is_fuse(self, file: Location) -> bool:
+        """Whether a file lies on what a program, not the system, shows as a filesystem."""
+        import psutil  # noqa: PLC0415 - only a repair needs it
+
+        real = f"{os.path.realpath(self._place(file))}/"
+        mounts = psutil.disk_partitions(all=True)
+        above = [mount for mount in mounts if real.startswith(f"{mount.mountpoint.rstrip('/')}/")]
+        kind = max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
+        return kind == "fuse" or kind.startswith(_FUSE)
+
+    def _place(self, file: Location) -> Path:
+        return Path(self.mount + file.path)
+
+
+@contextlib.contextmanager
+def _draft(place: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
+    """A file beside `place` that is safe on the disk; gone in the end, if it did not get another name."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f".{place.name}.{uuid.uuid4()}.tmp")
+    try:
+        _fill(draft, pieces)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _fill(place: Path, pieces: Iterable[bytes]) -> None:
+    with place.open("xb") as stream:
+        stream.writelines(pieces)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _link(old: Path, new: Path) -> bool | None:
+    """Give a file a second name; False if it is taken, None if this filesystem has no hard links."""
+    try:
+        os.link(old, new)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _LINKS_REFUSED:
+            return None
+        raise
+    return True
+
+
+def _create_in_place(place: Path, content: bytes) -> bool:
+    try:
+        place.open("xb").close()
+    except FileExistsError:
+        return False
+    try:
+        with place.open("r+b") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        place.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _copy(old: Path, new: Path) -> bool | None:
+    with old.open("rb") as stream, _draft(new, iter(lambda: stream.read(_CHUNK_BYTES), b"")) as draft:
+        made = _link(draft, new)
+        if made is None and not os.path.lexists(new):
+            draft.rename(new)
+            made = True
+        return made
 
 
 class FsspecWriter(FsspecStorage):
@@ -104,24 +253,142 @@ class FsspecWriter(FsspecStorage):
         """Put a file in its place; see `WritableStorage.write`."""
         path = fsspec_path(file)
         with _writing(file), answering(file):
-            self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._make_folder(path)
             self.filesystem.pipe_file(path, content)
 
     def create(self, file: Location, content: bytes) -> bool:
-        """Put a new file in its place; see `WritableStorage.create`."""
+        """Put a file where there is none; see `WritableStorage.create`.
+
+        Only as exclusive as this filesystem's own `mode="create"`: many ask first and then write.
+        """
         path = fsspec_path(file)
         with _writing(file), answering(file):
-            self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._make_folder(path)
             try:
                 self.filesystem.pipe_file(path, content, mode="create")
             except FileExistsError:
                 return False
-            return True
+        return True
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`. It is copied, and the old one removed."""
+        before = self.stat(source)
+        _require_file(source, before)
+        if self.stat(target) is not None:
+            raise _in_the_way(target)
+        with _writing(target), answering(target):
+            self._make_folder(fsspec_path(target))
+            self.filesystem.cp_file(fsspec_path(source), fsspec_path(target))
+        after = self.stat(target)
+        if before is None or after is None or after.size != before.size:
+            raise StorageError(
+                "a file was not copied whole",
+                subject=str(target),
+                found="no such file" if after is None else f"{after.size} bytes",
+                expected=None if before is None else f"{before.size} bytes",
+                effect=f"{source} is still there",
+            )
+        self.remove(source)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
         with _writing(file), contextlib.suppress(FileNotFoundError), answering(file):
             self.filesystem.rm_file(fsspec_path(file))
+
+    def _make_folder(self, path: str) -> None:
+        self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+
+class HdfsWriter(FsspecWriter):
+    """HDFS, whose rename takes no other file's place."""
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`."""
+        _require_file(source, self.stat(source))
+        with _writing(target), answering(target):
+            self._make_folder(fsspec_path(target))
+            try:
+                self.filesystem.mv(fsspec_path(source), fsspec_path(target))
+            except FileExistsError as error:
+                raise _in_the_way(target) from error
+
+
+class S3Writer(FsspecWriter):
+    """S3, and what speaks like it: exclusive by `If-None-Match`, which the server decides."""
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`."""
+        with _writing(file), answering(file):
+            for _ in range(_S3_CONFLICTS_MAX - 1):
+                with contextlib.suppress(_ConflictError):
+                    return self._put_if_none(file, content)
+            return self._put_if_none(file, content)
+
+    def _put_if_none(self, file: Location, content: bytes) -> bool:
+        # When an answer is lost, or its library asks a second time, only a mark tells whether it was us.
+        path, mark = fsspec_path(file), uuid.uuid4().hex
+        try:
+            self.filesystem.pipe_file(path, content, mode="create", Metadata={_S3_MARK: mark})
+        except Exception as error:
+            code = _s3_code(error)
+            if code in _S3_UNSUPPORTED:
+                raise _unsupported(file, "an S3 server that does not know If-None-Match") from error
+            if code in _S3_CONFLICT:
+                raise _ConflictError(code) from error
+            if not isinstance(error, FileExistsError) and code not in _S3_EXISTS and not is_unreachable(error):
+                raise
+            found = self._mark_of(path)
+            if found is None and is_unreachable(error):
+                raise
+            return found == mark
+        return True
+
+    def _mark_of(self, path: str) -> str | None:
+        """The mark of who made an object, empty if it has none; None if there is no object."""
+        try:
+            return str(self.filesystem.metadata(path, refresh=True).get(_S3_MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def _make_folder(self, path: str) -> None:
+        """S3 has none, and fsspec would make a bucket where none is."""
+
+
+class _ConflictError(OSError):
+    """Two put the same object at the same instant, and S3 wants to be asked again."""
+
+
+_WRITERS: Mapping[str, type[FsspecWriter]] = {"s3": S3Writer, **dict.fromkeys(_HDFS, HdfsWriter)}
+
+
+def _kind(location: Location) -> str:
+    return location.identity.partition(":")[0]
+
+
+def _s3_code(error: Exception) -> str | None:
+    """By what name S3 refused; None if it did not."""
+    response = getattr(error.__cause__ or error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, Mapping) else None
+
+
+def _require_file(source: Location, entry: Entry | None) -> None:
+    if entry is None or entry.is_folder:
+        found = "no such file" if entry is None else "a folder"
+        raise MoveRefusedError("there is nothing to move", subject=str(source), found=found, expected="a file")
+
+
+def _in_the_way(target: Location) -> MoveRefusedError:
+    return MoveRefusedError("a file would be overwritten", subject=str(target), found="a file", expected="nothing")
+
+
+def _unsupported(place: Location, found: str) -> ExclusiveCreateUnsupportedError:
+    return ExclusiveCreateUnsupportedError(
+        "no repair on this storage: nothing here keeps two repairs apart",
+        subject=str(place),
+        found=found,
+        expected="local disk, HDFS, or S3 with conditional writes (If-None-Match)",
+        effect="nothing was changed",
+    )
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ UNREAD = 10
 _PARTITIONS = 2
 _FLUSH_SECONDS = 30
 _EARLIER_MS = 60_000
+_LATER_MS = 600_000
 
 
 def pattern_of(topic: str) -> str:
@@ -48,7 +49,7 @@ def make_healthy(broker: KafkaBroker, topic: str, folder: Path) -> None:
     """The topic that a healthy query reads, and what it will hold when the query is started again."""
     broker.create_topic(topic, _PARTITIONS)
     whole = {str(number): [0, READ] for number in range(_PARTITIONS)}
-    _produce(broker, topic, {"partitions": whole, "recreated": False}, before_ms=None)
+    _produce(broker, topic, {"partitions": whole, "recreated": False}, at_ms=None)
     unread = {str(number): [0, READ + UNREAD] for number in range(_PARTITIONS)}
     write_topic(folder, {"exists": True, "recreated": False, "name": topic, "partitions": unread})
 
@@ -66,13 +67,14 @@ def rename_topic(case: Path, topic: str) -> None:
 def lay_out(broker: KafkaBroker, case: Path) -> dict[str, Any]:
     """Make the broker hold what `topic.json` says; the facts about it, as lastgood keeps them in a file.
 
-    Records that the query has read are older than its batches, unless the topic is another one by now.
+    Records that the query has read are older than its batches; those of a topic that is another one by now are newer
+    than any clock explains.
     """
     topic = read_topic(case)
     name, planned_ms = topic["name"], _planned_ms(case)
     if topic["exists"]:
         broker.create_topic(name, len(topic["partitions"]))
-        _produce(broker, name, topic, before_ms=None if topic["recreated"] else planned_ms - _EARLIER_MS)
+        _produce(broker, name, topic, at_ms=planned_ms + (_LATER_MS if topic["recreated"] else -_EARLIER_MS))
         gone = {int(number): first for number, (first, _) in topic["partitions"].items() if first}
         if gone:
             broker.delete_records(name, gone)
@@ -101,11 +103,11 @@ def _records(topic: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
             yield int(number), offset, f"{'again-' if topic['recreated'] else ''}{number}-{offset}"
 
 
-def _produce(broker: KafkaBroker, name: str, topic: dict[str, Any], *, before_ms: int | None) -> None:
+def _produce(broker: KafkaBroker, name: str, topic: dict[str, Any], *, at_ms: int | None) -> None:
+    """Write the records; those that a query has read, or that replace them, with this time."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for partition, offset, value in _records(topic):
-        is_old = before_ms is not None and offset < READ
-        when = {"timestamp": before_ms} if is_old else {}
+        when = {"timestamp": at_ms} if at_ms is not None and offset < READ else {}
         producer.produce(name, value, partition=partition, **when)
     assert producer.flush(_FLUSH_SECONDS) == 0
 

@@ -9,7 +9,7 @@ import shutil
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,8 @@ class Observation:
     """The exception and its causes, outermost first."""
     text: str | None
     """What Python shows of it."""
+    shown: dict[str, int] | None
+    """What the sink shows, as key -> n; None if it cannot be read."""
     lost: int | None
     """Records that the sink does not show; None if it cannot be read."""
     duplicated: int | None
@@ -162,14 +164,20 @@ class Laboratory:
         return Case(self.version, flavour.name, tuple(edits), seed, fail_on_data_loss=option, made_by=made_by)
 
     @contextlib.contextmanager
-    def damaged(self, case: Case) -> Iterator[Path]:
-        """The folder of a case, and its topic, as Spark will find them; gone afterwards."""
+    def damaged(self, case: Case, before: Callable[[Path], object] = lambda _: None) -> Iterator[Path]:
+        """The folder of a case, and its topic, as Spark will find them; gone afterwards.
+
+        Args:
+            case: What is damaged, and how.
+            before: Is shown the folder before the damage.
+        """
         flavour = FLAVOURS[case.flavour]
         self._number += 1
         folder = self._scratch / f"case-{self.version}-{self._number}"
         copy_case(self.healthy(flavour, case.made_by), folder)
         if flavour.kind == "kafka":
             rename_topic(folder, f"{flavour.name}-{self._number}-{uuid.uuid4().hex[:6]}")
+        before(folder)
         for edit in case.edits:
             apply(edit, folder)
         try:
@@ -194,8 +202,7 @@ class Laboratory:
         except DriverDiedError as error:
             self._sparks.close()
             told, shown = {"ended": "died", "text": str(error)}, None
-        lost, duplicated = _compared(flavour, shown, folder)
-        return _observation(case, told, before, logs(folder), lost=lost, duplicated=duplicated)
+        return _observation(case, told, before, folder, shown)
 
     def _make(self, flavour: Flavour, folder: Path, spark: RunningSpark) -> None:
         if flavour.kind == "kafka":
@@ -239,8 +246,9 @@ def logs(folder: Path) -> Logs:
 
 
 def _observation(
-    case: Case, told: dict[str, Any], before: Logs, after: Logs, *, lost: int | None, duplicated: int | None
+    case: Case, told: dict[str, Any], before: Logs, folder: Path, shown: dict[str, int] | None
 ) -> Observation:
+    lost, duplicated = _compared(FLAVOURS[case.flavour], shown, folder)
     is_function = FLAVOURS[case.flavour].sink == "foreachBatch"
     executions = told.get("executions", [])
     calls = told.get("calls", {"begun": [], "finished": []})
@@ -251,13 +259,14 @@ def _observation(
         case=case,
         ended=told["ended"],
         before=before,
-        after=after,
+        after=logs(folder),
         executed=executed,
         returned=tuple(calls["finished"] if is_function else (e["batch"] for e in executions if e["finished"])),
         called=tuple(calls["begun"]) if is_function else None,
         committed=committed,
         chain=tuple(Link(e["class"], e["condition"], e["message"] or "") for e in told.get("chain", [])),
         text=told.get("text"),
+        shown=shown,
         lost=lost,
         duplicated=duplicated,
         seconds=told.get("seconds", 0.0),

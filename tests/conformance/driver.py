@@ -26,16 +26,23 @@ ENDLESS_SECONDS = 4
 
 
 class Calls:
-    """A foreachBatch sink: one line a call in a file, written once the rows have been read."""
+    """A foreachBatch sink: one line a call in a file, written once the rows have been read.
+
+    A call waits as long as there is a file `hold` beside that file.
+    """
 
     def __init__(self, folder):
         self.file = folder / "calls.jsonl"
+        self.hold = folder / "hold"
         self.begun = []
         self.finished = []
 
     def __call__(self, frame, batch_id):
         self.begun.append(batch_id)
         rows = [[row.key, row.n] for row in frame.collect()]
+        while self.hold.exists():
+            self.hold.with_name("held").touch()
+            time.sleep(0.05)
         with self.file.open("a") as file:
             file.write(json.dumps({"batch": batch_id, "rows": rows}) + "\n")
         self.finished.append(batch_id)
@@ -65,12 +72,35 @@ def run(spark, command):
     return told
 
 
-def start(session, flavour, folder, options, calls):
+RUNNING = {}
+"""Queries that were begun, by their folder, with their session and their sink."""
+
+
+def begin(spark, command):
+    """Start a query that goes on until something stops it."""
+    flavour, folder = FLAVOURS[command["flavour"]], Path(command["folder"])
+    session = spark.newSession()
+    for key, value in flavour.conf.items():
+        session.conf.set(key, value)
+    (folder / "sink").mkdir(exist_ok=True)
+    calls = Calls(folder / "sink")
+    query = start(session, flavour, folder, {}, calls, trigger={"processingTime": "0 seconds"})
+    RUNNING[str(folder)] = session, query, calls
+    return {}
+
+
+def end(_, command):
+    """Wait for the end of a query that was begun; what became of it."""
+    session, query, calls = RUNNING.pop(command["folder"])
+    told = watch(session, query, command["seconds"])
+    return {"text": None, "chain": [], **told, "calls": {"begun": calls.begun, "finished": calls.finished}}
+
+
+def start(session, flavour, folder, options, calls, trigger=None):
     writer = flavour.query(session, folder, options).writeStream.outputMode(flavour.mode)
     writer = writer.options(**flavour.options).option("checkpointLocation", str(folder / "checkpoint"))
-    writer = (
-        writer.trigger(processingTime="200 milliseconds") if flavour.is_endless else writer.trigger(availableNow=True)
-    )
+    usual = {"processingTime": "200 milliseconds"} if flavour.is_endless else {"availableNow": True}
+    writer = writer.trigger(**(trigger or usual))
     if flavour.sink == "foreachBatch":
         return writer.foreachBatch(calls).start()
     return writer.format(flavour.sink).start(str(folder / "sink"))
@@ -170,7 +200,7 @@ def content(spark, command):
 def main(port):
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    verbs = {"run": run, "content": content}
+    verbs = {"run": run, "content": content, "begin": begin, "end": end}
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         print(json.dumps({"version": spark.version}), file=lines, flush=True)
         for line in lines:

@@ -156,7 +156,7 @@ def test_recovery_is_told_with_the_batch_that_was_run_again(tmp_path: Path) -> N
         if not (folder / "planned").exists():
             (folder / "planned").write_text("xxx"); (folder / "committed").write_text("xx")
             os.kill(os.getpid(), 9)
-        (folder / "committed").write_text("xxx")
+        (folder / "new").write_text("xxx"); (folder / "new").replace(folder / "committed")
         time.sleep(0.5)
     """
     assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0
@@ -176,7 +176,7 @@ def test_first_batch_of_a_new_plan_is_no_rerun(tmp_path: Path) -> None:
         if not (folder / "planned").exists():
             (folder / "planned").write_text("x"); (folder / "committed").write_text("x")
             sys.exit(1)
-        (folder / "committed").write_text("xx")
+        (folder / "new").write_text("xx"); (folder / "new").replace(folder / "committed")
         time.sleep(0.5)
     """
     assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0

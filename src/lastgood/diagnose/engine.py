@@ -15,6 +15,7 @@ from lastgood.diagnose.restart import Restart
 from lastgood.diagnose.rules_advice import find_advice
 from lastgood.diagnose.rules_kafka import find_kafka
 from lastgood.diagnose.rules_logs import find_logs
+from lastgood.diagnose.rules_seal import find_seal, not_of_the_seal
 from lastgood.diagnose.rules_sinks import find_sinks
 from lastgood.diagnose.rules_source_logs import find_source_logs
 from lastgood.diagnose.rules_sources import find_sources
@@ -106,6 +107,7 @@ def diagnose(
         *find_sinks(world, position, restart),
         *find_advice(world),
     ]
+    findings = [*find_seal(world), *not_of_the_seal(world, findings)]
     return Report(
         world,
         position,

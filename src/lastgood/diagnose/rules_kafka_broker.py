@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnose import kafka_conditions as conditions
@@ -12,15 +13,18 @@ from lastgood.diagnose.kafka_reading import (
     between,
     names,
     positions,
+    readings,
     status_command,
     to_json,
     told,
     topics_of,
     within,
 )
+from lastgood.diagnose.restart import Restart
 from lastgood.diagnose.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
+from lastgood.diagnose.world import World
 from lastgood.sources.kafka_facts import TopicFacts
-from lastgood.sources.kafka_ranges import offset_count, planned, ranges_to_json, went_back
+from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
 from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity, identify_topic
 
 _RECREATED = {
@@ -29,6 +33,31 @@ _RECREATED = {
     TopicIdentity.LOOKS_RECREATED: Severity.WARNING,
     TopicIdentity.WITHIN_SKEW: Severity.INFO,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A topic that may have been deleted and created again since it was read, without an id that proves it."""
+
+    source_id: str
+    topic: str
+    answer: IdentityAnswer
+    never_read: Ranges
+    """What of it would never be read if it was."""
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether clocks that differ cannot be the reason."""
+        return self.answer.identity is not TopicIdentity.WITHIN_SKEW
+
+
+def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
+    """Topics that look as if they were created again; none where the broker was not asked."""
+    for source in readings(world, restart):
+        for topic, found in source.there.items() if source.is_asked else ():
+            answer = _identity(source, topic, found)
+            if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
+                yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic))
 
 
 def find_broker(source: KafkaReading) -> Iterator[Finding]:
@@ -113,9 +142,7 @@ def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iter
         return
     found, facts, ends = source.there[topic], source.facts, source.start.get(topic, {})
     is_short = bool(went_back({topic: ends}, facts.latest))
-    latest = facts.latest.get(topic, {})
-    passed = {topic: {p: min(end, latest.get(p, end)) for p, end in ends.items()}}
-    never = planned(within(facts.earliest, passed), passed)
+    never = _never_read(source, topic)
     is_proven = answer.identity is TopicIdentity.ANOTHER
     effect = f"{'What' if is_proven else 'If it was created again: what'} was unread of the old topic is gone"
     if never:
@@ -135,6 +162,13 @@ def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iter
     }
     level, command = _RECREATED[answer.identity], source.topics_command("--describe", "--topic", topic)
     yield source.finding(conditions.SOURCE_TOPIC_RECREATED, topic, f"{effect}.", evidence, command, level)
+
+
+def _never_read(source: KafkaReading, topic: str) -> Ranges:
+    """What there is below where the query stands."""
+    latest = source.facts.latest.get(topic, {})
+    passed = {topic: {p: min(end, latest.get(p, end)) for p, end in source.start.get(topic, {}).items()}}
+    return planned(within(source.facts.earliest, passed), passed)
 
 
 def _gone_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:

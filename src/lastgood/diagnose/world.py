@@ -17,6 +17,17 @@ from lastgood.sources.kafka_facts import KafkaFacts
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """A repair of lastgood that is open, and keeps every driver away."""
+
+    recovery: str
+    stage: str
+    """How far it has come."""
+    paths: tuple[str, ...]
+    """The empty files of the seal that stand."""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """What was found and asked."""
 
@@ -40,6 +51,8 @@ class World:
     """Per file source: the files of the newest plan."""
     tables: Mapping[str, DeltaFacts] = field(default_factory=dict)
     """Per Delta source: what its table still serves."""
+    seal: Seal | None = None
+    """None: no repair is open."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)
     """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset
 from lastgood.diagnose.engine import Report
 from lastgood.diagnose.engine import diagnose as judge
 from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnose.world import World
+from lastgood.diagnose.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, now_ms
@@ -24,6 +25,7 @@ from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, S
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.sources.files import FileFacts, ask_files
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
+from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
     from lastgood.diagnose.driver_log import DriverLog
@@ -95,7 +97,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
         known = advice.result()
-        world = _world_of(evidence, surroundings, asked)
+        world = world_of(evidence, surroundings, asked)
         world = replace(world, advice=known, topic_ids=known.topic_ids, tables=tables.result())
     failures = log.failures if log else ()
     saved = None
@@ -170,7 +172,7 @@ def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
     return known or (queries[0] if len(queries) == 1 and query_id is None else None)
 
 
-def _world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions) -> World:
+def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions) -> World:
     """All that a diagnosis rests on."""
     return World(
         evidence.checkpoint,
@@ -183,7 +185,26 @@ def _world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseO
         is_local=evidence.location.scheme == "file",
         files=_files_of_plan(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint),
+        seal=_seal(evidence),
     )
+
+
+def _seal(evidence: Evidence) -> Seal | None:
+    """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
+    offsets = evidence.checkpoint.offsets
+    newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
+    if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
+        return None
+    from lastgood.recovery.room import Room, open_recovery
+    from lastgood.recovery.seal import stands
+
+    recovery = open_recovery(evidence.storage, evidence.location)
+    if recovery is None:
+        return None
+    room = Room(evidence.location, recovery, open_writable(evidence.location))
+    stage = room.stage()
+    paths = tuple(path for path in room.seal() if stands(room, path))
+    return Seal(recovery, stage.value if stage else "", paths) if paths else None
 
 
 def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:

@@ -28,7 +28,7 @@ from lastgood.storage import Location, parse_location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
 from lastgood.supervise.events import Event, Noticed, no_checkpoint
-from lastgood.supervise.hold import hold_checkpoint, lock_file_name
+from lastgood.supervise.hold import hold_checkpoint, lock_file
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.progress import LogWatch
 
@@ -115,7 +115,7 @@ def supervise(
     """
     with contextlib.ExitStack() as held:
         for location in prepared.watches:
-            held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
+            held.enter_context(hold_checkpoint(str(location), lock_file(location)))
         agents = prepared.agent and prepared.agent.parent
         filled = held.enter_context(filling(prepared.ledger, tell, agents=agents))
         held.enter_context(mirroring(prepared.watches, tell, filled))
@@ -140,13 +140,6 @@ def supervise(
             on_supervisor(supervisor)
         with _signals_to(supervisor):
             return supervisor.run()
-
-
-def _lock_file(location: Location) -> Path:
-    """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
-    if location.scheme == "file":
-        return Path(location.sibling(".lastgood").path) / "run.lock"
-    return platformdirs.user_state_path("lastgood") / "holds" / lock_file_name(location.identity)
 
 
 def _agent_folder(name: str) -> Path:
@@ -188,7 +181,7 @@ def _adopted(
 
     def adopt(location: Location) -> None:
         try:
-            held.enter_context(hold_checkpoint(str(location), _lock_file(location)))
+            held.enter_context(hold_checkpoint(str(location), lock_file(location)))
             held.enter_context(mirroring([location], tell, filled))
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.errors import ExtraMissingError
+from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.history import BatchRecord
 from lastgood.operations.broker import Broker, open_broker
 from lastgood.operations.evidence import Evidence
@@ -68,6 +68,28 @@ class EvidenceOptions:
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or "")]
         return tuple(word for name, value in given if value for word in (name, value))
+
+
+def options_of(words: Sequence[str]) -> EvidenceOptions:
+    """The options that `EvidenceOptions.words` has written down.
+
+    Raises:
+        UsageError: the words are none.
+    """
+    given: dict[str, list[str]] = {}
+    for name, value in zip(words[::2], words[1::2], strict=False):
+        given.setdefault(name, []).append(value)
+    one = {name: values[-1] for name, values in given.items()}
+    found = EvidenceOptions(
+        sinks=tuple(given.get("--sink", ())),
+        kafka=one.get("--kafka"),
+        topics=tuple(given.get("--topic", ())),
+        subscribe_pattern=one.get("--subscribe-pattern"),
+        kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
+    )
+    if sorted(found.words()) != sorted(words):
+        raise UsageError("the options are not understood", found=" ".join(words))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

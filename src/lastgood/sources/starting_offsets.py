@@ -110,10 +110,7 @@ def parse_starting_offsets(content: bytes, query: str, subject: str) -> Starting
     """
     try:
         told = json.loads(content)
-        offsets = {
-            topic: {int(number): _offset(offset) for number, offset in numbers.items()}
-            for topic, numbers in told["starting_offsets"].items()
-        }
+        offsets = read_offsets(told["starting_offsets"])
         found = StartingOffsets(str(told["query"]), str(told["recovery"]), offsets)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StartingOffsetsError(
@@ -125,6 +122,15 @@ def parse_starting_offsets(content: bytes, query: str, subject: str) -> Starting
     if found.query != query:
         raise StartingOffsetsError("the file is of another query", subject=subject, found=found.query, expected=query)
     return found
+
+
+def read_offsets(told: Mapping[str, Mapping[str, object]]) -> Offsets:
+    """Offsets in the shape of Spark's option `startingOffsets`.
+
+    Raises:
+        ValueError, TypeError, AttributeError: they have another shape.
+    """
+    return {topic: {int(each): _offset(offset) for each, offset in numbers.items()} for topic, numbers in told.items()}
 
 
 def _offset(told: object) -> int:

@@ -50,6 +50,8 @@ class Pipeline:
     ledger: LedgerPlace | None = None
     """Where the history of its queries is kept; the mirror alone has it if None."""
     policy: Policy = field(default_factory=Policy)
+    driver_check: tuple[str, ...] = ()
+    """A command whose exit code 0 means that the driver is dead; empty if there is none."""
 
 
 def parse_duration(text: object) -> float:
@@ -158,6 +160,7 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
         kafka=_kafka(table),
         ledger=table.ledger() or ledger,
         policy=_policy(table),
+        driver_check=tuple(table.strings("driver_check")),
     )
     table.finish()
     return pipeline

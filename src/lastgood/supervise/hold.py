@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import platformdirs
+
 from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.storage import Location
 
 _MODE = 0o644
 
@@ -60,9 +63,12 @@ def hold_checkpoint(location: str, lock_file: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def lock_file_name(location: str) -> str:
-    """Name of a lock file for a checkpoint that is not on a local disk."""
-    return hashlib.sha256(location.encode()).hexdigest()[:32] + ".lock"
+def lock_file(location: Location) -> Path:
+    """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
+    if location.scheme == "file":
+        return Path(location.sibling(".lastgood").path) / "run.lock"
+    name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
+    return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
 
 
 def _holder() -> bytes:

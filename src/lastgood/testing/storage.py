@@ -1,4 +1,4 @@
-"""Storages for tests: slow ones, and ones that refuse."""
+"""Storages for tests: slow ones, ones that refuse, ones that fail at a given call, and one in memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from fsspec.implementations.memory import MemoryFileSystem
+
 from lastgood.errors import StorageError
 from lastgood.storage import PARALLEL_REMOTE, Entry, LocalStorage, Location, Storage
+from lastgood.writing import FsspecWriter, WritableStorage
 
 _Answer = TypeVar("_Answer")
 
@@ -94,6 +97,137 @@ class RefusingStorage(LocalStorage):
         for silent in self._silent:
             if location == silent or str(location).startswith(f"{silent}/"):
                 raise StorageError("the storage does not answer", subject=str(location))
+
+
+class FaultyWriter:
+    """A storage that fails at one of its changes, and from then on at everything: so a killed process leaves it.
+
+    Changes are the calls of `write`, `create`, `move` and `remove`, counted from 1.
+
+    Example, which kills `work` at each of its changes, before and after::
+
+        counting = FaultyWriter(LocalWriter())
+        work(counting)
+        for number in range(1, len(counting.changes) + 1):
+            for moment in ({"before": number}, {"after": number}):
+                with pytest.raises(Killed):
+                    work(FaultyWriter(LocalWriter(), error=Killed(), **moment))
+    """
+
+    def __init__(
+        self,
+        storage: WritableStorage,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        error: BaseException | None = None,
+        lasts: bool = True,
+        between: Callable[[int], None] | None = None,
+    ) -> None:
+        """Change `storage`, and fail at one call.
+
+        Args:
+            storage: What is changed.
+            before: Fail at the change of this number, before it is done.
+            after: Fail at the change of this number, once it is done.
+            error: What is raised; StorageError if None. One that is no `Exception` passes through every handler.
+            lasts: Whether everything fails from then on, reading too; else only that one call.
+            between: Gets the number of each change right before it is done, to look around or to interfere.
+        """
+        self._storage = storage
+        self._before = before
+        self._after = after
+        self._error = error
+        self._lasts = lasts
+        self._between = between
+        self._is_dead = False
+        self._lock = threading.Lock()
+        self.changes: list[str] = []
+        """What was asked for: `create /lake/chk/offsets/8`, …, the failing one included."""
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+        return self._storage.parallel
+
+    def names(self, folder: Location) -> Iterator[str] | None:
+        """See `Storage.names`."""
+        self._require_alive(folder)
+        return self._storage.names(folder)
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """See `Storage.scan`."""
+        self._require_alive(folder)
+        return self._storage.scan(folder, facts=facts)
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """See `Storage.walk`."""
+        self._require_alive(folder)
+        return self._storage.walk(folder)
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """See `Storage.read`."""
+        self._require_alive(file)
+        return self._storage.read(file, limit=limit)
+
+    def stat(self, location: Location) -> Entry | None:
+        """See `Storage.stat`."""
+        self._require_alive(location)
+        return self._storage.stat(location)
+
+    def write(self, file: Location, content: bytes) -> None:
+        """See `WritableStorage.write`."""
+        self._change(file, f"write {file}", lambda: self._storage.write(file, content))
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """See `WritableStorage.create`."""
+        return self._change(file, f"create {file}", lambda: self._storage.create(file, content))
+
+    def move(self, source: Location, target: Location) -> None:
+        """See `WritableStorage.move`."""
+        self._change(source, f"move {source} {target}", lambda: self._storage.move(source, target))
+
+    def remove(self, file: Location) -> None:
+        """See `WritableStorage.remove`."""
+        self._change(file, f"remove {file}", lambda: self._storage.remove(file))
+
+    def _change(self, location: Location, told: str, change: Callable[[], _Answer]) -> _Answer:
+        self._require_alive(location)
+        with self._lock:
+            self.changes.append(told)
+            number = len(self.changes)
+        if number == self._before:
+            self._fail(location)
+        if self._between is not None:
+            self._between(number)
+        answer = change()
+        if number == self._after:
+            self._fail(location)
+        return answer
+
+    def _require_alive(self, location: Location) -> None:
+        if self._is_dead:
+            self._fail(location)
+
+    def _fail(self, location: Location) -> None:
+        self._is_dead = self._lasts
+        raise self._error or StorageError("the storage does not answer", subject=str(location))
+
+
+class MemoryWriter(FsspecWriter):
+    """Files in memory, nobody else's; any location names one of them. As exclusive as S3 is."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        filesystem = MemoryFileSystem(skip_instance_cache=True)
+        filesystem.store, filesystem.pseudo_dirs = {}, [""]  # its own are shared by all
+        super().__init__(filesystem)
+        self._creating = threading.Lock()
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """See `WritableStorage.create`."""
+        with self._creating:
+            return super().create(file, content)
 
 
 def _all(found: Iterator[_Answer] | None) -> Iterator[_Answer] | None:

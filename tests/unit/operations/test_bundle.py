@@ -24,7 +24,7 @@ from lastgood.diagnose.failure_class import FailureClass
 from lastgood.diagnose.failures import CodeLine, Failure, OffsetsNamed
 from lastgood.diagnose.rules_advice import find_advice
 from lastgood.diagnose.unsound import Unsound
-from lastgood.diagnose.world import World
+from lastgood.diagnose.world import Seal, World
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import is_bundle, open_bundle, save_bundle
@@ -121,6 +121,7 @@ def everything(evidence: Evidence) -> World:
         is_local=False,
         files={"0": (FileFacts(SourceFile("file:/a", 1, 0), FileState.CHANGED, 5),)},
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
+        seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7")),
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(
             filesystem="ext4",

@@ -1,0 +1,75 @@
+"""How plans, and what became of them, are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lastgood.recovery.plan import Plan
+    from lastgood.recovery.price import SourcePrice
+
+_COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
+_THEN = {
+    "starts": "Spark begins at batch {batch}",
+    "resumes": "Spark goes on with batch {batch}",
+    "reruns": "Spark runs batch {batch} again",
+}
+_FILES_SHOWN = 5
+
+
+def print_plan(plan: Plan, out: Console) -> None:
+    """All of a plan that a person decides by."""
+    from rich.text import Text
+
+    word = plan.guarantee.value
+    out.print(Text.assemble(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
+    out.print(Text.assemble(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
+    for ground in plan.rests_on:
+        out.print(Text(f"          rests on {ground}", style="dim"))
+    for source in plan.sources:
+        for line in _price(source):
+            out.print(Text(f"          {line}"))
+    for waiver in plan.needs:
+        out.print(Text.assemble(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
+    if not plan.steps:
+        out.print(Text.assemble(("Steps     ", "dim"), "none: a plain restart"))
+    for number, step in enumerate(plan.steps, 1):
+        out.print(Text.assemble((f"Step {number:<4} ", "dim"), step.do))
+    then = _THEN.get(plan.promise.outcome, plan.promise.outcome).format(batch=plan.promise.batch)
+    out.print(Text.assemble(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
+    for other in plan.alternatives:
+        cost = "cannot be done" if other.guarantee is None else other.guarantee.value.replace("_", " ")
+        out.print(Text.assemble(("Or        ", "dim"), f"{other.goal}: {cost}, {other.because}"))
+        if other.command is not None:
+            out.print(Text(f"          {other.command}", style="dim"))
+
+
+def _price(source: SourcePrice) -> list[str]:
+    lines = []
+    at_most = "at most " if source.bound else ""
+    for what, words in (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice")):
+        files: tuple[str, ...] = getattr(source, f"{what}_files")
+        spans = [
+            (f"{topic}/{partition}", start, end)
+            for topic, partitions in getattr(source, what).items()
+            for partition, found in partitions.items()
+            for start, end in found
+        ]
+        if spans:
+            ranges = ", ".join(f"{name} [{start:,}, {end:,})" for name, start, end in spans)
+            total = sum(end - start for _, start, end in spans)
+            lines.append(f"source {source.index}: {words} {at_most}{total:,} offsets: {ranges}")
+        if files:
+            more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+            lines.append(f"source {source.index}: {words} {at_most}{len(files)} files: {', '.join(files[:5])}{more}")
+    return lines
+
+
+def teller(out: Console) -> Callable[[str], None]:
+    """Prints each turn of a repair as it happens."""
+    from rich.text import Text
+
+    return lambda line: out.print(Text(f"  {line}", style="dim"))

@@ -1,0 +1,170 @@
+"""Which offsets a query is to start from: after a batch, at a time, as a file says, at either end of the topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.errors import UsageError
+from lastgood.operations.broker import open_broker
+from lastgood.operations.evidence import now_ms
+from lastgood.operations.offsets import offsets_after
+from lastgood.operations.surroundings import ONE_SECONDS
+from lastgood.operations.survey import Survey
+from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which offsets `reposition` and `fresh` are to start from; at most one of the choices."""
+
+    stable_lag: int | None = None
+    """After batch CURRENT - N."""
+    batch: int | None = None
+    """After this batch."""
+    at: str | None = None
+    """A file of `startingOffsets`, or that JSON itself."""
+    at_time_ms: int | None = None
+    """From the first record written at or after this time, milliseconds since 1970."""
+    earliest: bool = False
+    latest: bool = False
+    only: tuple[str, ...] = ()
+    """`topic/partition`: only these move."""
+    source: str | None = None
+    """Of several Kafka sources: which one."""
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether there is any choice."""
+        return (
+            self.earliest
+            or self.latest
+            or any(each is not None for each in (self.stable_lag, self.batch, self.at, self.at_time_ms))
+        )
+
+
+def chosen_offsets(
+    target: str, where: Where, found: Survey, config: Path | None = None
+) -> tuple[Mapping[str, Offsets], str]:
+    """The offsets that were chosen, by the id of the source, and how they were chosen in one line.
+
+    Raises:
+        UsageError: no choice, or more than one; a file or partition that is not understood (subclasses).
+        BatchUnknownError: no such batch is known; names the oldest that is.
+        SourceKindError: no source of the query is Kafka.
+    """
+    given = [where.earliest or None, where.latest or None, where.stable_lag, where.batch, where.at, where.at_time_ms]
+    if sum(choice is not None for choice in given) != 1:
+        raise UsageError(
+            "one position has to be chosen",
+            expected="one of --stable-lag N, --batch N, --at FILE, --at-time TIME, --earliest, --latest",
+        )
+    if where.stable_lag is not None or where.batch is not None:
+        standing = offsets_after(target, batch=where.batch, stable_lag=where.stable_lag, config=config)
+        lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
+        offsets, chosen = standing.sources, f"the end of batch {standing.batch}{lag}"
+    else:
+        topics = _topics(found, where.source)
+        told, chosen = _told(where, found, topics)
+        offsets = {source_id: _restricted(told, known) for source_id, known in topics.items()}
+    if where.source is not None:
+        offsets = {where.source: offsets[where.source]} if where.source in offsets else {}
+    if not offsets:
+        raise SourceKindError(
+            "there is no such Kafka source", subject=where.source or str(found.location), expected="a source of Kafka"
+        )
+    return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
+
+
+def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
+    """Offsets of all topics, as a file, a time or an end of the topics says."""
+    if where.at is not None:
+        return _read(where.at), f"the offsets in {where.at}"
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    if where.earliest:
+        return {topic: dict.fromkeys(each, OFFSET_EARLIEST) for topic, each in partitions.items()}, "the earliest"
+    if where.latest:
+        return _facts(found).latest, "the latest when the plan was made"
+    at_ms = where.at_time_ms or 0
+    facts = _facts(found, partitions, at_ms)
+    first, latest = facts.first_at.get(at_ms, {}), facts.latest
+    at_time: dict[str, dict[int, int]] = {}
+    for topic, known in partitions.items():
+        for each in known:
+            record = first.get(topic, {}).get(each)
+            offset = latest.get(topic, {}).get(each) if record is None or record.offset is None else record.offset
+            if offset is None or (record is not None and record.unknown is not None):
+                why = record.unknown if record is not None else None
+                raise UsageError("Kafka does not tell the offset at that time", subject=f"{topic}/{each}", found=why)
+            at_time.setdefault(topic, {})[each] = offset
+    return at_time, f"the first records written at or after {at_ms} ms"
+
+
+def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
+    """What Kafka says now; of one moment too.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not answer.
+    """
+    facts = found.world.kafka
+    if at_ms is not None and facts is not None and at_ms not in facts.first_at:
+        broker = open_broker(found.asked.kafka, found.asked.kafka_config)
+        if broker is not None:
+            facts = broker.ask(list(topics or ()), now_ms=now_ms(), timeout_seconds=ONE_SECONDS, times_ms=(at_ms,))
+    if facts is None or facts.unknown is not None:
+        raise UsageError(
+            "only Kafka can tell these offsets",
+            subject="--kafka",
+            found="not given" if facts is None else f"no answer: {facts.unknown}",
+            expected="bootstrap.servers such as broker:9092",
+        )
+    return facts
+
+
+def _topics(found: Survey, source: str | None) -> dict[str, Offsets]:
+    """The partitions of each Kafka source, from the newest plan."""
+    entry = found.world.checkpoint.newest_offsets
+    lines = entry.sources if entry else ()
+    return {
+        line.source_id: line.offset.topics
+        for line in lines
+        if isinstance(line.offset, KafkaOffset) and source in (None, line.source_id)
+    }
+
+
+def _restricted(told: Offsets, known: Offsets) -> Offsets:
+    """Those of the topics that a source reads."""
+    return {topic: each for topic, each in told.items() if topic in known}
+
+
+def _only(offsets: Offsets, only: tuple[str, ...]) -> Offsets:
+    if not only:
+        return offsets
+    chosen: dict[str, dict[int, int]] = {}
+    for text in only:
+        topic, _, number = text.rpartition("/")
+        if not number.isdecimal() or int(number) not in offsets.get(topic, {}):
+            expected = ", ".join(f"{topic}/{each}" for topic, known in offsets.items() for each in known)
+            raise UsageError("there is no such partition", subject=f"--only {text}", expected=expected[:200])
+        chosen.setdefault(topic, {})[int(number)] = offsets[topic][int(number)]
+    return chosen
+
+
+def _read(text: str) -> Offsets:
+    """`startingOffsets` from a file, or the JSON itself."""
+    content = text
+    if not text.lstrip().startswith("{"):
+        try:
+            content = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("the offsets cannot be read", subject=f"--at {text}", found=str(error)) from error
+    try:
+        return read_offsets(json.loads(content))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise StartingOffsetsError("these are no startingOffsets", subject=f"--at {text}", found=str(error)) from error

@@ -1,0 +1,139 @@
+"""All that a repair goes by, looked at in one way: when it is planned, before it is done, and when it is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.diagnose.engine import newest_reading
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
+from lastgood.diagnose.world import World
+from lastgood.operations.advice_facts import advice_facts
+from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, world_of
+from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.surroundings import EvidenceOptions, look_around
+from lastgood.recovery.copies import standing
+from lastgood.recovery.draft import Known
+from lastgood.recovery.plan import PlannedSink, Promise
+from lastgood.recovery.planner import batches_wanted
+from lastgood.storage import Location, Storage
+
+_BATCHES_MAX = 10_000
+"""A sink that is further behind is of another query, or was restored from very long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A query, and what stands around it, at one moment."""
+
+    evidence: Evidence
+    world: World
+    asked: EvidenceOptions
+    """Where it was looked, with what the configuration knows."""
+    spark: SparkVersion
+
+    @property
+    def location(self) -> Location:
+        """The checkpoint."""
+        return self.evidence.location
+
+    @property
+    def sinks(self) -> tuple[PlannedSink, ...]:
+        """What the sinks show."""
+        return tuple(
+            PlannedSink(
+                index=index,
+                kind=sink.kind,
+                location=sink.location,
+                batch=sink.last_batch,
+                known=sink.known,
+                skips_up_to=sink.skips_up_to,
+                identity=sink.identity,
+            )
+            for index, sink in enumerate(self.world.sinks)
+        )
+
+    def known(self) -> Known:
+        """What a planner goes by.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        evidence = self.evidence
+        newest = max(evidence.mirror, key=lambda copy: copy.seen_ms, default=None)
+        mirrored_id = newest.query_id if newest else None
+        ours = (copy for copy in evidence.mirror if copy.query_id == mirrored_id)
+        files = evidence.storage.walk(self.location / STATE) if self.world.checkpoint.is_stateful else None
+        return Known(
+            world=self.world,
+            mirror={path: copy.content for path, copy in standing(ours).items()},
+            mirrored_id=mirrored_id,
+            state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
+            checksums=frozenset(_checksums(evidence.storage, self.location)),
+        )
+
+    def promise(self, storage: Storage) -> Promise:
+        """What Spark would do with the checkpoint as `storage` shows it.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        checkpoint = read_checkpoint(storage, self.location, batches=BATCHES)
+        restart = predict(replace(self.world, checkpoint=checkpoint), self.spark)
+        because = restart.because if restart.stop is None else f"{restart.error}: {restart.because}"
+        return Promise(str(self.spark), restart.outcome.value, restart.batch, because)
+
+
+def survey(
+    target: str,
+    *,
+    evidence: EvidenceOptions,
+    spark: str | None = None,
+    fail_on_data_loss: bool = True,
+    config: Path | None = None,
+    with_mirror: bool = True,
+) -> Survey:
+    """Look at a query and at what stands around it.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        evidence: Sinks and Kafka.
+        spark: The version that will start; None: the newest that can read the logs.
+        fail_on_data_loss: The option of the Kafka source.
+        config: Another configuration than `lastgood.toml` here.
+        with_mirror: Whether the mirror is read too.
+
+    Raises:
+        CheckpointMissingError: there is no checkpoint, nor a mirror of one.
+        UsageError: an option is not understood (subclasses).
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    found = gather(target, config=config, batches=BATCHES)
+    if with_mirror and not found.mirror:
+        found = found.with_mirror()
+    asked = evidence.of(found.target)
+    around = look_around(found, asked, now_ms=now_ms(), headroom=True)
+    options = DiagnoseOptions(asked, spark, fail_on_data_loss)
+    facts = advice_facts(found, spark=spark)
+    world = replace(world_of(found, around, options), advice=facts, topic_ids=facts.topic_ids)
+    wanted = batches_wanted(world)
+    if wanted > BATCHES:
+        checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
+        found, world = replace(found, checkpoint=checkpoint), replace(world, checkpoint=checkpoint)
+    return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
+
+
+def _checksums(storage: Storage, location: Location) -> Iterator[str]:
+    """Paths of every `.NAME.crc` beside the logs."""
+    sources = [f"{SOURCES}/{name.rstrip('/')}" for name in storage.names(location / SOURCES) or () if name[-1] == "/"]
+    for folder in (OFFSETS, COMMITS, *sources):
+        for name in storage.names(location / folder) or ():
+            if name.startswith(".") and name.endswith(".crc"):
+                yield f"{folder}/{name}"
+    for name in storage.names(location) or ():
+        if name.startswith(".") and name.endswith(".crc"):
+            yield name

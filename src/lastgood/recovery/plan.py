@@ -1,0 +1,269 @@
+"""A plan: all that is to be done, what it rests on and what it costs, as a value and as a file. Pure.
+
+The file says everything that `apply` needs, so that nothing is decided twice. A checksum over all of it tells whether
+somebody has changed it since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lastgood.errors import LastgoodError, Retry
+from lastgood.recovery.price import Guarantee, SourcePrice, Waiver
+from lastgood.recovery.steps import Step, parse_step, require_own
+
+FORMAT: Final = 1
+PLAN_BYTES_MAX = 256 * 1024 * 1024
+_RECOVERY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_SEALS = re.compile(r"(offsets|commits)/(0|[1-9]\d{0,17})")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class PlanInvalidError(LastgoodError):
+    """A file is no plan, or was changed after it was made."""
+
+    condition = "PLAN_INVALID"
+    exit_code = 50
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSink:
+    """What a sink showed when the plan was made."""
+
+    index: int
+    kind: str
+    location: str
+    batch: int | None
+    """The newest batch that it shows; None if none, or if that is not known."""
+    known: bool
+    skips_up_to: int | None
+    identity: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `sinks` of a plan."""
+        return {
+            "index": self.index,
+            "kind": self.kind,
+            "location": self.location,
+            "batch": self.batch,
+            "known": self.known,
+            "skips_up_to": self.skips_up_to,
+            "identity": self.identity,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another way, which was not taken."""
+
+    goal: str
+    guarantee: Guarantee | None
+    """None: it cannot be done; `because` says why."""
+    because: str
+    command: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `alternatives` of a plan."""
+        word = None if self.guarantee is None else self.guarantee.value
+        return {"goal": self.goal, "guarantee": word, "because": self.because, "command": self.command}
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What Spark will do once the plan is carried out."""
+
+    spark: str
+    outcome: str
+    """As `restart.outcome` of `diagnose`."""
+    batch: int | None
+    because: str
+    """One line for a person."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `promise` of a plan."""
+        return {"spark": self.spark, "outcome": self.outcome, "batch": self.batch, "because": self.because}
+
+    def agrees(self, other: Promise) -> bool:
+        """Whether both come to the same, whatever the reasons."""
+        return (self.outcome, self.batch) == (other.outcome, other.batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done. `steps` is empty for a plain restart."""
+
+    recovery: str
+    """Its id, fixed when it is made: `20261121-160058-7f3a`."""
+    goal: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str
+    query_id: str | None
+    guarantee: Guarantee
+    rests_on: tuple[str, ...]
+    """One line each."""
+    needs: tuple[Waiver, ...] = ()
+    """What a person has to accept before it may be applied."""
+    accepted: tuple[Waiver, ...] = ()
+    position: Mapping[str, Any] = field(default_factory=dict)
+    promise: Promise
+    sources: tuple[SourcePrice, ...] = ()
+    sinks: tuple[PlannedSink, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """Where it was looked, as words of a command line; `apply` looks there again."""
+    steps: tuple[Step, ...] = ()
+    seal: tuple[str, ...] = ()
+    """Empty files that keep every driver away while the steps are done; in the order in which they are created."""
+    listings: Mapping[str, str] = field(default_factory=dict)
+    """Of each folder of the logs a digest of the names in it, when the plan was made."""
+    guards: Mapping[str, str | None] = field(default_factory=dict)
+    """Files that the plan rests on and does not touch, with their digest; None: no such file."""
+    alternatives: tuple[Alternative, ...] = ()
+    made_at_ms: int
+    made_by: str
+    """The version of lastgood."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in the plan file and in the output of every verb, without its checksum."""
+        return {
+            "format": FORMAT,
+            "recovery": self.recovery,
+            "goal": self.goal,
+            "options": dict(self.options),
+            "checkpoint": self.checkpoint,
+            "query_id": self.query_id,
+            "guarantee": self.guarantee.value,
+            "rests_on": list(self.rests_on),
+            "needs": [waiver.value for waiver in self.needs],
+            "accepted": [waiver.value for waiver in self.accepted],
+            "position": dict(self.position),
+            "from_batch": self.promise.batch,
+            "promise": self.promise.to_json(),
+            "sources": [source.to_json() for source in self.sources],
+            "sinks": [sink.to_json() for sink in self.sinks],
+            "evidence": list(self.evidence),
+            "steps": [step.to_json() for step in self.steps],
+            "seal": list(self.seal),
+            "listings": dict(self.listings),
+            "guards": dict(self.guards),
+            "alternatives": [each.to_json() for each in self.alternatives],
+            "made_at_ms": self.made_at_ms,
+            "made_by": self.made_by,
+        }
+
+    def to_bytes(self) -> bytes:
+        """The plan file."""
+        told = self.to_json()
+        return json.dumps({**told, "checksum": _checksum(told)}, indent=1, ensure_ascii=False).encode() + b"\n"
+
+    def accepting(self, waivers: tuple[Waiver, ...]) -> Plan:
+        """The same with these waivers given."""
+        return replace(
+            self,
+            needs=tuple(waiver for waiver in self.needs if waiver not in waivers),
+            accepted=tuple(dict.fromkeys((*self.accepted, *waivers))),
+        )
+
+
+def parse_plan(raw: bytes, subject: str) -> Plan:
+    """Read a plan file.
+
+    Args:
+        raw: Its content.
+        subject: Its name, for errors.
+
+    Raises:
+        PlanInvalidError: it is none, of a format that this lastgood does not know, or changed since it was made.
+    """
+    try:
+        told = json.loads(raw)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict) or "recovery" not in told or "format" not in told:
+        raise PlanInvalidError("this is no plan", subject=subject, expected="a file that `lastgood plan -o` wrote")
+    if told["format"] != FORMAT:
+        found = f"format {told['format']}, made by lastgood {told.get('made_by')}"
+        raise PlanInvalidError(
+            "the plan is of a format that this lastgood does not know",
+            subject=subject,
+            found=found,
+            expected=f"format {FORMAT}",
+            next="make the plan again",
+        )
+    checksum = told.pop("checksum", None)
+    if checksum != _checksum(told):
+        raise PlanInvalidError(
+            "the plan was changed after it was made",
+            subject=subject,
+            found="a checksum that does not fit",
+            effect="nothing has been done",
+            next="make the plan again; what it may do is chosen by the options of `plan`",
+        )
+    try:
+        return _plan(told)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanInvalidError("the plan is not understood", subject=subject, found=str(error)) from error
+
+
+def _plan(told: Mapping[str, Any]) -> Plan:
+    if not _RECOVERY.fullmatch(told["recovery"]):
+        raise ValueError(f"{told['recovery']} is no id of a recovery")
+    seal = tuple(told["seal"])
+    steps = tuple(parse_step(step) for step in told["steps"])
+    if not all(isinstance(path, str) and _SEALS.fullmatch(path) for path in seal) or (steps and not seal):
+        raise ValueError("the seal is not understood")
+    for path, digest in told["guards"].items():
+        require_own(path)
+        if digest is not None and not _DIGEST.fullmatch(digest):
+            raise ValueError(f"the digest of {path} is none")
+    return Plan(
+        recovery=told["recovery"],
+        goal=told["goal"],
+        options=told["options"],
+        checkpoint=told["checkpoint"],
+        query_id=told["query_id"],
+        guarantee=Guarantee(told["guarantee"]),
+        rests_on=tuple(told["rests_on"]),
+        needs=tuple(Waiver(each) for each in told["needs"]),
+        accepted=tuple(Waiver(each) for each in told["accepted"]),
+        position=told["position"],
+        promise=Promise(**told["promise"]),
+        sources=tuple(_source(each) for each in told["sources"]),
+        sinks=tuple(PlannedSink(**each) for each in told["sinks"]),
+        evidence=tuple(told["evidence"]),
+        steps=steps,
+        seal=seal,
+        listings=told["listings"],
+        guards=told["guards"],
+        alternatives=tuple(_alternative(each) for each in told["alternatives"]),
+        made_at_ms=told["made_at_ms"],
+        made_by=told["made_by"],
+    )
+
+
+def _source(told: Mapping[str, Any]) -> SourcePrice:
+    found: dict[str, Any] = {}
+    for name in ("reread", "lost", "duplicated"):
+        value = told[name]
+        if isinstance(value, list):
+            found[f"{name}_files"] = tuple(value)
+        else:
+            found[name] = {
+                topic: {int(each): tuple((first, end) for first, end in spans) for each, spans in partitions.items()}
+                for topic, partitions in value.items()
+            }
+    return SourcePrice(index=told["index"], kind=told["kind"], bound=told["bound"], **found)
+
+
+def _alternative(told: Mapping[str, Any]) -> Alternative:
+    word = told["guarantee"]
+    return Alternative(told["goal"], None if word is None else Guarantee(word), told["because"], told["command"])
+
+
+def _checksum(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

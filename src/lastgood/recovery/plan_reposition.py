@@ -1,0 +1,238 @@
+"""The goal `reposition`: the query starts at chosen offsets, with its id and above every number of its sinks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.diagnose.sink_reading import NONE
+from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.recovery.draft import Draft, Edit, Known
+from lastgood.recovery.goals import Reposition
+from lastgood.recovery.placing import Placed, placed, without
+from lastgood.recovery.plan_resume import (
+    LOGS,
+    assumptions,
+    begun,
+    forgotten,
+    repaired,
+    require_continuity,
+    require_sinks,
+    silently_lost,
+)
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.pricing import Reached, ends, price_of_start, weakest
+from lastgood.recovery.repair import Outlook, Repair, Work, refuse
+from lastgood.recovery.repairs_lost import mirrored
+from lastgood.recovery.standing import Standing
+
+
+def plan_reposition(known: Known, goal: Reposition, spark: SparkVersion) -> Draft:
+    """The draft for `reposition`.
+
+    Raises:
+        RepairRefusedError: the query keeps state, the offsets are not there, or nobody can tell what it would cost.
+    """
+    work = Work.begin(known, spark)
+    if work.standing.world.is_stateful:
+        raise refuse_stateful(work.standing)
+    require_sinks(work.standing)
+    work = repaired(work, LOGS)
+    require_continuity(work.standing)
+    where = _Where.of(work)
+    starts = placed(work.standing, where.stays, goal.offsets)
+    edits = _edits(work.standing, where, starts, f"it starts where {goal.chosen}")
+    repair = priced(work.standing, where.reached, starts, edits, where.rests_on)
+    return finished(work.with_repair(repair))
+
+
+def refuse_stateful(standing: Standing) -> Exception:
+    """The error for a query whose state would not fit other offsets."""
+    return refuse(
+        standing,
+        "the query keeps state, which holds what was read up to where it stands",
+        expected="a query without state",
+        effect="started elsewhere it would count some rows twice, or drop open windows",
+        next=standing.world.command("plan", "--goal", "resume"),
+    )
+
+
+def priced(
+    standing: Standing, reached: Reached, starts: Placed, edits: tuple[Edit, ...], rests_on: tuple[str, ...]
+) -> Repair:
+    """The edits with their price and the word for it.
+
+    Raises:
+        RepairRefusedError: how far the sinks have come is not known, and no broker tells where that ends at most.
+    """
+    recreated = standing.recreated
+    bounded = without(_bounded(standing, reached), recreated)
+    prices = price_of_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
+    doubts = [
+        *starts.doubts,
+        *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
+    ]
+    words = [price.guarantee for price in prices]
+    words += [Guarantee.LOSSY] if doubts else []
+    moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]
+    if doubts:
+        prices = tuple(replace(price, bound=True) for price in prices)
+    return Repair(edits, weakest(words), (*rests_on, *doubts, *moved), prices)
+
+
+def finished(work: Work) -> Draft:
+    """The draft, once the query has been given its new start.
+
+    Raises:
+        RepairRefusedError: Spark would not run from there.
+    """
+    restart = work.standing.restart
+    if not work.standing.runs:
+        raise refuse(
+            work.standing,
+            f"Spark {work.spark} would not run from there: {restart.because}",
+            subject=restart.stop.subject if restart.stop else None,
+            found=restart.error,
+            next=work.standing.world.command("diagnose"),
+        )
+    lost = silently_lost(work.standing)
+    if lost is not None:
+        priced_before = work.repairs[-1].prices if work.repairs else ()
+        prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
+        return work.draft(Outlook(lost.word, lost.rests_on, prices))
+    return work.draft(Outlook(Guarantee.EXACTLY_ONCE, assumptions(work.standing)))
+
+
+def _bounded(standing: Standing, reached: Reached) -> Reached:
+    if reached.most is not None:
+        return reached
+    facts = standing.kafka
+    if facts is None:
+        raise refuse(
+            standing,
+            "the sinks are ahead of the logs, and where their newest batch ends is not known",
+            found="; ".join(standing.marks()),
+            expected="a mirror that holds its plan, or a broker that tells how much there is",
+            effect="nobody could say how much would be written twice",
+            next=standing.world.command("plan", "--kafka", "SERVERS"),
+        )
+    most: dict[str, SourceOffset] = {}
+    for source_id, offset in reached.least.items():
+        topics = offset.topics if isinstance(offset, KafkaOffset) else None
+        most[source_id] = offset if topics is None else KafkaOffset({t: facts.latest.get(t, {}) for t in topics})
+    return Reached(reached.least, most, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where the query stands and under which number it is started anew."""
+
+    number: int
+    """The batch that is committed at the chosen offsets; no sink knows a higher one."""
+    stays: Mapping[str, SourceOffset]
+    """Where a source starts for which nothing is chosen."""
+    reached: Reached
+    rests_on: tuple[str, ...]
+
+    @classmethod
+    def of(cls, work: Work) -> _Where:
+        standing = work.standing
+        shown = [batch for batch in standing.shown if batch is not None]
+        is_known = standing.sinks_known
+        low = min(shown) if is_known else standing.committed
+        high = max(shown) if is_known else max(standing.planned, standing.furthest, forgotten(work) or NONE)
+        number = max(standing.committed, high, standing.skipped_up_to)
+        least, most = plan_of(work, low), plan_of(work, high)
+        if low > standing.planned and least is None:
+            low, least = standing.planned, plan_of(work, standing.planned)
+        stay = max(low, standing.committed)
+        stays = plan_of(work, stay)
+        unread = [n for n, entry in ((low, least), (stay, stays)) if n > NONE and entry is None]
+        if unread:
+            raise refuse(
+                standing,
+                "where the query stands cannot be told",
+                found=f"no plan of batch {unread[0]} that can be read",
+                next=standing.world.command("backup list"),
+            )
+        first = begun(standing)
+        reached = Reached(
+            ends(least) or first,
+            ends(most) or (first if high == NONE else None),
+            ends(standing.plan(standing.planned)) or ends(stays) or first,
+        )
+        return cls(number, ends(stays) or first, reached, tuple(_lines(standing, low, high)))
+
+
+def _lines(standing: Standing, low: int, high: int) -> list[str]:
+    if standing.sinks_known:
+        return [*standing.marks(), *([f"{OFFSETS}/{low}"] if low > NONE else [])]
+    if low == high:
+        return [f"{COMMITS}/{low}", "no sink is asked that could be ahead of it"]
+    return [f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are"]
+
+
+def plan_of(work: Work, batch_id: int) -> OffsetEntry | None:
+    """A plan, as the logs or the mirror hold it."""
+    found = work.standing.plan(batch_id)
+    copy = mirrored(work.mirror, OFFSETS).get(batch_id)
+    if found is None and copy is not None and batch_id > work.standing.planned:
+        entry = parse_offset_entry(copy)
+        return entry if isinstance(entry, OffsetEntry) else None
+    return found
+
+
+def with_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> OffsetEntry:
+    """A plan that ends where the sources are to start; all else is as in `template`."""
+    entry = template
+    for line in template.sources:
+        start = starts.get(line.source_id, line.offset)
+        if start != line.offset:
+            entry = entry.with_source_line(line.source_id, start)
+    return entry
+
+
+def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple[Edit, ...]:
+    if where.number == NONE:
+        return _edits_before_first(standing, starts, why)
+    number, checkpoint = where.number, standing.checkpoint
+    is_committed = number == standing.committed
+    template = standing.plan(number) if is_committed else checkpoint.newest_offsets
+    commit = standing.newest_commit
+    if template is None or commit is None:
+        raise refuse(
+            standing,
+            "no batch is committed that a start could be written after",
+            expected="a commit to go by",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    content = with_lines(template, starts.starts).to_bytes()
+    gone = "it is planned from other offsets"
+    edits = [Edit(f"{OFFSETS}/{n}", None, gone) for n in checkpoint.offsets.ids if n > number]
+    if number > 0 and standing.plan(number - 1) is None:
+        edits.append(Edit(f"{OFFSETS}/{number - 1}", content, f"Spark reads it together with {OFFSETS}/{number}"))
+    edits.append(Edit(f"{OFFSETS}/{number}", content, why))
+    if not is_committed:
+        taken = f"no sink knows a batch above {number}, and the next one is {number + 1}"
+        edits.append(Edit(f"{COMMITS}/{number}", commit.to_bytes(), taken))
+    return tuple(edits)
+
+
+def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[Edit, ...]:
+    """Nothing is committed and no sink shows anything: batch 0 begins where its sources say."""
+    logs = {log.name: log for log in standing.checkpoint.sources if log.initial is not None}
+    if not logs or not set(starts.starts).issubset(logs):
+        raise refuse(
+            standing,
+            "no batch was ever planned, and no source says where it begins",
+            expected="the option startingOffsets of the application",
+        )
+    edits = [Edit(f"{OFFSETS}/{n}", None, "it is planned from other offsets") for n in standing.checkpoint.offsets.ids]
+    for name, log in logs.items():
+        if log.initial is not None and name in starts.starts and starts.starts[name] != log.initial.offset:
+            content = log.initial.with_offset(starts.starts[name]).to_bytes()
+            edits.append(Edit(f"{log.folder}/0", content, why))
+    return tuple(edits)

@@ -1,0 +1,381 @@
+"""The goal `resume`: the cheapest exact way to run again from the last good batch. Pure.
+
+What blocks a start, or would let the sinks lose or repeat something, is put right one thing at a time; after each the
+query is judged anew, until Spark's own restart does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from lastgood.checkpoint.file_logs import FileLogEntry
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.restart import Outcome
+from lastgood.diagnose.rules_kafka_broker import suspicions
+from lastgood.diagnose.sink_reading import ABSENT, NONE
+from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.recovery.draft import Draft, Known
+from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
+from lastgood.recovery.repair import MIRROR, Outlook, Repair, Work, refuse
+from lastgood.recovery.repairs_logs import (
+    commits_ahead,
+    newest_commit,
+    newest_plan,
+    plan_before,
+    source_logs,
+    stale_state,
+    strays,
+)
+from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, mirrored
+from lastgood.recovery.repairs_sinks import cut, lifted, marks_beyond, orphan, several_open
+from lastgood.recovery.standing import Standing
+from lastgood.sources.files import FileState
+from lastgood.sources.kafka_ranges import Ranges
+
+_FindRepair: TypeAlias = Callable[[Work], Repair | None]
+LOGS: Final[tuple[_FindRepair, ...]] = (
+    lost_id,
+    newest_plan,
+    newest_commit,
+    commits_ahead,
+    plan_before,
+    source_logs,
+    strays,
+)
+"""What makes the logs readable."""
+_SINKS: Final[tuple[_FindRepair, ...]] = (lifted, cut, several_open, orphan)
+_ROUNDS_MAX = 64
+
+
+def plan_resume(known: Known, spark: SparkVersion) -> Draft:
+    """The draft for `resume`.
+
+    Raises:
+        RepairRefusedError: there is no way of which anything can be promised.
+    """
+    return resumed(Work.begin(known, spark))
+
+
+def resumed(work: Work) -> Draft:
+    """The draft, with all that is still to be put right after what `work` has done already.
+
+    Raises:
+        RepairRefusedError: there is no way of which anything can be promised.
+    """
+    require_sources(work.standing)
+    work = repaired(work, (lost_checkpoint, *LOGS))
+    require_sinks(work.standing)
+    marks_beyond(work)
+    work = repaired(work, (*LOGS, *_SINKS, stale_state))
+    return work.draft(foreseen(work))
+
+
+def foreseen(work: Work) -> Outlook:
+    """What can be said of Spark's own start, also by what the mirror knows and the logs have forgotten.
+
+    Raises:
+        RepairRefusedError: it fails, or would make a sink lose or repeat something.
+    """
+    standing, found = work.standing, outlook(work.standing)
+    newest = forgotten(work)
+    if newest is None:
+        return found
+    line = f"{MIRROR} knows that batch {newest} was committed, and the logs end with batch {standing.planned}"
+    word = weakest((found.word, Guarantee.AT_LEAST_ONCE))
+    prices = tuple(replace(price, bound=True) for price in found.prices)
+    copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{newest}", b""))
+    if not prices and isinstance(copy, OffsetEntry):
+        start = ends(standing.plan(standing.planned)) or begun(standing)
+        prices = price_of_start(start, Reached(start, ends(copy), ends(copy)), standing.checkpoint, standing.kafka)
+    return Outlook(word, (*found.rests_on, f"{line}: what was read in between comes twice"), prices)
+
+
+def forgotten(work: Work) -> int | None:
+    """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
+    newest = max(mirrored(work.mirror, COMMITS), default=NONE)
+    return newest if newest > work.standing.planned and not work.standing.sinks_known else None
+
+
+def begun(standing: Standing) -> dict[str, SourceOffset]:
+    """Where the first batch begins, by source, as far as the sources wrote that down."""
+    return {log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None}
+
+
+def repaired(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
+    """The query after every repair that one of `finders` still finds.
+
+    Raises:
+        RepairRefusedError: one of them finds what cannot be repaired.
+    """
+    for _ in range(_ROUNDS_MAX):
+        repair = next((found for find in finders if (found := find(work)) is not None), None)
+        if repair is None or repair in work.repairs:
+            return work
+        work = work.with_repair(repair)
+    raise refuse(
+        work.standing, "there is no end to what is to be put right", next=work.standing.world.command("diagnose")
+    )
+
+
+def require_sources(standing: Standing) -> None:
+    """See that what the sources serve is what the query has read.
+
+    Raises:
+        RepairRefusedError: a topic was deleted and created again.
+    """
+    if standing.recreated:
+        raise refuse(
+            standing,
+            "a topic was deleted and created again: its offsets are of other records",
+            subject=", ".join(standing.recreated),
+            found="another topic id than the query read",
+            effect="what was unread of the old one is lost, and the new one would be read from the middle",
+            next=standing.world.command("plan", "--goal", "reposition", "--earliest"),
+        )
+
+
+def require_sinks(standing: Standing) -> None:
+    """See that the sinks are where the query writes, and can be read.
+
+    Raises:
+        RepairRefusedError: one is not there, though batches are committed; or its own log is damaged.
+    """
+    for reading in standing.sinks:
+        if reading.sink.unreadable:
+            raise refuse(
+                standing,
+                "the sink's own log is damaged: what the sink holds cannot be told",
+                subject=reading.sink.location,
+                found=f"entries that cannot be read: {', '.join(map(str, reading.sink.unreadable[:5]))}",
+                expected="every entry that a reader needs",
+                effect="readers fail, or do not see all rows",
+                next=reading.status(),
+            )
+        batches = reading.batches_done(0, standing.committed)
+        if reading.sink.kind == ABSENT and reading.may_have_rows(batches):
+            raise refuse(
+                standing,
+                f"batch {standing.committed} is committed, and there is no sink",
+                subject=reading.sink.location,
+                found=reading.sink.because,
+                expected="the table or folder that the query writes",
+                effect="what was written is gone, or this is not the sink of the query",
+                next=standing.world.command("status"),
+            )
+
+
+def require_continuity(standing: Standing) -> None:
+    """See that the newest plan goes on from the one before: each source that had a position still has one.
+
+    Raises:
+        RepairRefusedError: one has not; a start would read everything of it again.
+    """
+    before, now = (ends(standing.plan(batch_id)) for batch_id in (standing.planned - 1, standing.planned))
+    lost = [source_id for source_id, offset in before.items() if now and not _goes_on(offset, now.get(source_id))]
+    if lost or (before and not now and standing.plan(standing.planned) is not None):
+        raise refuse(
+            standing,
+            "the newest plan does not go on from the one before it",
+            subject=f"{OFFSETS}/{standing.planned}",
+            found=f"source {lost[0]} has no position any more, or went back" if lost else "no sources",
+            expected="a position of every source that had one",
+            effect="what was read would be read again",
+            next=standing.world.command("backup list"),
+        )
+
+
+def require_files(standing: Standing) -> None:
+    """See that each entry of a file source's log names a file, as Spark writes it.
+
+    Raises:
+        RepairRefusedError: one names none; what it named would be found and read again.
+    """
+    for log in standing.checkpoint.sources:
+        empty = [
+            n for n, entry in log.entries.items() if isinstance(entry, FileLogEntry) and next(iter(entry), None) is None
+        ]
+        if empty:
+            raise refuse(
+                standing,
+                "an entry of a file source's log names no file",
+                subject=f"{log.folder}/{log.entry_name(empty[0])}",
+                expected="the files that it was written for",
+                effect="these would be found and read again",
+                next=standing.world.command("backup list"),
+            )
+
+
+def _goes_on(before: SourceOffset, now: SourceOffset | None) -> bool:
+    if isinstance(before, FileOffset) and isinstance(now, FileOffset):
+        return now.log_offset >= before.log_offset
+    return isinstance(before, VoidOffset) or not (now is None or isinstance(now, VoidOffset))
+
+
+def outlook(standing: Standing) -> Outlook:
+    """What can be said of Spark's own start.
+
+    Raises:
+        RepairRefusedError: it fails, or would make a sink lose or repeat something.
+    """
+    restart = standing.restart
+    if not standing.runs:
+        raise refuse(
+            standing,
+            f"Spark {standing.spark} would not run: {restart.because}",
+            subject=restart.stop.subject if restart.stop else None,
+            found=restart.error,
+            effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
+            next=standing.world.command("diagnose"),
+        )
+    if restart.outcome is Outcome.STARTS:
+        return _first_start(standing)
+    require_continuity(standing)
+    require_files(standing)
+    _require_agreement(standing)
+    found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
+    found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
+    lost = silently_lost(standing)
+    if lost is not None:
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
+    holes = [
+        f"{each.sink.location} lacks batches {each.sink.holes}, taken back before"
+        for each in standing.sinks
+        if each.sink.holes
+    ]
+    return Outlook(Guarantee.LOSSY, (*found.rests_on, *holes), found.prices) if holes else found
+
+
+def _first_start(standing: Standing) -> Outlook:
+    holding = [each for each in standing.sinks if each.shown > NONE or each.skips > NONE]
+    if holding:
+        raise refuse(
+            standing,
+            "no batch was ever planned here, and a sink holds batches of this query",
+            subject=holding[0].sink.location,
+            found=f"batches up to {max(holding[0].shown, holding[0].skips)}",
+            expected="the checkpoint that wrote them",
+            effect="a new start would be dropped by the sink up to there, or write everything again",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    others = [each.sink.location for each in standing.sinks if each.sink.others]
+    if standing.sinks_known and not others:
+        return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
+    doubt = f"{others[0]} holds batches of another query" if others else "not every sink tells whether it is empty"
+    return Outlook(Guarantee.AT_LEAST_ONCE, (f"no batch was ever planned; {doubt}",))
+
+
+def _require_agreement(standing: Standing) -> None:
+    stands = range(standing.committed, standing.planned + 1)
+    apart = [shown for shown in standing.shown if shown is not None and shown not in stands]
+    if apart:
+        raise refuse(
+            standing,
+            f"a sink shows batch {apart[0]}, and the logs stand at batch {standing.committed}",
+            found="; ".join(standing.marks()),
+            expected=f"batch {standing.committed}" + (f" or {standing.planned}" if standing.has_orphan else ""),
+            next=standing.world.command("diagnose"),
+        )
+
+
+def _resumes(standing: Standing) -> Outlook:
+    ahead = () if standing.sinks_known else ("the assumption that no sink is ahead of it: not every sink told",)
+    return Outlook(Guarantee.EXACTLY_ONCE, (f"commits/{standing.committed}", *standing.marks(), *ahead))
+
+
+def _rerun(standing: Standing) -> Outlook:
+    """The orphan runs again: its marks tell whether the sinks take it once."""
+    batch_id = standing.planned
+    is_once = standing.recognises_orphan
+    plan, before = standing.plan(batch_id), standing.plan(batch_id - 1)
+    start = ends(before)
+    if batch_id == 0:
+        start = begun(standing)
+    prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
+    lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
+    if standing.committed < batch_id - 1 and not (
+        standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
+    ):
+        doubt = f"batches {standing.committed + 1} to {batch_id - 1} have no commit, and Spark takes them for done"
+        return Outlook(Guarantee.LOSSY, (*lines, doubt), tuple(replace(price, bound=True) for price in prices))
+    if is_once:
+        return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
+    doubt = f"not every sink is known to recognise batch {batch_id}"
+    return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _shown(batch: int | None) -> int:
+    return NONE if batch is None else batch
+
+
+def silently_lost(standing: Standing) -> Outlook | None:
+    """What a start would leave out without an error; None if nothing is known to be."""
+    files = [
+        f"source {source_id}: {each.file.path} is {each.state.value}"
+        for source_id, facts in standing.world.files.items()
+        for each in facts
+        if each.state in (FileState.MISSING, FileState.CHANGED)
+    ]
+    if files and standing.restart.outcome is Outcome.RERUNS and standing.common != standing.planned:
+        return Outlook(Guarantee.LOSSY, (files[0],))
+    recreated = _looks_recreated(standing)
+    if recreated is not None:
+        return recreated
+    if standing.world.fail_on_data_loss or standing.kafka is None:
+        return None
+    strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
+    if strict.stop is None or strict.outcome is standing.restart.outcome:
+        return None
+    line = f"failOnDataLoss=false: Spark goes on without an error though {strict.because}"
+    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _looks_recreated(standing: Standing) -> Outlook | None:
+    """Topics of which the query would leave out the beginning, if they are not those that it has read."""
+    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.never_read]
+    if not found:
+        return None
+    lines = tuple(f"{each.topic} looks as if it was created again: {each.answer.because}" for each in found)
+    ids = list(ends(standing.checkpoint.newest_offsets))
+    prices = [
+        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=each.never_read, bound=True) for each in found
+    ]
+    return Outlook(Guarantee.LOSSY, (" and ".join(lines),), tuple(prices))
+
+
+def assumptions(standing: Standing) -> tuple[str, ...]:
+    """What speaks against the word a little, and is taken for an accident; one line each."""
+    found = suspicions(standing.world, standing.restart)
+    return tuple(
+        f"the assumption that {each.topic} was not created again, though {each.answer.because}"
+        for each in found
+        if not each.is_strong and each.never_read
+    )
+
+
+def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
+    plan, before = standing.plan(standing.planned), standing.plan(standing.planned - 1)
+    prices = []
+    for index, (source_id, end) in enumerate(ends(plan).items()):
+        start = ends(before).get(source_id)
+        if not isinstance(end, KafkaOffset) or standing.kafka is None:
+            continue
+        gaps = planning_gaps(end.topics, standing.kafka, is_pattern=standing.world.is_pattern)
+        if standing.has_orphan:
+            gaps = replay_gaps(start.topics, end.topics, standing.kafka) if isinstance(start, KafkaOffset) else []
+        prices.append(SourcePrice(index, KafkaOffset.kind, lost=_ranges(gaps), bound=True))
+    return tuple(prices)
+
+
+def _ranges(gaps: list[KafkaGap]) -> Ranges:
+    found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
+    for each in gaps:
+        if each.gap in (Gap.EXPIRED, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
+            found.setdefault(each.topic, {})[each.partition] = ((each.first, each.end),)
+    return found

@@ -1,0 +1,88 @@
+"""What a plan costs: which records are read again, lost, or written twice; and the word for it. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lastgood.sources.kafka_ranges import Ranges
+
+
+class Guarantee(enum.Enum):
+    """What can be said of every record, seen by a reader of the sink."""
+
+    EXACTLY_ONCE = "exactly_once"
+    """It is there once."""
+    AT_LEAST_ONCE = "at_least_once"
+    """It is there, perhaps twice."""
+    LOSSY = "lossy"
+    """Some are not there."""
+
+
+class Waiver(enum.Enum):
+    """What a person may accept (`--accept`)."""
+
+    DUPLICATES = "duplicates"
+    LOSS = "loss"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePrice:
+    """The price at one source of the query. Ranges are offsets, not records."""
+
+    index: int
+    """By its line in the offset log."""
+    kind: str
+    """`kafka`, `file`, `delta`, `other`."""
+    reread: Ranges = field(default_factory=dict)
+    """Read by a batch before, and to be read again."""
+    lost: Ranges = field(default_factory=dict)
+    """Never shown by a sink, and not read any more."""
+    duplicated: Ranges = field(default_factory=dict)
+    """Shown by a sink already, and written again."""
+    bound: bool = False
+    """True if nobody can know exactly: this is the most it can be."""
+    reread_files: tuple[str, ...] = ()
+    lost_files: tuple[str, ...] = ()
+    duplicated_files: tuple[str, ...] = ()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The word for this source alone."""
+        if self.lost or self.lost_files:
+            return Guarantee.LOSSY
+        return Guarantee.AT_LEAST_ONCE if self.duplicated or self.duplicated_files else Guarantee.EXACTLY_ONCE
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `sources` of a plan."""
+        told: dict[str, Any] = {"index": self.index, "kind": self.kind}
+        for name in ("reread", "lost", "duplicated"):
+            files: tuple[str, ...] = getattr(self, f"{name}_files")
+            told[name] = list(files) if files else ranges_json(getattr(self, name))
+        return {**told, "bound": self.bound}
+
+
+def ranges_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
+    """`{"orders": {"0": [[10, 20]]}}`."""
+    return {
+        topic: {str(partition): [list(span) for span in spans] for partition, spans in partitions.items()}
+        for topic, partitions in ranges.items()
+    }
+
+
+def needed(guarantee: Guarantee, accepted: Iterable[Waiver], *, duplicates: bool = False) -> tuple[Waiver, ...]:
+    """The waivers that a plan of this word still needs.
+
+    Args:
+        guarantee: Its word.
+        accepted: What a person has accepted.
+        duplicates: Whether a lossy plan writes records twice as well.
+    """
+    wanted: Mapping[Guarantee, tuple[Waiver, ...]] = {
+        Guarantee.EXACTLY_ONCE: (),
+        Guarantee.AT_LEAST_ONCE: (Waiver.DUPLICATES,),
+        Guarantee.LOSSY: (Waiver.LOSS, Waiver.DUPLICATES) if duplicates else (Waiver.LOSS,),
+    }
+    return tuple(waiver for waiver in wanted[guarantee] if waiver not in set(accepted))

@@ -1,0 +1,163 @@
+"""What it costs to go on from given offsets: what is read again, lost, or written twice, source by source. Pure.
+
+How far the sinks have come is known as an interval: every sink shows all up to `least`, none shows anything beyond
+`most`. Where both are the same plan, the price is exact; else it is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.diagnose.kafka_reading import positions, topics_of
+from lastgood.diagnose.spans import BEFORE_FIRST_FILE
+from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets, planned
+
+WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
+_KINDS = ("kafka", "file", "delta")
+
+
+def weakest(words: Iterable[Guarantee]) -> Guarantee:
+    """The word for all of them together."""
+    return max(words, key=WORDS.index, default=Guarantee.EXACTLY_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far the sinks have come in each source, and how far Spark has read."""
+
+    least: Mapping[str, SourceOffset]
+    most: Mapping[str, SourceOffset] | None
+    """None: nobody knows."""
+    read: Mapping[str, SourceOffset]
+    """The end of the newest plan."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both bounds are the same."""
+        return self.least == self.most
+
+
+def ends(entry: OffsetEntry | None) -> dict[str, SourceOffset]:
+    """Where a plan ends, by source; empty without one."""
+    return {line.source_id: line.offset for line in entry.sources} if entry else {}
+
+
+def price_of_start(
+    new: Mapping[str, SourceOffset], reached: Reached, checkpoint: Checkpoint, facts: KafkaFacts | None
+) -> tuple[SourcePrice, ...]:
+    """The price of going on from `new`, in the order of the sources.
+
+    Args:
+        new: Where each source starts.
+        reached: How far sinks and Spark have come.
+        checkpoint: Its source logs name the files.
+        facts: What Kafka serves; None if it was not asked.
+    """
+    return tuple(
+        _price(index, source_id, start, reached, checkpoint, facts)
+        for index, (source_id, start) in enumerate(new.items())
+    )
+
+
+def _price(
+    index: int,
+    source_id: str,
+    start: SourceOffset,
+    reached: Reached,
+    checkpoint: Checkpoint,
+    facts: KafkaFacts | None,
+) -> SourcePrice:
+    least, read = reached.least.get(source_id), reached.read.get(source_id)
+    most = reached.most.get(source_id) if reached.most is not None else None
+    if isinstance(start, KafkaOffset):
+        is_known = reached.is_exact and reached.most is not None and isinstance(least, KafkaOffset)
+        bounds = _Topics(*map(topics_of, (least, most, read)))
+        return _kafka_price(index, start.topics, bounds, facts, is_bound=not is_known)
+    if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset):
+        return _file_price(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
+    kind = start.kind if start.kind in _KINDS else "other"
+    return SourcePrice(index, kind, bound=not start == least == most)
+
+
+class _Topics(NamedTuple):
+    """How far one Kafka source has come, as in `Reached`."""
+
+    least: Offsets
+    most: Offsets
+    read: Offsets
+
+
+def _kafka_price(
+    index: int, start: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
+) -> SourcePrice:
+    earliest: Offsets = facts.earliest if facts else {}
+    is_open = any(at == OFFSET_EARLIEST for parts in start.values() for at in parts.values())
+    at = {t: {p: _place(offset, earliest, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    before = {t: {p: reached.least.get(t, {}).get(p, 0) for p in parts} for t, parts in at.items()}
+    gone = any(p not in start.get(t, {}) for t, parts in reached.least.items() for p in parts)
+    return SourcePrice(
+        index,
+        "kafka",
+        reread=planned(at, positions(reached.read)),
+        lost=planned(positions(before), at),
+        duplicated=planned(at, positions(reached.most)),
+        bound=is_bound or is_open or gone,
+    )
+
+
+def _place(offset: int, earliest: Offsets, topic: str, partition: int) -> int:
+    """Where a partition will be read from; as far as anybody knows, the earliest is the beginning."""
+    return earliest.get(topic, {}).get(partition, 0) if offset == OFFSET_EARLIEST else offset
+
+
+def _file_price(
+    index: int,
+    source_id: str,
+    offsets: tuple[SourceOffset, SourceOffset, SourceOffset, SourceOffset],
+    reached: Reached,
+    checkpoint: Checkpoint,
+) -> SourcePrice:
+    start, least, most, read = (
+        each.log_offset if isinstance(each, FileOffset) else BEFORE_FIRST_FILE.log_offset for each in offsets
+    )
+    return SourcePrice(
+        index,
+        "file",
+        bound=not reached.is_exact,
+        reread_files=files_between(checkpoint, source_id, start, read),
+        lost_files=files_between(checkpoint, source_id, least, start),
+        duplicated_files=files_between(checkpoint, source_id, start, most),
+    )
+
+
+def files_between(checkpoint: Checkpoint, source_id: str, after: int, up_to: int) -> tuple[str, ...]:
+    """The files that the entries of a file source's log after one up to another name, as far as they were read."""
+    log = next((log for log in checkpoint.sources if log.name == source_id), None)
+    entries = log.entries.values() if log else ()
+    found: Iterator[SourceFile] = (file for entry in entries if isinstance(entry, FileLogEntry) for file in entry)
+    return tuple(dict.fromkeys(file.path for file in found if after < file.log_id <= up_to))
+
+
+def price_of_batch(
+    checkpoint: Checkpoint, start: Mapping[str, SourceOffset], end: Mapping[str, SourceOffset], *, is_repeated: bool
+) -> tuple[SourcePrice, ...]:
+    """The price of reading a planned range once more.
+
+    Args:
+        checkpoint: Its source logs name the files.
+        start: Where the range begins.
+        end: Where it ends.
+        is_repeated: Whether the sinks may show it already, so that it may come twice.
+    """
+    reached = Reached(start, end if is_repeated else start, end)
+    return price_of_start(
+        {source_id: start.get(source_id, end[source_id]) for source_id in end}, reached, checkpoint, None
+    )

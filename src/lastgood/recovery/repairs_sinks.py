@@ -1,0 +1,369 @@
+"""Repairs that bring the logs back into agreement with what the sinks show. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import (
+    DeltaOffset,
+    FileOffset,
+    IcebergOffset,
+    KafkaOffset,
+    RateMicroBatchOffset,
+    SourceOffset,
+    VoidOffset,
+)
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.restart import Outcome, Stage
+from lastgood.diagnose.sink_reading import NONE
+from lastgood.recovery.draft import Edit
+from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.recovery.pricing import Reached, ends, files_between, price_of_start
+from lastgood.recovery.repair import Repair, Work, copy_of, refuse
+from lastgood.recovery.repairs_lost import mirrored
+from lastgood.recovery.standing import Standing
+from lastgood.sources.files import FileState
+from lastgood.sources.kafka_ranges import minus, planned, served
+
+_READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
+_MAY_BE_READ_AGAIN = (KafkaOffset, FileOffset, DeltaOffset, IcebergOffset, RateMicroBatchOffset, VoidOffset)
+
+
+def marks_beyond(work: Work) -> None:
+    """A sink's rows were taken back by hand and its mark was not (row 12).
+
+    Raises:
+        RepairRefusedError: it is so.
+    """
+    found = work.standing.skips_beyond
+    if found is None:
+        return
+    raise refuse(
+        work.standing,
+        "a sink would drop batches that it does not show: its rows were taken back, and its mark was not",
+        subject=found.sink.location,
+        found=f"it shows batch {found.sink.last_batch}, and drops every batch up to {found.skips}",
+        expected="a mark at the batch that it shows",
+        effect="what is planned under these numbers would be lost without a word",
+        next=found.status(),
+    )
+
+
+def lifted(work: Work) -> Repair | None:
+    """The sinks are ahead of the logs, which are older than they (row 7).
+
+    Raises:
+        RepairRefusedError: the mirror does not hold what lies between.
+    """
+    standing = work.standing
+    shown, newest = standing.furthest, standing.planned
+    if shown <= newest or newest == NONE:
+        return None
+    plans, commits = mirrored(work.mirror, OFFSETS), mirrored(work.mirror, COMMITS)
+    missing = [batch_id for batch_id in range(newest + 1, shown + 1) if batch_id not in plans]
+    is_common = standing.common == shown or (shown in commits and all(each in (None, shown) for each in standing.shown))
+    if missing or not is_common or not _continues(standing, plans):
+        raise refuse(
+            standing,
+            f"a sink shows batch {shown}, and the logs end with batch {newest}: they are older than it",
+            found=_why_not_lifted(missing, is_common=is_common),
+            expected=f"a mirror that holds {OFFSETS}/{newest + 1} to {OFFSETS}/{shown}",
+            effect=f"batches up to {shown} would be planned anew and dropped by the sink: some rows lost, others twice",
+            next=standing.world.command("backup list"),
+        )
+    why = f"the sinks show batch {shown}"
+    numbers = range(newest + 1, shown + 1)
+    edits = [Edit(f"{OFFSETS}/{n}", plans[n], why) for n in numbers]
+    first = standing.committed + 1
+    edits += [Edit(f"{COMMITS}/{n}", commits[n], why) for n in range(first, shown + 1) if n in commits]
+    return Repair(tuple(edits), rests_on=(copy_of(f"{OFFSETS}/{shown}"), *standing.marks()), keeps_state=True)
+
+
+def _continues(standing: Standing, plans: dict[int, bytes]) -> bool:
+    """Whether the mirror holds the same newest plan as the logs, so that what follows it there follows here."""
+    here, copy = standing.plan(standing.planned), plans.get(standing.planned)
+    if here is None or copy is None:
+        return False
+    there = parse_offset_entry(copy)
+    return isinstance(there, OffsetEntry) and ends(there) == ends(here)
+
+
+def _why_not_lifted(missing: list[int], *, is_common: bool) -> str:
+    if missing:
+        return f"no copy of {OFFSETS}/{missing[0]}"
+    return "another newest plan in the mirror" if is_common else "sinks that differ, or do not tell"
+
+
+def cut(work: Work) -> Repair | None:
+    """The sinks went back behind the logs: the logs follow them (row 11).
+
+    Raises:
+        RepairRefusedError: they cannot.
+    """
+    standing = work.standing
+    behind = [batch for batch in standing.shown if batch is not None and batch < standing.committed]
+    floor = min(behind, default=None)
+    if floor is None:
+        return None
+    if standing.common != floor:
+        raise _cannot_cut(standing, floor, "sinks that differ, or do not tell", "all sinks at the same batch")
+    plan, newest = standing.plan(floor), standing.plan(standing.planned)
+    if plan is None or newest is None:
+        raise _cannot_cut(standing, floor, f"no {OFFSETS}/{floor} that can be read", f"{OFFSETS}/{floor}")
+    for source_id, end in ends(plan).items():
+        line = newest.source(source_id)
+        _require_served(standing, floor, source_id, end, end if line is None else line.offset)
+    why = f"the sinks show nothing after batch {floor}"
+    checkpoint = standing.checkpoint
+    edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
+    edits += [Edit(f"{OFFSETS}/{n}", None, why) for n in checkpoint.offsets.ids if n > floor]
+    reached = Reached(ends(plan), ends(plan), ends(newest))
+    prices = price_of_start(ends(plan), reached, checkpoint, standing.kafka)
+    return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks()), prices=prices)
+
+
+def _require_served(standing: Standing, floor: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
+    """See that a source still has what is to be read again; where nobody knows, that Spark would say so."""
+    if not isinstance(start, _MAY_BE_READ_AGAIN):
+        raise _cannot_cut(standing, floor, f"source {source_id} of the kind {start.kind}", _READABLE_AGAIN)
+    if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
+        facts, wanted = standing.kafka, planned(start.topics, end.topics)
+        if facts is None and not standing.world.fail_on_data_loss:
+            raise _cannot_cut(standing, floor, "failOnDataLoss=false, and no broker that was asked", "--kafka")
+        gone = minus(wanted, served(wanted, facts.earliest, facts.latest)) if facts else {}
+        if gone:
+            raise _cannot_cut(
+                standing, floor, f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
+            )
+    if isinstance(start, FileOffset) and isinstance(end, FileOffset):
+        files = files_between(standing.checkpoint, source_id, start.log_offset, end.log_offset)
+        states = {each.file.path: each.state for each in standing.world.files.get(source_id, ())}
+        doubtful = [path for path in files if states.get(path) is not FileState.PRESENT]
+        if doubtful or len(files) < end.log_offset - start.log_offset:
+            found = doubtful[0] if doubtful else "entries of its log that were not read"
+            raise _cannot_cut(standing, floor, f"source {source_id}: {found}", "every file as it was logged")
+
+
+def _cannot_cut(standing: Standing, floor: int, found: str, expected: str) -> Exception:
+    return refuse(
+        standing,
+        f"a sink shows nothing after batch {floor}, and batch {standing.committed} is committed: it went back",
+        found=found,
+        expected=expected,
+        effect="the rows between are not in the sink, and the query would not read them again",
+        next=standing.world.command("diagnose"),
+    )
+
+
+def several_open(work: Work) -> Repair | None:
+    """Several plans are not committed: Spark runs the newest alone, and takes the others for done.
+
+    Raises:
+        RepairRefusedError: sinks that lack them differ.
+    """
+    standing = work.standing
+    newest = standing.planned
+    if newest - standing.committed < 2 or not standing.sinks_known:
+        return None
+    floor = min(shown for shown in standing.shown if shown is not None)
+    if floor >= newest - 1:
+        return None
+    if standing.common is None:
+        raise refuse(
+            standing,
+            f"batches {standing.committed + 1} to {newest} are planned and not committed, and the sinks differ",
+            found=", ".join(standing.marks()),
+            expected="all sinks at the same batch",
+            next=standing.world.command("diagnose"),
+        )
+    why = f"the sinks show nothing after batch {floor}, and Spark would take batch {newest - 1} for done"
+    edits = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in standing.checkpoint.offsets.ids if n > floor + 1)
+    return Repair(edits, rests_on=tuple(standing.marks()))
+
+
+def orphan(work: Work) -> Repair | None:
+    """The newest plan cannot be run again, or a sink that has it would take it twice.
+
+    Raises:
+        RepairRefusedError: some sinks have it and others lack it, or it cannot be committed by hand.
+    """
+    standing = work.standing
+    batch_id = standing.planned
+    if not standing.has_orphan:
+        return None
+    shown = standing.common
+    if standing.restart.outcome is Outcome.RERUNS:
+        _require_replay(standing)
+        is_twice = shown == batch_id and not standing.recognises_orphan
+        can = standing.is_kafka_only and not standing.world.is_stateful and standing.newest_commit is not None
+        return _committed(work, "the sinks have it, and would not recognise it") if is_twice and can else None
+    stop = standing.restart.stop
+    if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
+        return None
+    is_state = standing.world.is_stateful and stop.subject.startswith(("state", COMMITS, OFFSETS))
+    if stop.stage not in (Stage.PLANNED, Stage.TASK) or is_state:
+        return None
+    why = f"it cannot run again: {stop.subject}: {stop.because}"
+    return _committed(work, f"the sinks have it, and {why}") if shown == batch_id else retired(standing, batch_id, why)
+
+
+def _require_replay(standing: Standing) -> None:
+    """See that the batch can be run for the sinks that lack it, though others would drop it unread."""
+    lacking = tuple(sink for sink in standing.world.sinks if sink.would_skip(standing.planned) is not True)
+    if not lacking or len(lacking) == len(standing.world.sinks):
+        return
+    restart = predict(replace(standing.world, sinks=lacking), standing.spark)
+    if restart.stop is not None:
+        raise refuse(
+            standing,
+            f"some sinks have batch {standing.planned}, and for the others it cannot run again",
+            subject=restart.stop.subject,
+            found=restart.error,
+            effect="it would be in some sinks only",
+            next=standing.world.command("diagnose"),
+        )
+
+
+def _committed(work: Work, why: str) -> Repair:
+    """Commit the orphan by hand (rows 3 and 13)."""
+    standing = work.standing
+    batch_id, template, plan = standing.planned, standing.newest_commit, standing.plan(standing.planned)
+    if template is None or plan is None or not standing.is_kafka_only:
+        raise refuse(
+            standing,
+            f"the sinks have batch {batch_id}, and it cannot be committed by hand",
+            found="no commit to go by"
+            if template is None
+            else f"sources of the kinds {', '.join(standing.kinds.values())}",
+            expected="an older commit, and no source but Kafka, which alone is not asked for the batch again",
+            effect=why,
+            next=standing.world.command("diagnose"),
+        )
+    content = template.with_watermark(plan.batch_watermark_ms).to_bytes()
+    return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
+
+
+def retired(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = ()) -> Repair:
+    """The orphan is taken back, and its range will be read by a batch that is planned anew.
+
+    Where every sink is known to lack it, its number is free. Where one might have it and drop whatever comes under
+    that number, the number is used up: an empty batch is committed under it, and the next one reads the range.
+
+    Args:
+        standing: Where the query stands.
+        batch_id: The orphan.
+        why: One line for a person.
+        others: What else has to go.
+
+    Raises:
+        RepairRefusedError: a sink has it, or nobody can tell where its range begins.
+    """
+    path = f"{OFFSETS}/{batch_id}"
+    before = _start(standing, batch_id)
+    shown = [batch for batch in standing.shown if batch is not None]
+    if any(batch >= batch_id for batch in shown):
+        raise refuse(
+            standing,
+            f"a sink has batch {batch_id}, which is not committed",
+            subject=path,
+            found="; ".join(standing.marks()),
+            expected=f"all sinks at batch {standing.committed}",
+            effect=f"{why}; what is planned anew under its number would be dropped or come twice",
+            next=standing.world.command("diagnose"),
+        )
+    drop = Repair((*others, Edit(path, None, why)), drops=True)
+    if standing.sinks_known and set(shown) == {batch_id - 1} and standing.would_take(batch_id):
+        return _priced(drop, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
+    begin, commit = standing.plan(batch_id - 1), standing.commit(standing.committed)
+    if standing.would_take(batch_id):
+        line = f"no sink drops a batch {batch_id}; whether it is there already is not known of all"
+        return _priced(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
+    if begin is not None and commit is not None and not standing.world.is_stateful:
+        empty = f"{why}; what comes under its number would be dropped by a sink that has it"
+        edits = (*others, Edit(path, begin.to_bytes(), empty), Edit(f"{COMMITS}/{batch_id}", commit.to_bytes(), empty))
+        line = f"{OFFSETS}/{batch_id - 1}: everything from there on is read, under new numbers"
+        return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
+    line = f"nobody knows whether a sink has batch {batch_id} and would drop what comes under that number"
+    return _priced(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
+
+
+def _start(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
+    """Where the orphan begins; what is planned anew begins there too."""
+    if standing.committed != batch_id - 1:
+        raise refuse(
+            standing,
+            f"batches {standing.committed + 1} to {batch_id} are planned and not committed",
+            expected="one plan at most that is not committed",
+            effect=f"Spark would take batch {batch_id - 1} for done",
+            next=standing.world.command("diagnose"),
+        )
+    plan = standing.plan(batch_id)
+    if plan is not None and plan.metadata is not None and plan.metadata.control is not None:
+        raise _start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
+    if batch_id == 0:
+        found: dict[str, SourceOffset] = {
+            log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None
+        }
+        lacking = [
+            source_id for source_id, kind in standing.kinds.items() if kind == "kafka" and source_id not in found
+        ]
+        if lacking or (standing.plan(0) is None and not found):
+            raise _start_unknown(standing, "no sources/*/0, where the first batch began")
+        return found
+    before = standing.plan(batch_id - 1)
+    if before is None:
+        raise _start_unknown(standing, f"no {OFFSETS}/{batch_id - 1} that can be read")
+    unfit = [line for line in before.sources if not isinstance(line.offset, _MAY_BE_READ_AGAIN)]
+    if unfit:
+        raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
+    return ends(before)
+
+
+def _start_unknown(standing: Standing, found: str) -> Exception:
+    return refuse(
+        standing,
+        f"batch {standing.planned} cannot be planned anew from where it begins",
+        found=found,
+        expected=f"a plan before it, and sources that can be read again: {_READABLE_AGAIN}",
+        next=standing.world.command("backup list"),
+    )
+
+
+def _priced(
+    repair: Repair,
+    standing: Standing,
+    start: dict[str, SourceOffset],
+    batch_id: int,
+    word: Guarantee,
+    rests_on: tuple[str, ...],
+) -> Repair:
+    is_exact = word is Guarantee.EXACTLY_ONCE
+    plan = standing.plan(batch_id)
+    end = ends(plan) or _newest_served(standing, start)
+    begin = {source_id: start.get(source_id, VoidOffset()) for source_id in end}
+    prices = price_of_start(begin, Reached(begin, begin if is_exact else end, end), standing.checkpoint, standing.kafka)
+    if word is Guarantee.LOSSY:
+        prices = tuple(replace(_lost_too(price), bound=True) for price in prices)
+    if plan is None:
+        prices = tuple(replace(price, bound=True) for price in prices)
+    return Repair(repair.edits, word, rests_on, prices, drops=repair.drops)
+
+
+def _newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
+    """The furthest that a plan which nobody can read may have gone."""
+    latest = standing.kafka.latest if standing.kafka else {}
+    found = dict(start)
+    for source_id, offset in start.items():
+        if isinstance(offset, KafkaOffset):
+            topics = offset.topics.items()
+            found[source_id] = KafkaOffset(
+                {topic: {p: latest.get(topic, {}).get(p, at) for p, at in parts.items()} for topic, parts in topics}
+            )
+    return found
+
+
+def _lost_too(price: SourcePrice) -> SourcePrice:
+    """What may come twice may also be dropped: it depends on a sink of which nothing is known."""
+    return replace(price, lost=price.duplicated, lost_files=price.duplicated_files)

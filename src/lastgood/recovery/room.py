@@ -1,0 +1,194 @@
+"""Where a recovery works: its checkpoint, and its folder beside it; and what it has noted down there so far.
+
+CHECKPOINT.lastgood/recoveries/ID/plan.json        what is done
+CHECKPOINT.lastgood/recoveries/ID/STAGE.json       how far it has come, a file for each stage
+CHECKPOINT.lastgood/recoveries/ID/before/PATH      each file that it touches, as it was
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
+from lastgood.storage import Location, Storage
+from lastgood.writing import WritableStorage
+
+LAST = "last"
+_NOTE_BYTES_MAX = 1024 * 1024
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}/?")
+
+
+class RecoveryUnknownError(LastgoodError):
+    """No recovery of this id ever touched the checkpoint."""
+
+    condition = "RECOVERY_UNKNOWN"
+    exit_code = 56
+    retry = Retry.AFTER_CHANGE
+
+
+class RecoveryOpenError(LastgoodError):
+    """Another repair of the checkpoint was begun, and neither finished nor taken back."""
+
+    condition = "RECOVERY_OPEN"
+    exit_code = 49
+    retry = Retry.AFTER_CHANGE
+
+
+class Stage(enum.Enum):
+    """How far a recovery has come; in this order."""
+
+    BEGUN = "begun"
+    """It may have put up its seal; nothing else has been touched."""
+    APPLYING = "applying"
+    """What it touches is backed up; some steps may be done."""
+    APPLIED = "applied"
+    """All steps are done and verified; the seal may stand."""
+    CLOSED = "closed"
+    """The seal is gone: a driver may start."""
+    UNDOING = "undoing"
+    """It is being taken back."""
+    UNDONE = "undone"
+    """Every byte is as it was; the seal may stand."""
+    TAKEN_BACK = "taken_back"
+    """As `UNDONE`, and the seal is gone."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the checkpoint may be sealed: somebody has to finish it or take it back."""
+        return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The place of one recovery."""
+
+    checkpoint: Location
+    recovery: str
+    storage: WritableStorage
+
+    @property
+    def folder(self) -> Location:
+        """Its own folder."""
+        return recoveries_folder(self.checkpoint) / self.recovery
+
+    def file(self, path: str) -> Location:
+        """A file of the checkpoint."""
+        return self.checkpoint / path
+
+    def aside(self, path: str) -> Location:
+        """Where a file of the checkpoint is kept as it was."""
+        return self.folder / f"before/{path}"
+
+    def stage(self) -> Stage | None:
+        """How far it has come; None: nothing was done."""
+        return latest(self.storage, self.folder)
+
+    def enter(self, stage: Stage, facts: Mapping[str, Any]) -> None:
+        """Note down that a stage is reached; a second time changes nothing that counts."""
+        self.storage.write(self.folder / f"{stage.value}.json", json.dumps(dict(facts)).encode())
+
+    def note(self, stage: Stage) -> dict[str, Any]:
+        """What was noted down with a stage; empty if it was never reached."""
+        raw = self.storage.read(self.folder / f"{stage.value}.json", limit=_NOTE_BYTES_MAX)
+        told = json.loads(raw) if raw else {}
+        return told if isinstance(told, dict) else {}
+
+    def seal(self) -> tuple[str, ...]:
+        """The files that seal the checkpoint while it is open.
+
+        Raises:
+            RecoveryUnknownError, PlanInvalidError: as `plan`.
+        """
+        told = self.note(Stage.UNDOING).get("seal")
+        return tuple(map(str, told)) if isinstance(told, list) else self.plan().seal
+
+    def forget(self, stage: Stage) -> None:
+        """Take back that a stage was reached."""
+        self.storage.remove(self.folder / f"{stage.value}.json")
+
+    def keep(self, plan: Plan) -> None:
+        """Keep the plan, so that it can be finished and undone without its file."""
+        self.storage.write(self.folder / "plan.json", plan.to_bytes())
+
+    def plan(self) -> Plan:
+        """The plan that was kept.
+
+        Raises:
+            RecoveryUnknownError: there is none.
+            PlanInvalidError: it is damaged.
+        """
+        file = self.folder / "plan.json"
+        raw = self.storage.read(file, limit=PLAN_BYTES_MAX)
+        if raw is None:
+            raise RecoveryUnknownError(f"there is no recovery {self.recovery}", subject=str(self.checkpoint))
+        return parse_plan(raw, str(file))
+
+
+def recoveries_folder(checkpoint: Location) -> Location:
+    """Where all recoveries of a checkpoint are."""
+    return checkpoint.sibling(WORK_SUFFIX) / "recoveries"
+
+
+def recoveries(storage: Storage, checkpoint: Location) -> list[str]:
+    """The ids of all recoveries of a checkpoint that were begun, oldest first."""
+    names = storage.names(recoveries_folder(checkpoint)) or ()
+    return sorted(name.rstrip("/") for name in names if _ID.fullmatch(name))
+
+
+def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
+    """The newest recovery that somebody has to finish or take back; None if there is none."""
+    for recovery in reversed(recoveries(storage, checkpoint)):
+        stage = latest(storage, recoveries_folder(checkpoint) / recovery)
+        if stage is not None and stage.is_open:
+            return recovery
+    return None
+
+
+def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None = None) -> None:
+    """See that no repair of a checkpoint is half done.
+
+    Raises:
+        RecoveryOpenError: one is, another than `but`.
+    """
+    recovery = open_recovery(storage, checkpoint)
+    if recovery in (None, but):
+        return
+    finish = command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json")
+    raise RecoveryOpenError(
+        f"recovery {recovery} was begun here, and neither finished nor taken back",
+        subject=str(checkpoint),
+        effect="the checkpoint may be sealed; nothing has been changed",
+        next=f"{finish}, or {command_line('undo', recovery, '--checkpoint', checkpoint)}",
+    )
+
+
+def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
+    """The id of a recovery: `wanted` itself, or for `last` the one that is open, else the newest.
+
+    Raises:
+        RecoveryUnknownError: there is no such recovery; names those there are.
+    """
+    known = recoveries(storage, checkpoint)
+    if wanted == LAST and known:
+        return open_recovery(storage, checkpoint) or known[-1]
+    if wanted in known:
+        return wanted
+    raise RecoveryUnknownError(
+        f"there is no recovery {wanted}",
+        subject=str(recoveries_folder(checkpoint)),
+        found=", ".join(known[-5:]) or "no recovery",
+    )
+
+
+def latest(storage: Storage, folder: Location) -> Stage | None:
+    """How far the recovery in a folder has come; None: nothing was done."""
+    names = set(storage.names(folder) or ())
+    reached = [stage for stage in Stage if f"{stage.value}.json" in names]
+    return reached[-1] if reached else None

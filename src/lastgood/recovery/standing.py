@@ -1,0 +1,245 @@
+"""Where a query stands when it is to be repaired: its logs, what Spark would do, and what each sink shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.restart import Outcome, Restart
+from lastgood.diagnose.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading, sink_readings
+from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.diagnose.world import World
+from lastgood.position import Position, locate
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sources.kafka_facts import KafkaFacts
+
+RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
+"""What a start may come to that commits a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One query. Make one with `Standing.of`."""
+
+    world: World
+    spark: SparkVersion
+    position: Position
+    restart: Restart
+    sinks: tuple[SinkReading, ...]
+
+    @classmethod
+    def of(cls, world: World, spark: SparkVersion) -> Standing:
+        """What is so, and what a Spark of this version would do."""
+        restart = predict(world, spark)
+        position = locate(world.checkpoint, world.sinks)
+        return cls(world, spark, position, restart, tuple(sink_readings(world, position, restart)))
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint."""
+        return self.world.checkpoint
+
+    @property
+    def planned(self) -> int:
+        """L, or `NONE`."""
+        found = self.checkpoint.last_planned
+        return NONE if found is None else found
+
+    @property
+    def committed(self) -> int:
+        """C, or `NONE`."""
+        found = self.checkpoint.last_committed
+        return NONE if found is None else found
+
+    @property
+    def has_orphan(self) -> bool:
+        """Whether the newest plan is not committed."""
+        return self.planned > self.committed
+
+    @property
+    def query_id(self) -> str | None:
+        """The id in `metadata`; None if nobody can read it."""
+        found = self.checkpoint.query
+        return found.query_id if isinstance(found, QueryMetadata) else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a start commits a batch."""
+        return self.restart.outcome in RUNS
+
+    @property
+    def kafka(self) -> KafkaFacts | None:
+        """What the broker said; None if it was not asked or did not answer."""
+        facts = self.world.kafka
+        return facts if facts is not None and facts.unknown is None else None
+
+    def plan(self, batch_id: int) -> OffsetEntry | None:
+        """A plan that can be read."""
+        entry = self.checkpoint.offsets.entries.get(batch_id)
+        return entry if isinstance(entry, OffsetEntry) else None
+
+    def commit(self, batch_id: int) -> CommitEntry | None:
+        """A commit that can be read."""
+        entry = self.checkpoint.commits.entries.get(batch_id)
+        return entry if isinstance(entry, CommitEntry) else None
+
+    @property
+    def newest_commit(self) -> CommitEntry | None:
+        """The newest commit that can be read: the template of one that is written by hand."""
+        entries = self.checkpoint.commits.entries
+        found = (entries[batch_id] for batch_id in sorted(entries, reverse=True))
+        return next((entry for entry in found if isinstance(entry, CommitEntry)), None)
+
+    # What the sinks show.
+
+    @property
+    def shown(self) -> tuple[int | None, ...]:
+        """Per sink the newest batch that it shows, `NONE` if surely none, and None if that is not known."""
+        return tuple(_shown(reading) for reading in self.sinks)
+
+    @property
+    def sinks_known(self) -> bool:
+        """Whether it is known of every sink of the query what it shows."""
+        return bool(self.sinks) and None not in self.shown
+
+    @property
+    def common(self) -> int | None:
+        """The one batch up to which all sinks show everything; None if they differ, or one is not known."""
+        shown = set(self.shown)
+        return shown.pop() if len(shown) == 1 else None
+
+    @property
+    def furthest(self) -> int:
+        """The newest batch that any sink is known to show, or `NONE`."""
+        return max((batch for batch in self.shown if batch is not None), default=NONE)
+
+    @property
+    def skipped_up_to(self) -> int:
+        """The newest number that any sink is known to drop without a word, or `NONE`."""
+        found = self.position.skipped_up_to
+        return NONE if found is None else found
+
+    @property
+    def skips_beyond(self) -> SinkReading | None:
+        """A sink that drops numbers above what it shows: somebody took its rows back and not its mark (row 12)."""
+        pairs = zip(self.sinks, self.shown, strict=True)
+        return next((each for each, shown in pairs if each.sink.known and each.skips > _most(shown, each)), None)
+
+    def would_take(self, batch_id: int) -> bool:
+        """Whether every sink is known not to drop a batch of this number."""
+        return bool(self.sinks) and all(each.sink.would_skip(batch_id) is False for each in self.sinks)
+
+    @property
+    def recognises_orphan(self) -> bool:
+        """Whether every sink is known to take the orphan once: those that hold it drop it, the others write it."""
+        pairs = zip(self.sinks, self.shown, strict=True)
+        return bool(self.sinks) and all(_recognises(each.sink, shown, self.planned) for each, shown in pairs)
+
+    def marks(self) -> Iterator[str]:
+        """What the sinks that are known rest on; one line each."""
+        for each, shown in zip(self.sinks, self.shown, strict=True):
+            if shown is not None:
+                yield self._mark(each.sink, shown)
+
+    def _mark(self, sink: SinkEvidence, shown: int) -> str:
+        if shown == NONE:
+            return f"{sink.location} shows no batch of this query: {sink.because}"
+        if sink.kind == DELTA:
+            of = f" of query {self.query_id}" if sink.dedupe_key is DedupeKey.QUERY_ID else ""
+            return f"delta txn {shown}{of} in {sink.location}"
+        return f"{sink.kind} sink {sink.location} shows batch {shown}"
+
+    # What the sources are.
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Per source what it is, by the newest plan that can be read."""
+        entry = self.checkpoint.newest_offsets
+        return {line.source_id: line.offset.kind for line in entry.sources} if entry else {}
+
+    @property
+    def is_kafka_only(self) -> bool:
+        """Whether all sources are Kafka, which is not asked again for a batch that is committed."""
+        kinds = self.kinds
+        return bool(kinds) and set(kinds.values()) == {KafkaOffset.kind}
+
+    @property
+    def recreated(self) -> tuple[str, ...]:
+        """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
+        facts, entry = self.kafka, self.checkpoint.newest_offsets
+        if facts is None or entry is None:
+            return ()
+        topics = {
+            topic for line in entry.sources if isinstance(line.offset, KafkaOffset) for topic in line.offset.topics
+        }
+        before = {**self.world.advice.topic_ids, **facts.topic_ids_before, **self.world.topic_ids}
+        now = {name: topic.topic_id for name, topic in facts.topics.items()}
+        return tuple(sorted(t for t in topics if before.get(t) and now.get(t) and before[t] != now[t]))
+
+
+def seen_as(world: World, query_id: str, *, asked_as: str | None = None) -> World:
+    """The same, where sinks that go by query id were asked about another one: what they hold under this id is its own.
+
+    Args:
+        world: With its sinks.
+        query_id: The id of the query.
+        asked_as: The id that they were asked about; None if there was none.
+    """
+    if query_id == asked_as:
+        return world
+    return replace(world, sinks=tuple(_seen_as(sink, query_id, asked_as) for sink in world.sinks))
+
+
+def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvidence:
+    last = sink.others.get(query_id)
+    is_own = asked_as is None and sink.last_batch is not None
+    is_told = sink.known or (asked_as is None and last is not None)  # without an id nobody knew whom to ask about
+    if sink.dedupe_key is not DedupeKey.QUERY_ID or not is_told or is_own:
+        return sink
+    if last is None and asked_as is None:
+        return sink
+    others = {name: batch for name, batch in sink.others.items() if name != query_id}
+    if asked_as is not None and sink.last_batch is not None:
+        others[asked_as] = sink.last_batch
+    because = f"its mark of query {query_id}"
+    return replace(
+        sink,
+        last_batch=last,
+        known=True,
+        skips_up_to=last,
+        skips_known=True,
+        batches=(),
+        because=because,
+        others=others,
+    )
+
+
+def _shown(reading: SinkReading) -> int | None:
+    sink = reading.sink
+    if not sink.known:
+        return None
+    if sink.last_batch is None:
+        is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None
+        return NONE if is_sure and reading.committed == NONE else None
+    behind = range(sink.last_batch + 1, reading.committed + 1)
+    if behind and not reading.has_every_mark:  # a function need not mark a batch without rows
+        return None if reading.may_have_rows(behind) else reading.committed
+    return sink.last_batch
+
+
+def _most(shown: int | None, reading: SinkReading) -> int:
+    return reading.shown if shown is None else max(shown, reading.shown)
+
+
+def _recognises(sink: SinkEvidence, shown: int | None, batch_id: int) -> bool:
+    if shown is None:
+        return False
+    if shown == batch_id:
+        return sink.kind == FENCE or sink.would_skip(batch_id) is True
+    return shown == batch_id - 1 and sink.would_skip(batch_id) is False

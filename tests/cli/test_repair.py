@@ -1,0 +1,193 @@
+"""`plan`, `apply` and `undo`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
+DEAD = "--driver-is-dead"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Seven batches are committed, an eighth is planned."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    return tmp_path / "chk"
+
+
+def run(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    command = [*LASTGOOD, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def answer(*words: object, code: int = 0) -> dict[str, Any]:
+    done = run(*words, "--format", "json")
+    assert done.returncode == code, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def replan(checkpoint: Path) -> Path:
+    answer("plan", checkpoint, "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
+    return Path("plan.json")
+
+
+def test_plain_restart_has_no_steps_and_needs_no_proof(checkpoint: Path) -> None:
+    before = files(checkpoint)
+    planned = answer("plan", checkpoint, "-o", "plan.json")
+    assert (planned["goal"], planned["steps"], planned["needs"], planned["from_batch"]) == ("resume", [], [], 7)
+    done = run("apply", "plan.json")
+    assert (done.returncode, done.stdout) == (0, "Nothing has to be changed: start the application.\n")
+    assert files(checkpoint) == before
+
+
+def test_plan_is_applied_once_and_taken_back_byte_for_byte(checkpoint: Path) -> None:
+    before = files(checkpoint)
+    plan = replan(checkpoint)
+    assert files(checkpoint) == before
+    first = answer("apply", plan, DEAD)
+    assert (first["state"], first["undo"].split()[:2]) == ("applied", ["lastgood", "undo"])
+    after = files(checkpoint)
+    assert after != before
+    assert answer("apply", plan)["state"] == "already applied"
+    assert answer("undo", first["recovery"], DEAD)["state"] == "undone"
+    assert files(checkpoint) == before
+    assert answer("undo", "last", "--checkpoint", checkpoint, DEAD)["state"] == "already undone"
+    assert answer("apply", plan, DEAD, code=52)["error"]["condition"] == "PLAN_STALE"
+
+
+def test_plan_says_what_it_costs_and_where_it_is_saved(checkpoint: Path) -> None:
+    done = run("plan", checkpoint, "--goal", "replan")
+    assert done.returncode == 0, done.stderr
+    assert "Guarantee at least once" in done.stdout
+    assert "Needs     --accept duplicates" in done.stdout
+    assert done.stdout.endswith("Nothing has been changed.\n")
+    saved = next(Path().glob("plan-*.json"))
+    assert f"Carry it out with: lastgood apply {saved}" in done.stdout
+    refused = answer("apply", saved, DEAD, code=51)["error"]
+    assert (refused["condition"], refused["expected"]) == ("WAIVER_NEEDED", "--accept duplicates")
+
+
+def test_nothing_is_done_without_a_proof_of_death(checkpoint: Path, tmp_path: Path) -> None:
+    before, plan = files(checkpoint), replan(checkpoint)
+    assert answer("apply", plan, code=54)["error"]["condition"] == "DRIVER_NOT_PROVEN_DEAD"
+    config = '[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "chk"\ndriver_check = ["{}"]\n'
+    (tmp_path / "lastgood.toml").write_text(config.format("false"))
+    assert answer("apply", plan, code=54)["error"]["found"] == "exit code 1"
+    assert files(checkpoint) == before
+    (tmp_path / "lastgood.toml").write_text(config.format("true"))
+    assert answer("apply", plan)["state"] == "applied"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "condition"),
+    [
+        (("apply", "nothing.json"), 2, "USAGE"),
+        (("apply", "chk/offsets/3"), 50, "PLAN_INVALID"),
+        (("undo", "20261121-160058-7f3a"), 56, "RECOVERY_UNKNOWN"),
+        (("undo", "last"), 2, "USAGE"),
+        (("undo", "last", "--checkpoint", "chk"), 56, "RECOVERY_UNKNOWN"),
+        (("plan", "nothing"), 20, "CHECKPOINT_MISSING"),
+        (("plan", "chk", "--goal", "reposition"), 2, "USAGE"),
+        (("plan", "chk", "--goal", "reposition", "--earliest", "--latest"), 2, "USAGE"),
+        (("plan", "chk", "--goal", "reposition", "--stable-lag", "99"), 21, "BATCH_UNKNOWN"),
+        (("plan", "chk", "--goal", "reposition", "--at", "{}x"), 2, "STARTING_OFFSETS_INVALID"),
+        (("plan", "chk", "--goal", "reposition", "--earliest", "--only", "orders/9"), 2, "USAGE"),
+        (("plan", "chk", "--goal", "reposition", "--latest"), 2, "USAGE"),
+        (("plan", "chk", "--accept", "everything"), 2, "USAGE"),
+        (("plan", "chk", "--stable-lag", "3"), 2, "USAGE"),
+        (("plan", "chk", "-o", "no/such/folder/plan.json"), 2, "USAGE"),
+    ],
+)
+def test_bad_input_gets_a_clear_error_and_nothing_is_done(
+    checkpoint: Path, words: tuple[str, ...], code: int, condition: str
+) -> None:
+    before = files(checkpoint)
+    assert answer(*words, code=code)["error"]["condition"] == condition
+    assert files(checkpoint) == before
+
+
+def test_plan_edited_by_hand_is_refused(checkpoint: Path) -> None:
+    plan = replan(checkpoint)
+    plan.write_text(plan.read_text().replace('"replan"', '"resume"'))
+    assert answer("apply", plan, DEAD, code=50)["error"]["condition"] == "PLAN_INVALID"
+
+
+def test_plan_for_a_checkpoint_that_has_moved_is_refused(checkpoint: Path) -> None:
+    plan = replan(checkpoint)
+    (checkpoint / "commits/7").write_bytes((checkpoint / "commits/6").read_bytes())
+    before = files(checkpoint)
+    assert answer("apply", plan, DEAD, code=52)["error"]["condition"] == "PLAN_STALE"
+    assert files(checkpoint) == before
+
+
+def test_undo_is_refused_once_the_query_has_gone_on(checkpoint: Path) -> None:
+    recovery = answer("apply", replan(checkpoint), DEAD)["recovery"]
+    newest = max(int(each.name) for each in (checkpoint / "offsets").iterdir() if each.name.isdecimal())
+    (checkpoint / f"offsets/{newest + 1}").write_bytes((checkpoint / "offsets/6").read_bytes())
+    before = files(checkpoint)
+    assert answer("undo", recovery, DEAD, code=55)["error"]["condition"] == "UNDO_REFUSED"
+    assert files(checkpoint) == before
+
+
+def test_seal_of_a_repair_that_was_killed_is_named_and_the_repair_finished(checkpoint: Path) -> None:
+    plan = replan(checkpoint)
+    whole = _killed_while_sealed(checkpoint, plan)
+    found = answer("diagnose", checkpoint, code=1)
+    sealed = next(each for each in found["findings"] if each["condition"] == "SEALED_BY_LASTGOOD")
+    assert sealed["next"].startswith("lastgood undo ")
+    assert all(each["condition"] != "OFFSET_LOG_DAMAGED" for each in found["findings"])
+    assert answer("plan", checkpoint, code=49)["error"]["condition"] == "RECOVERY_OPEN"
+    assert answer("apply", plan)["state"] == "applied"  # its proof is noted down, and nobody can have started since
+    assert set(files(checkpoint)) == whole
+
+
+def _killed_while_sealed(checkpoint: Path, plan: Path) -> set[str]:
+    """Kill `apply` by -9 while the seal stands; returns the files that a whole one leaves."""
+    script = Path(__file__).parents[1] / "repair" / "killed_apply.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(plan), "begin"], capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return {path for path in files(checkpoint) if path != "offsets/8"} | {"commits/7"}
+
+
+def test_of_eight_that_apply_at_once_one_wins_and_the_others_are_told_who_holds_it(checkpoint: Path) -> None:
+    plan = replan(checkpoint)
+    command = [*LASTGOOD, "apply", str(plan), DEAD, "--format", "json"]
+    racing = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]
+    told = [json.loads(each.communicate(timeout=120)[0]) for each in racing]
+    states = [each.get("state") or each["error"]["condition"] for each in told]
+    assert states.count("applied") == 1
+    assert set(states) <= {"applied", "already applied", "CHECKPOINT_HELD", "LEASE_HELD"}
+    held = [each["error"]["found"] for each in told if "error" in each]
+    assert all(found for found in held)
+
+
+def test_help_teaches(checkpoint: Path) -> None:
+    del checkpoint
+    for verb in ("plan", "apply", "undo"):
+        done = run(verb, "--help")
+        assert done.returncode == 0
+        assert "Exit codes:" in done.stdout

@@ -1,0 +1,121 @@
+"""What the tests of the planner share: a query that was run, what its sinks and its broker say, and its mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
+from lastgood.diagnose.spark_version import SPARK_4_2, SparkVersion
+from lastgood.diagnose.world import World
+from lastgood.recovery.draft import Draft, Known
+from lastgood.recovery.goals import Goal
+from lastgood.recovery.planner import draft
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.storage import LocalStorage, parse_location
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, Input
+
+SPARK = SPARK_4_2
+
+
+def query(folder: Path, batches: int, *, orphan: bool = False, source: Input | None = None) -> CheckpointBuilder:
+    """A query of so many committed batches; each reads five offsets of two partitions if nothing else is said."""
+    builder = CheckpointBuilder(folder, source)
+    builder.run(batches)
+    if orphan:
+        builder.plan()
+    return builder
+
+
+def read(folder: Path) -> Checkpoint:
+    return read_checkpoint(LocalStorage(), parse_location(str(folder)), batches=ALL_BATCHES)
+
+
+def mirror_of(folder: Path) -> dict[str, bytes]:
+    """The files of the logs as they stand."""
+    logs = [folder / "metadata", *sorted(folder.glob("offsets/[0-9]*")), *sorted(folder.glob("commits/[0-9]*"))]
+    logs += sorted(folder.glob("sources/*/[0-9]*"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in logs if path.exists()}
+
+
+def known(folder: Path, *sinks: SinkEvidence, mirror: Mapping[str, bytes] | None = None, **others: Any) -> Known:
+    """All that the planner is told of the query in `folder`; further arguments are fields of World and Known."""
+    of_known = {name: others.pop(name) for name in ("state_files", "mirrored_id") if name in others}
+    world = World(read(folder), location="/chk", sinks=sinks, **others)
+    if mirror is not None:
+        of_known.setdefault("mirrored_id", QUERY_ID)
+    checksums = frozenset(str(path.relative_to(folder)) for path in folder.glob("**/.*.crc"))
+    return Known(world, mirror=mirror or {}, checksums=checksums, **of_known)
+
+
+def drafted(what: Known, goal: Goal, spark: SparkVersion = SPARK) -> Draft:
+    return draft(what, goal, spark)
+
+
+def changes(found: Draft) -> dict[str, str]:
+    """What happens to each file."""
+    return {edit.path: "set aside" if edit.after is None else "written" for edit in found.edits}
+
+
+def written(found: Draft, path: str) -> bytes | None:
+    return next(edit.after for edit in found.edits if edit.path == path)
+
+
+def carried_out(folder: Path, found: Draft) -> Checkpoint:
+    """The checkpoint after all steps, as it is read then."""
+    for edit in found.edits:
+        file = folder / edit.path
+        if edit.after is None:
+            file.unlink()
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(edit.after)
+    for step in found.moves:
+        (folder / step.path).unlink()
+    return read(folder)
+
+
+def delta(last: int | None, **others: Any) -> SinkEvidence:
+    """A Delta table that Spark's own sink writes and that shows every batch up to `last`."""
+    count = 0 if last is None else last + 1
+    fields: dict[str, Any] = {
+        "batches": tuple(CommittedBatch(n, n, is_streaming=True) for n in range(count)),
+        "skips_up_to": last,
+        "complete_from": 0,
+        **others,
+    }
+    return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, last, known=True, because="its log", **fields)
+
+
+def files(last: int | None, **others: Any) -> SinkEvidence:
+    """A folder that Spark's file sink writes."""
+    names = tuple(str(n) for n in range(0 if last is None else last + 1))
+    fields: dict[str, Any] = {"skips_up_to": last, "log_names": names, **others}
+    return SinkEvidence("file", "/lake/files", DedupeKey.DIRECTORY, last, known=True, because="its log", **fields)
+
+
+def fence(last: int) -> SinkEvidence:
+    """A table that a function writes in one transaction with its rows."""
+    return SinkEvidence("fence", "sqlite:///f#fence", DedupeKey.QUERY_ID, last, known=True, because="its rows")
+
+
+def silent() -> SinkEvidence:
+    """A sink that does not tell what it has."""
+    return SinkEvidence(
+        "unrecognised", "/lake/other", DedupeKey.NONE, None, known=False, because="no mark", skips_known=False
+    )
+
+
+def broker(*bounds: tuple[int, int], topic: str = "orders", topic_id: str | None = None) -> KafkaFacts:
+    """What Kafka serves: earliest and latest of each partition."""
+    parts = {number: PartitionFacts(*each) for number, each in enumerate(bounds)}
+    return KafkaFacts("broker:9092", 1, {topic: TopicFacts(topic_id=topic_id, partitions=parts)})
+
+
+def recreated(facts: KafkaFacts, topic: str = "orders") -> KafkaFacts:
+    """The same, whose topic had another id when the query read it."""
+    return replace(facts, topic_ids_before={topic: "another"})

@@ -1,0 +1,104 @@
+"""`kill -9` of a real repair at 200 random instants: it is finished or taken back whole, and no driver could start."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lastgood.operations.apply import apply_plan, undo
+from lastgood.operations.backup import create
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.operations.positions import Where
+from lastgood.recovery.price import Waiver
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+pytestmark = pytest.mark.proof
+
+KILLS = 20
+CHANGES_MAX = 40
+RANDOM = random.Random(int(os.environ.get("LASTGOOD_SEED", "1")))
+SCRIPT = Path(__file__).parents[1] / "repair" / "killed_apply.py"
+GOALS = {
+    "replan": PlanOptions("replan", accept=tuple(Waiver)),
+    "reposition": PlanOptions("reposition", Where(stable_lag=3), accept=tuple(Waiver)),
+    "resume": PlanOptions(accept=tuple(Waiver)),
+}
+
+
+def instants(seed: int) -> Iterator[tuple[str, int, str]]:
+    """Goal, change at which it is killed, and what comes after."""
+    chosen = random.Random(seed)
+    for _ in range(KILLS):
+        ending = chosen.choice(["apply", "undo", "undo twice"])
+        yield chosen.choice(list(GOALS)), chosen.randrange(1, CHANGES_MAX), ending
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def can_start(checkpoint: Path) -> bool:
+    """Whether a driver could: not while the newest plan is empty."""
+    plans = [int(each.name) for each in (checkpoint / "offsets").iterdir() if each.name.isdecimal()]
+    return bool(plans) and (checkpoint / f"offsets/{max(plans)}").stat().st_size > 0
+
+
+def damaged(folder: Path, goal: str) -> Path:
+    """A checkpoint with its mirror, on which the goal has something to do."""
+    query = CheckpointBuilder(folder / "chk")
+    query.run(9)
+    query.plan()
+    if goal == "resume":
+        create(str(folder / "chk"))
+        for path in ("offsets/9", "offsets/8", "commits/8"):
+            (folder / "chk" / path).write_bytes(b"")
+    return folder / "chk"
+
+
+def killed(subject: Path, when: int, verb: str) -> bool:
+    """Run it until it dies at that change; False if it had fewer."""
+    command = [sys.executable, str(SCRIPT), str(subject), str(when), verb]
+    done = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+    return done.returncode != 0
+
+
+@pytest.mark.parametrize("seed", [RANDOM.randrange(2**32) for _ in range(200 // KILLS)])
+def test_repair_that_was_killed_is_finished_or_taken_back_whole(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for number, (goal, when, ending) in enumerate(instants(seed)):
+        folder = tmp_path / str(number)
+        checkpoint = damaged(folder, goal)
+        plan = make_plan(str(checkpoint), GOALS[goal])
+        assert plan.steps
+        (folder / "plan.json").write_bytes(plan.to_bytes())
+        before = files(checkpoint)
+        whole = {**before, **{step.path: getattr(step, "after", None) for step in plan.steps}}
+        whole = {path: content for path, content in whole.items() if content is not None}
+        told = (goal, when, ending)
+
+        is_killed = killed(folder / "plan.json", when, "apply")
+        assert not can_start(checkpoint) or files(checkpoint) in (before, whole), told
+        if ending == "apply":
+            apply_plan(str(folder / "plan.json"), driver_is_dead=True)
+            assert files(checkpoint) == whole, told
+        elif not (folder / "chk.lastgood/recoveries").exists():
+            assert is_killed  # before anything was begun
+            assert files(checkpoint) == before, told
+        else:
+            if ending == "undo twice":
+                killed(checkpoint, max(1, when // 2), "undo")
+                assert not can_start(checkpoint) or files(checkpoint) in (before, whole), told
+            undo("last", checkpoint=str(checkpoint), driver_is_dead=True)
+            assert files(checkpoint) == before, told
+        shutil.rmtree(folder)

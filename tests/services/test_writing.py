@@ -1,0 +1,346 @@
+"""Writing, the same on every storage where a query may be repaired: local disk, S3, HDFS; memory for fast tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_services import require_service
+
+from lastgood.errors import StorageError
+from lastgood.lab.hdfs import HdfsCluster
+from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.storage import Location, parse_location
+from lastgood.testing.network import Proxy
+from lastgood.testing.storage import MemoryWriter
+from lastgood.writing import (
+    ExclusiveCreateUnsupportedError,
+    HdfsWriter,
+    MoveRefusedError,
+    S3Writer,
+    WritableStorage,
+    open_writable,
+    require_exclusive_create,
+)
+
+pytestmark = pytest.mark.services
+
+ROUNDS = 100
+WRITERS = 4
+NAMES = ["with space", "100%", "%20", "a+b&c=d", "ünï-日本", "#frag?query", "'quoted\"", "[1]{2}", "~tilde"]
+
+
+@pytest.fixture(scope="module")
+def program() -> S3Program:
+    try:
+        return find_s3(env=os.environ)
+    except S3ServerError as error:
+        require_service(f"{error}: {error.found}")
+
+
+@pytest.fixture(scope="module")
+def server(program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3"), program) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty folder on a storage, and how another process opens that."""
+
+    storage: WritableStorage
+    root: Location
+    options: dict[str, Any] | None = None
+
+
+@pytest.fixture(params=["local", "s3", "hdfs"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where other processes write too."""
+    return made(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["local", "memory", "s3", "hdfs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return made(request.param, request, tmp_path)
+
+
+def made(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if kind == "local":
+        root = parse_location(str(tmp_path))
+        return Place(open_writable(root), root)
+    if kind == "hdfs":
+        cluster: HdfsCluster = request.getfixturevalue("hdfs")
+        root = parse_location(f"{cluster.uri}/lake/{uuid.uuid4().hex}")
+        storage = open_writable(root, cluster.options)
+        assert isinstance(storage, HdfsWriter)
+        return Place(storage, root, cluster.options)
+    root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
+    if kind == "memory":
+        return Place(MemoryWriter(), root)
+    server: S3Server = request.getfixturevalue("server")
+    storage = open_writable(root, server.options)
+    assert isinstance(storage, S3Writer)
+    return Place(storage, root, server.options)
+
+
+def names(place: Place, folder: str = "") -> list[str]:
+    return sorted(place.storage.names(place.root / folder if folder else place.root) or ())
+
+
+def test_a_whole_file_is_written_with_the_folders_above_it_and_read_back(place: Place) -> None:
+    for content in (b"", b"\0\xff\r\n" * 1000, os.urandom(3 * 1024 * 1024)):
+        place.storage.write(place.root / "a/b/7", content)
+        assert place.storage.read(place.root / "a/b/7", limit=10**8) == content
+    assert names(place, "a/b") == ["7"]
+
+
+def test_a_file_that_is_there_is_replaced(place: Place) -> None:
+    place.storage.write(place.root / "7", b"a longer content")
+    place.storage.write(place.root / "7", b"short")
+    assert place.storage.read(place.root / "7", limit=100) == b"short"
+
+
+def test_a_file_is_created_once_and_stays_as_it_was(place: Place) -> None:
+    for content in (b"", b"first"):
+        file = place.root / f"a/b/{len(content)}"
+        assert place.storage.create(file, content)
+        assert not place.storage.create(file, b"second")
+        assert place.storage.read(file, limit=100) == content
+    assert names(place, "a/b") == ["0", "5"]
+
+
+def test_what_was_removed_can_be_created_again(place: Place) -> None:
+    assert place.storage.create(place.root / "7", b"first")
+    place.storage.remove(place.root / "7")
+    place.storage.remove(place.root / "7")
+    assert place.storage.read(place.root / "7", limit=1) is None
+    assert place.storage.create(place.root / "7", b"second")
+
+
+def test_what_was_written_is_not_created(place: Place) -> None:
+    place.storage.write(place.root / "7", b"")
+    assert not place.storage.create(place.root / "7", b"x")
+
+
+def test_a_file_moves_with_its_content_and_leaves_nothing(place: Place) -> None:
+    content = os.urandom(100_000)
+    place.storage.write(place.root / "state/0/1.delta", content)
+    place.storage.move(place.root / "state/0/1.delta", place.root / "aside/deep/1.delta")
+    assert place.storage.stat(place.root / "state/0/1.delta") is None
+    assert place.storage.read(place.root / "aside/deep/1.delta", limit=10**6) == content
+
+
+def test_an_empty_file_moves(place: Place) -> None:
+    place.storage.write(place.root / "a", b"")
+    place.storage.move(place.root / "a", place.root / "b")
+    assert names(place) == ["b"]
+
+
+def test_a_move_overwrites_nothing_and_needs_a_file(place: Place) -> None:
+    place.storage.write(place.root / "a", b"1")
+    place.storage.write(place.root / "folder/b", b"2")
+    for source, target in (("a", "folder/b"), ("none", "c"), ("folder", "c")):
+        with pytest.raises(MoveRefusedError) as refused:
+            place.storage.move(place.root / source, place.root / target)
+        assert refused.value.subject
+    assert (names(place), names(place, "folder")) == (["a", "folder/"], ["b"])
+    assert place.storage.read(place.root / "folder/b", limit=9) == b"2"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_taken_as_it_is(name: str, place: Place) -> None:
+    file, other = place.root / f"of {name}/{name}", place.root / f"of {name}/{name}.moved"
+    place.storage.write(file, b"0")
+    assert not place.storage.create(file, b"1")
+    place.storage.move(file, other)
+    assert names(place, f"of {name}") == [f"{name}.moved"]
+    assert place.storage.create(file, b"2")
+    assert [place.storage.read(each, limit=9) for each in (file, other)] == [b"2", b"0"]
+    place.storage.remove(file)
+    place.storage.remove(other)
+    assert place.storage.stat(file) is place.storage.stat(other) is None
+
+
+def test_of_four_threads_that_create_one_file_exactly_one_does(place: Place) -> None:
+    at_once = threading.Barrier(WRITERS)
+
+    def create(writer: int, number: int) -> bool:
+        at_once.wait()
+        return place.storage.create(place.root / f"race/{number}", f"writer {writer}".encode())
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for number in range(ROUNDS):
+            made = list(pool.map(create, range(WRITERS), [number] * WRITERS))
+            assert made.count(True) == 1, (number, made)
+            winner = f"writer {made.index(True)}".encode()
+            assert place.storage.read(place.root / f"race/{number}", limit=100) == winner
+    assert len(names(place, "race")) == ROUNDS
+
+
+RACER = """
+import json, sys
+from lastgood.storage import parse_location
+from lastgood.writing import open_writable
+root, options, writer, rounds = json.loads(sys.argv[1])
+root = parse_location(root)
+storage = open_writable(root, options)
+storage.names(root)
+print("ready", flush=True)
+for number in range(rounds):
+    sys.stdin.readline()
+    print(int(storage.create(root / f"race/{number}", writer.encode())), flush=True)
+"""
+
+
+def test_of_four_processes_that_create_one_file_exactly_one_does(shared: Place) -> None:
+    writers = [f"writer {number}" for number in range(WRITERS)]
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, json.dumps([str(shared.root), shared.options, writer, ROUNDS])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for writer in writers
+    ]
+    try:
+        assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * WRITERS
+        for number in range(ROUNDS):
+            for racer in racers:
+                racer.stdin.write("\n")
+                racer.stdin.flush()
+            made = [racer.stdout.readline() for racer in racers]
+            assert sorted(made) == ["0\n"] * (WRITERS - 1) + ["1\n"], number
+            winner = writers[made.index("1\n")].encode()
+            assert shared.storage.read(shared.root / f"race/{number}", limit=100) == winner
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.communicate()
+
+
+def test_create_is_seen_to_be_exclusive_and_leaves_nothing(place: Place) -> None:
+    place.storage.write(place.root / "leases/1.json", b"")
+    require_exclusive_create(place.storage, place.root / "leases")
+    assert names(place, "leases") == ["1.json"]
+
+
+def changes(storage: WritableStorage, root: Location) -> list[Callable[[], object]]:
+    return [
+        lambda: storage.write(root / "x", b""),
+        lambda: storage.create(root / "x", b""),
+        lambda: require_exclusive_create(storage, root),
+    ]
+
+
+def test_a_bucket_that_is_not_there_is_not_made(server: S3Server) -> None:
+    root = parse_location("s3a://pond/x")
+    storage = open_writable(root, server.options)
+    for change in changes(storage, root):
+        with pytest.raises(StorageError):
+            change()
+    assert not storage.filesystem.exists("pond")
+
+
+def test_nothing_is_written_with_a_key_that_is_wrong(server: S3Server, program: S3Program) -> None:
+    if program.name == "moto":
+        pytest.skip("moto lets everybody in")
+    root = parse_location("s3a://lake/denied")
+    for change in changes(open_writable(root, {**server.options, "secret": "wrong"}), root):
+        with pytest.raises(StorageError):
+            change()
+    assert open_writable(root, server.options).walk(root) is None
+
+
+def lossy(storage: S3Writer, error: Exception) -> None:
+    """The next object is put, and the answer lost."""
+    put = storage.filesystem.pipe_file
+
+    def pipe_file(*arguments: Any, **settings: Any) -> None:
+        storage.filesystem.pipe_file = put
+        put(*arguments, **settings)
+        raise error
+
+    storage.filesystem.pipe_file = pipe_file
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), FileExistsError("asked twice")])
+def test_an_object_whose_answer_was_lost_is_ours_and_no_others_is(error: Exception, server: S3Server) -> None:
+    root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
+    storage = open_writable(root, {**server.options, "skip_instance_cache": True})
+    assert isinstance(storage, S3Writer)
+    lossy(storage, error)
+    assert storage.create(root / "1", b"")
+    assert not storage.create(root / "1", b"")
+    storage.write(root / "2", b"")  # has no mark
+    assert not storage.create(root / "2", b"")
+
+
+IN_THE_ANSWER = 26
+"""One byte more than `100 Continue`, which asks for the body."""
+
+
+class LosesFirstAnswer(Proxy):
+    """Cuts its first connection within the answer, and no other."""
+
+    cuts = (IN_THE_ANSWER,)
+
+    @property
+    def cut_after(self) -> int | None:
+        left, self.cuts = self.cuts, ()
+        return left[0] if left else None
+
+    @cut_after.setter
+    def cut_after(self, value: int | None) -> None:
+        """It is always the first."""
+
+
+def test_an_object_that_is_put_twice_because_an_answer_was_lost_is_ours(server: S3Server) -> None:
+    root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
+    with LosesFirstAnswer(int(server.endpoint.rpartition(":")[2])) as proxy:
+        storage = open_writable(root, {**server.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
+        assert storage.create(root / "1", b"x")
+        assert proxy.requests > 1
+        assert not storage.create(root / "1", b"y")
+
+
+def test_where_no_answer_comes_at_all_it_is_an_error_and_the_next_one_is_told_the_truth(server: S3Server) -> None:
+    root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
+    with Proxy(int(server.endpoint.rpartition(":")[2]), cut_after=IN_THE_ANSWER) as proxy:
+        storage = open_writable(root, {**server.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
+        with pytest.raises(StorageError):
+            storage.create(root / "1", b"x")
+        proxy.cut_after = None
+        assert not storage.create(root / "1", b"y")
+        assert storage.read(root / "1", limit=9) == b"x"
+
+
+class ForgetfulFilesystem:
+    """An S3 server that does not know If-None-Match, and says nothing of it."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._filesystem, name)
+
+    def pipe_file(self, path: str, content: bytes, mode: str = "overwrite", **settings: Any) -> None:
+        self._filesystem.pipe_file(path, content, **settings)
+
+
+def test_a_server_that_only_pretends_is_found_out(server: S3Server) -> None:
+    root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
+    honest = open_writable(root, server.options)
+    with pytest.raises(ExclusiveCreateUnsupportedError):
+        require_exclusive_create(S3Writer(ForgetfulFilesystem(honest.filesystem)), root)
+    assert honest.walk(root) is None

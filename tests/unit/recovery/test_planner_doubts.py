@@ -1,0 +1,97 @@
+"""What speaks against a plain restart without stopping it is told, and takes its word down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from planning import broker, changes, delta, drafted, files, known, mirror_of, query
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.recovery.price import Guarantee
+from lastgood.sources.kafka_facts import FoundRecord
+from lastgood.testing.checkpoints import QUERY_ID, FileInput
+
+GOALS = (Resume(), Replan(), Fresh(), Reposition({}, "it stands"))
+MINUTE_MS = 60_000
+
+
+def newest_plan_ms(folder: Path, batch_id: int) -> int:
+    entry = known(folder).world.checkpoint.offsets.entries[batch_id]
+    assert not isinstance(entry, Damage)
+    assert entry.metadata is not None
+    return entry.metadata.batch_timestamp_ms
+
+
+@pytest.mark.parametrize(("later_ms", "word"), [(10 * MINUTE_MS, Guarantee.LOSSY), (1, Guarantee.EXACTLY_ONCE)])
+def test_topic_that_looks_created_again_is_an_assumption_or_a_loss(
+    tmp_path: Path, later_ms: int, word: Guarantee
+) -> None:
+    query(tmp_path, 3)
+    record = FoundRecord(offset=2, timestamp_ms=newest_plan_ms(tmp_path, 2) + later_ms)
+    facts = replace(broker((0, 40), (0, 40)), first_after_batch={2: {"orders": {0: record}}})
+    found = drafted(known(tmp_path, files(2), kafka=facts), Resume())
+    assert (found.is_plain, found.guarantee) == (True, word)
+    assert "created again" in found.rests_on[-1]
+    if word is Guarantee.LOSSY:
+        assert found.sources[0].lost == {"orders": {0: ((0, 15),), 1: ((0, 15),)}}
+        assert found.sources[0].bound
+
+
+@pytest.mark.parametrize("goal", [Resume(), Replan()])
+def test_batches_that_only_the_mirror_remembers_come_twice(tmp_path: Path, goal: Goal) -> None:
+    query(tmp_path, 4)
+    mirror = mirror_of(tmp_path)
+    for log in ("offsets", "commits"):
+        for batch_id in (2, 3):
+            (tmp_path / log / str(batch_id)).unlink()
+    found = drafted(known(tmp_path, mirror=mirror, kafka=broker((0, 40), (0, 40))), goal)
+    assert (found.is_plain, found.guarantee) == (True, Guarantee.AT_LEAST_ONCE)
+    assert found.sources[0].duplicated == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
+
+
+@pytest.mark.parametrize("goal", GOALS[:2])
+def test_plan_in_which_a_source_has_lost_its_position_is_refused(tmp_path: Path, goal: Goal) -> None:
+    query(tmp_path, 3)
+    newest = tmp_path / "offsets" / "2"
+    newest.write_text(newest.read_text().replace("v1", "v2", 1))  # of which every line names its source
+    with pytest.raises(RepairRefusedError, match="does not go on"):
+        drafted(known(tmp_path, files(2)), goal)
+
+
+def test_plan_in_which_a_file_source_went_back_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, 3, source=FileInput())
+    newest = tmp_path / "offsets" / "2"
+    version, metadata, _ = newest.read_text().split("\n")
+    newest.write_text(f'{version}\n{metadata}\n{{"logOffset":0}}')
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, files(2)), Resume())
+
+
+@pytest.mark.parametrize("goal", GOALS[:2])
+def test_entry_of_a_file_source_without_a_file_is_refused(tmp_path: Path, goal: Goal) -> None:
+    query(tmp_path, 3, source=FileInput())
+    newest = tmp_path / "sources" / "0" / "2"
+    newest.write_text(f"{newest.read_text().partition(chr(10))[0]}\n")
+    with pytest.raises(RepairRefusedError, match="names no file"):
+        drafted(known(tmp_path, files(2)), goal)
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_sink_whose_own_log_is_damaged_is_refused(tmp_path: Path, goal: Goal) -> None:
+    query(tmp_path, 3)
+    sink = files(2, unreadable=(1,))
+    with pytest.raises(RepairRefusedError, match="own log"):
+        drafted(known(tmp_path, sink, mirror=mirror_of(tmp_path), kafka=broker((0, 40), (0, 40))), goal)
+
+
+def test_table_that_nobody_could_ask_by_the_lost_id_tells_it(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    (tmp_path / "metadata").unlink()
+    table = replace(delta(None, skips_known=False, others={QUERY_ID: 2}), known=False)
+    found = drafted(known(tmp_path, table), Resume())
+    assert (changes(found), found.guarantee) == ({"metadata": "written"}, Guarantee.EXACTLY_ONCE)
+    assert found.rests_on[-1].startswith(f"delta txn 2 of query {QUERY_ID}")

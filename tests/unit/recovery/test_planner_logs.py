@@ -1,0 +1,307 @@
+"""Damaged, missing and misplaced log files, and what `resume` makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from planning import broker, carried_out, changes, delta, drafted, files, known, mirror_of, query, recreated, written
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.spark_version import SPARK_4_2
+from lastgood.diagnose.world import World
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.goals import Resume
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.steps import MoveStep
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.testing.checkpoints import FileInput
+
+EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file of a query of four batches, of which the last is an orphan; and what is done about it."""
+
+    name: str
+    path: str
+    content: bytes | None
+    word: Guarantee | None
+    changes: dict[str, str]
+    sinks: tuple[SinkEvidence, ...] = ()
+    mirrored: bool = False
+    orphan: bool = True
+
+
+CASES = [
+    Damaged("empty orphan, sink lacks it", "offsets/3", b"", EXACT, {"offsets/3": "set aside"}, (delta(2),)),
+    Damaged("empty orphan, sink has it", "offsets/3", b"", None, {}, (delta(3),)),
+    Damaged("empty orphan, sink unknown", "offsets/3", b"", TWICE, {"offsets/3": "written", "commits/3": "written"}),
+    Damaged("cut orphan, mirrored", "offsets/3", b"v1\n{", EXACT, {"offsets/3": "written"}, (delta(3),), mirrored=True),
+    Damaged("committed plan damaged", "offsets/3", b"", None, {}, (delta(3),), orphan=False),
+    Damaged(
+        "committed plan damaged, mirrored",
+        "offsets/3",
+        b"",
+        EXACT,
+        {"offsets/3": "written"},
+        (delta(3),),
+        mirrored=True,
+        orphan=False,
+    ),
+    Damaged("committed plan gone", "offsets/3", None, None, {}, (delta(3),), orphan=False),
+    Damaged(
+        "committed plan gone, mirrored",
+        "offsets/3",
+        None,
+        EXACT,
+        {"offsets/3": "written"},
+        (),
+        mirrored=True,
+        orphan=False,
+    ),
+    Damaged("plan before a committed one", "offsets/2", None, EXACT, {"offsets/2": "written"}, (), orphan=False),
+    Damaged("plan before an orphan", "offsets/2", None, None, {}, (delta(2),)),
+    Damaged(
+        "plan before an orphan, mirrored",
+        "offsets/2",
+        b"v1",
+        EXACT,
+        {"offsets/2": "written"},
+        (delta(2),),
+        mirrored=True,
+    ),
+    Damaged(
+        "newest commit damaged, sink has it",
+        "commits/3",
+        b"",
+        EXACT,
+        {"commits/3": "set aside"},
+        (delta(3),),
+        orphan=False,
+    ),
+    Damaged(
+        "newest commit damaged, sink unknown", "commits/3", b"", TWICE, {"commits/3": "set aside"}, (), orphan=False
+    ),
+    Damaged(
+        "newest commit damaged, mirrored",
+        "commits/3",
+        b"",
+        EXACT,
+        {"commits/3": "written"},
+        (),
+        mirrored=True,
+        orphan=False,
+    ),
+    Damaged("commit below an orphan", "commits/2", b"v1\n{", EXACT, {"commits/2": "written"}, (delta(2),)),
+    Damaged("newest commit gone, sink has it", "commits/3", None, EXACT, {}, (files(3),), orphan=False),
+    Damaged("older plan gone", "offsets/1", None, EXACT, {}, (delta(2),)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_damaged_log_is_put_right_only_where_something_can_be_promised(tmp_path: Path, case: Damaged) -> None:
+    query(tmp_path, 3 if case.orphan else 4, orphan=case.orphan)
+    mirror = mirror_of(tmp_path) if case.mirrored else None
+    if case.content is None:
+        (tmp_path / case.path).unlink()
+    else:
+        (tmp_path / case.path).write_bytes(case.content)
+    what = known(tmp_path, *case.sinks, mirror=mirror)
+    if case.word is None:
+        with pytest.raises(RepairRefusedError):
+            drafted(what, Resume())
+        return
+    found = drafted(what, Resume())
+    assert (found.guarantee, changes(found)) == (case.word, case.changes)
+    assert_runs(carried_out(tmp_path, found), *case.sinks)
+
+
+def assert_runs(checkpoint: Checkpoint, *sinks: SinkEvidence) -> None:
+    restart = predict(World(checkpoint, sinks=sinks), SPARK_4_2)
+    assert restart.stop is None, restart
+
+
+def test_plan_that_is_renamed_is_restored_under_its_name(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    mirror = mirror_of(tmp_path)
+    (tmp_path / "offsets/3").rename(tmp_path / "offsets/003")
+    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    assert changes(found) == {"offsets/003": "set aside", "offsets/3": "written"}
+    assert_runs(carried_out(tmp_path, found))
+
+
+def test_left_over_checksum_is_set_aside(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
+    found = drafted(known(tmp_path, delta(2)), Resume())
+    assert (changes(found), found.guarantee) == ({"offsets/.3.crc": "set aside"}, EXACT)
+
+
+def test_checksum_goes_with_its_file(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    (tmp_path / "offsets/3").write_bytes(b"")
+    (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
+    found = drafted(known(tmp_path, delta(2)), Resume())
+    assert changes(found) == {"offsets/3": "set aside", "offsets/.3.crc": "set aside"}
+
+
+def test_folder_where_an_entry_belongs_is_left_to_a_person(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    (tmp_path / "offsets/3").mkdir()
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path), Resume())
+    assert refused.value.subject == "offsets/3"
+
+
+def test_log_of_a_file_source_is_completed_from_the_mirror(tmp_path: Path) -> None:
+    query(tmp_path, 4, source=FileInput())
+    mirror = mirror_of(tmp_path)
+    (tmp_path / "sources/0/3").unlink()
+    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    assert changes(found) == {"sources/0/3": "written"}
+    assert written(found, "sources/0/3") == mirror["sources/0/3"]
+
+
+def test_log_of_a_file_source_with_a_hole_is_refused_without_a_mirror(tmp_path: Path) -> None:
+    query(tmp_path, 4, source=FileInput())
+    (tmp_path / "sources/0/3").unlink()
+    with pytest.raises(RepairRefusedError, match="would not run"):
+        drafted(known(tmp_path), Resume())
+
+
+def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path) -> None:
+    query(tmp_path / "before", 3, orphan=True)
+    mirror = mirror_of(tmp_path / "before")
+    found = drafted(known(tmp_path / "lost", delta(2), mirror=mirror), Resume())
+    assert (found.guarantee, set(changes(found))) == (EXACT, set(mirror))
+    assert found.rests_on[0] == "the mirror's copy of offsets/3, its newest plan"
+    assert predict(World(carried_out(tmp_path / "lost", found)), SPARK_4_2).batch == 3
+
+
+def test_mirror_of_a_lost_checkpoint_may_be_behind_what_an_unknown_sink_has(tmp_path: Path) -> None:
+    query(tmp_path / "before", 3)
+    found = drafted(known(tmp_path / "lost", mirror=mirror_of(tmp_path / "before")), Resume())
+    assert found.guarantee is TWICE
+
+
+def test_mirror_of_another_query_is_not_used(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    mirror = mirror_of(tmp_path)
+    (tmp_path / "offsets/3").unlink()
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, mirror=mirror, mirrored_id="0b7e60a2-1111-4222-8333-944445555666"), Resume())
+
+
+def test_first_start_is_plain_and_not_certain_while_nobody_knows_the_sink(tmp_path: Path) -> None:
+    found = drafted(known(tmp_path / "new"), Resume())
+    assert (found.is_plain, found.guarantee) == (True, TWICE)
+    found = drafted(known(tmp_path / "new", files(None)), Resume())
+    assert (found.is_plain, found.guarantee) == (True, EXACT)
+
+
+def test_lost_checkpoint_is_not_taken_for_a_first_start_where_the_sink_holds_batches(tmp_path: Path) -> None:
+    with pytest.raises(RepairRefusedError, match="a sink holds batches"):
+        drafted(known(tmp_path / "lost", files(7)), Resume())
+
+
+def test_topic_that_was_created_again_is_never_resumed(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    with pytest.raises(RepairRefusedError, match="created again") as refused:
+        drafted(known(tmp_path, delta(2), kafka=recreated(broker((0, 99), (0, 99), topic_id="new"))), Resume())
+    best = refused.value.alternatives[0]
+    assert (best.command, best.guarantee) == ("lastgood plan /chk --goal reposition --earliest", LOSSY)
+
+
+def test_expired_records_that_spark_would_skip_without_an_error_are_called_lost(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    facts = broker((18, 40), (15, 40))
+    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False), Resume())
+    assert (found.is_plain, found.guarantee, found.sources[0].lost) == (True, LOSSY, {"orders": {0: ((15, 18),)}})
+
+
+def test_subscription_that_was_put_back_gets_its_orphan_dropped(tmp_path: Path) -> None:
+    """The plan that a changed subscription left behind lacks a partition, and fails for ever."""
+    query(tmp_path, 3, orphan=True)
+    plan = tmp_path / "offsets/3"
+    plan.write_bytes(plan.read_bytes().replace(b'{"orders":{"0":20,"1":20}}', b'{"orders":{"0":20}}'))
+    found = drafted(known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40))), Resume())
+    assert (changes(found), found.guarantee) == ({"offsets/3": "set aside"}, EXACT)
+
+
+def test_asynchronous_progress_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, 40)
+    for log in ("offsets", "commits"):
+        for number in {*range(39)} - {0, 12, 25}:
+            (tmp_path / log / str(number)).unlink()
+    with pytest.raises(RepairRefusedError, match="every micro-batch"):
+        drafted(known(tmp_path), Resume())
+
+
+# --- state ----------------------------------------------------------------------------------------------------------
+
+
+def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
+    """A query with one state store of two partitions; the orphan has written its version already."""
+    query(folder, batches, orphan=orphan)
+    sizes = {}
+    for partition in (0, 1):
+        place = folder / f"state/0/{partition}"
+        place.mkdir(parents=True)
+        for version in range(1, batches + 1 + orphan):
+            for name in (f"{version}.delta", f".{version}.delta.crc"):
+                (place / name).write_bytes(b"LZ4Block" + bytes(20))
+                sizes[f"state/0/{partition}/{name}"] = 28
+    return sizes
+
+
+def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 3, orphan=True)
+    (tmp_path / "offsets/3").write_bytes(b"")
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
+    assert changes(found) == {"offsets/3": "set aside"}
+    assert [step.path for step in found.moves] == [
+        "state/0/0/.4.delta.crc", "state/0/0/4.delta", "state/0/1/.4.delta.crc", "state/0/1/4.delta",
+    ]  # fmt: skip
+    assert all(isinstance(step, MoveStep) and step.size == 28 for step in found.moves)
+
+
+def test_batch_that_runs_again_keeps_the_state_that_it_begins_with(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 4, orphan=False)
+    (tmp_path / "commits/3").write_bytes(b"")
+    (tmp_path / "commits/2").unlink()
+    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
+    assert {step.path.rpartition("/")[2] for step in found.moves} == {"4.delta", ".4.delta.crc"}
+
+
+def test_row_11_is_refused_for_a_query_with_state(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 4, orphan=False)
+    with pytest.raises(RepairRefusedError, match="keeps state"):
+        drafted(known(tmp_path, delta(1), state_files=sizes), Resume())
+
+
+def test_snapshot_of_a_time_that_the_logs_do_not_know_is_set_aside(tmp_path: Path) -> None:
+    """Whoever rolls the logs back by hand and leaves it gets wrong totals without a message."""
+    sizes = stateful(tmp_path, 3, orphan=False)
+    (tmp_path / "state/0/1/6.snapshot").write_bytes(b"LZ4Block" + bytes(20))
+    sizes["state/0/1/6.snapshot"] = 28
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
+    assert ([step.path for step in found.moves], found.edits) == (["state/0/1/6.snapshot"], ())
+    assert (found.guarantee, found.is_plain) == (EXACT, False)
+
+
+def test_row_4_refuses_to_commit_a_batch_whose_state_was_never_made(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 3, orphan=True)
+    facts = broker((18, 40), (18, 40))
+    by_function = delta(3, skips_up_to=None)
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, by_function, state_files=sizes, kafka=facts), Resume())
+
+
+def test_plain_restart_of_a_stateful_query_is_plain(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 3, orphan=True)
+    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
+    assert (found.is_plain, found.guarantee) == (True, EXACT)

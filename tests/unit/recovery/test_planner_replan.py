@@ -1,0 +1,84 @@
+"""`replan`: the orphan is dropped so that today's limits apply, also where a file source has noted it down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from planning import carried_out, changes, delta, drafted, files, known, query
+
+from lastgood.checkpoint.file_logs import SourceFile
+from lastgood.diagnose.prediction import predict
+from lastgood.diagnose.spark_version import SPARK_4_2
+from lastgood.diagnose.world import World
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.goals import Replan
+from lastgood.recovery.price import Guarantee
+from lastgood.sources.files import FileFacts, FileState
+from lastgood.testing.checkpoints import FileInput
+
+
+def test_files_of_the_orphan_are_planned_again(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    found = drafted(known(tmp_path, delta(2)), Replan())
+    assert changes(found) == {"sources/0/3": "set aside", "offsets/3": "set aside"}
+    assert (found.guarantee, found.sources[0].reread_files) == (
+        Guarantee.EXACTLY_ONCE,
+        ("file:///data/input/f003.json",),
+    )
+    assert predict(World(carried_out(tmp_path, found)), SPARK_4_2).batch == 3
+
+
+def test_compaction_that_holds_the_orphan_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, 4, orphan=True, source=FileInput(compact_interval=5))
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, delta(3)), Replan())
+    assert refused.value.subject == "sources/0/4.compact"
+
+
+def test_file_that_would_not_be_found_again_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    gone = FileFacts(SourceFile("file:///data/input/f003.json", 1, 3), FileState.MISSING)
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, delta(2), files={"0": (gone,)}), Replan())
+    assert refused.value.found == "file:///data/input/f003.json would not be found again"
+
+
+def test_first_batch_keeps_the_note_where_it_began(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    found = drafted(known(tmp_path, files(None)), Replan())
+    assert (changes(found), found.guarantee) == ({"offsets/0": "set aside"}, Guarantee.EXACTLY_ONCE)
+
+
+def test_first_batch_without_that_note_is_refused(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    (tmp_path / "sources/0/0").unlink()
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, files(None)), Replan())
+    assert refused.value.found == "no sources/*/0, where the first batch began"
+
+
+def test_first_batch_that_an_unknown_sink_may_drop_is_lossy(tmp_path: Path) -> None:
+    """No commit is there that an empty batch could be committed with."""
+    query(tmp_path, 0, orphan=True)
+    assert drafted(known(tmp_path), Replan()).guarantee is Guarantee.LOSSY
+
+
+def test_sink_that_is_behind_is_left_to_resume(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, delta(1)), Replan())
+    assert refused.value.next == "lastgood plan /chk --goal resume"
+
+
+def test_damaged_plan_is_dropped_as_well(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    (tmp_path / "offsets/3").write_bytes(b"")
+    found = drafted(known(tmp_path, delta(2)), Replan())
+    assert (changes(found), found.guarantee) == ({"offsets/3": "set aside"}, Guarantee.EXACTLY_ONCE)
+    assert found.sources[0].bound
+
+
+def test_files_that_are_not_touched_are_guarded(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    assert drafted(known(tmp_path, delta(2)), Replan()).guards == ("metadata", "offsets/2", "commits/2")
