@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lastgood.diagnose.unsound import Unsound
-from lastgood.operations.state_checksums import unsound_state
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, crc32c
 from lastgood.checkpoint.reader import read_checkpoint
@@ -14,8 +12,10 @@ from lastgood.diagnose.engine import Report, diagnose
 from lastgood.diagnose.findings import Severity
 from lastgood.diagnose.restart import Outcome
 from lastgood.diagnose.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnose.unsound import Unsound
 from lastgood.diagnose.world import World
 from lastgood.operations import state_checksums
+from lastgood.operations.state_checksums import unsound_state
 from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
