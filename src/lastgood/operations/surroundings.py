@@ -61,13 +61,18 @@ class EvidenceOptions:
         return replace(self, sinks=sinks, kafka=kafka, kafka_config=config)
 
     def words(self) -> tuple[str, ...]:
-        """The same as words of a command line."""
+        """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
-        given = [("--sink", sink) for sink in self.sinks]
+        given = [("--sink", without_password(sink)) for sink in self.sinks]
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or "")]
         return tuple(word for name, value in given if value for word in (name, value))
+
+
+def without_password(text: str) -> str:
+    """The URL of a database as it may be kept; a driver finds the password in its own places, such as `PGPASSWORD`."""
+    return _PASSWORD.sub(r"\1@", text)
 
 
 def options_of(words: Sequence[str]) -> EvidenceOptions:

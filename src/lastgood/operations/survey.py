@@ -15,7 +15,7 @@ from lastgood.diagnose.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, world_of
 from lastgood.operations.evidence import Evidence, gather, now_ms
-from lastgood.operations.surroundings import EvidenceOptions, look_around
+from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
 from lastgood.recovery.plan import PlannedSink, Promise
@@ -48,7 +48,7 @@ class Survey:
             PlannedSink(
                 index=index,
                 kind=sink.kind,
-                location=sink.location,
+                location=without_password(sink.location),
                 batch=sink.last_batch,
                 known=sink.known,
                 skips_up_to=sink.skips_up_to,

@@ -12,7 +12,14 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.operations.evidence import Evidence, gather
-from lastgood.operations.surroundings import EvidenceOptions, Reading, Surroundings, look_around, reading
+from lastgood.operations.surroundings import (
+    EvidenceOptions,
+    Reading,
+    Surroundings,
+    look_around,
+    options_of,
+    reading,
+)
 from lastgood.operations.target import Target
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sources import kafka_cluster
@@ -232,3 +239,15 @@ def test_a_damaged_plan_is_read_from_the_mirror(checkpoint: Path) -> None:
     mirror(checkpoint)
     (checkpoint / "offsets" / "2").write_bytes(b"")
     assert reading(gather(str(checkpoint), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
+
+
+def test_words_that_are_kept_hold_no_password_and_are_understood_again() -> None:
+    options = EvidenceOptions(
+        sinks=("postgresql://me:secret@host/db", "delta:/lake/t"), kafka="broker:9092", topics=("a",)
+    )
+    assert "secret" not in " ".join(options.words())
+    again = options_of(options.words())
+    assert again.sinks == ("postgresql://me@host/db", "delta:/lake/t")
+    assert (again.kafka, again.topics) == ("broker:9092", ("a",))
+    with pytest.raises(UsageError):
+        options_of(("--sinks", "x"))
