@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
@@ -60,6 +61,11 @@ def plan_resume(known: Known, spark: SparkVersion) -> Draft:
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
+    standing = Standing.of(known.world, spark)
+    mode = standing.checkpoint.mode
+    if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
+        ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
+        return Draft((), Guarantee.AT_LEAST_ONCE, (ground,), is_plain=True)
     return resumed(Work.begin(known, spark))
 
 

@@ -13,7 +13,7 @@ from lastgood.diagnose.prediction import predict
 from lastgood.diagnose.spark_version import SPARK_4_2
 from lastgood.diagnose.world import World
 from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.goals import Resume
+from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.steps import MoveStep
 from lastgood.sinks.evidence import SinkEvidence
@@ -232,13 +232,15 @@ def test_subscription_that_was_put_back_gets_its_orphan_dropped(tmp_path: Path) 
     assert (changes(found), found.guarantee) == ({"offsets/3": "set aside"}, EXACT)
 
 
-def test_asynchronous_progress_is_refused(tmp_path: Path) -> None:
+def test_asynchronous_progress_is_started_again_and_never_repaired(tmp_path: Path) -> None:
     query(tmp_path, 40)
     for log in ("offsets", "commits"):
         for number in {*range(39)} - {0, 12, 25}:
             (tmp_path / log / str(number)).unlink()
+    found = drafted(known(tmp_path), Resume())
+    assert (found.is_plain, found.edits, found.guarantee) == (True, (), Guarantee.AT_LEAST_ONCE)
     with pytest.raises(RepairRefusedError, match="every micro-batch"):
-        drafted(known(tmp_path), Resume())
+        drafted(known(tmp_path), Replan())
 
 
 # --- state ----------------------------------------------------------------------------------------------------------
