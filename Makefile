@@ -7,7 +7,7 @@ SEED ?= $(shell date +%s)
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check proof docs format constraints clean
+.PHONY: help setup demo test check types layers unit proof docs format constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -25,8 +25,16 @@ test: check ## everything a change must pass: check, then corpus, properties, re
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
+	@$(MAKE) --no-print-directory -j 3 types layers unit
+
+# What uses one core each, beside what uses all.
+types:
 	$(BIN)/mypy
+
+layers:
 	$(BIN)/lint-imports --no-logo
+
+unit:
 	$(BIN)/pytest -q -n 2 tests/unit
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run

@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield running
 
 
-@pytest.fixture(params=["local", "s3", "hdfs"])
+@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
     """Makes a checkpoint of its own on one kind of storage."""
     options = None

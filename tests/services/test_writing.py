@@ -37,6 +37,8 @@ pytestmark = pytest.mark.services
 
 ROUNDS = 100
 WRITERS = 4
+HDFS = pytest.param("hdfs", marks=pytest.mark.proof)
+"""It takes its time, so `make proof` goes there."""
 NAMES = ["with space", "100%", "%20", "a+b&c=d", "ünï-日本", "#frag?query", "'quoted\"", "[1]{2}", "~tilde"]
 
 
@@ -63,13 +65,13 @@ class Place:
     options: dict[str, Any] | None = None
 
 
-@pytest.fixture(params=["local", "s3", "hdfs"])
+@pytest.fixture(params=["local", "s3", HDFS])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Where other processes write too."""
     return made(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["local", "memory", "s3", "hdfs"])
+@pytest.fixture(params=["local", "memory", "s3", HDFS])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return made(request.param, request, tmp_path)
 
