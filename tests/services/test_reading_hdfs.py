@@ -62,6 +62,8 @@ KINDS = {
     "damaged offsets": "4.3-offsets-truncated",
     "state that is gone": "4.3-state-version-removed",
 }
+PROOF = dict.fromkeys((*KINDS,)[1:4], pytest.mark.proof)
+"""Half a minute each."""
 
 
 @pytest.fixture
@@ -141,7 +143,9 @@ def without_local_disk(said: list[tuple[int, str, str]]) -> list[tuple[int, Any,
     return parsed
 
 
-@pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=kind, marks=PROOF.get(kind, ())) for kind, case in KINDS.items()]
+)
 def test_every_verb_says_on_hdfs_what_it_says_of_the_folder(
     case: str, hdfs: HdfsCluster, say: Say, put: Callable[[Path], str], tmp_path: Path
 ) -> None:
