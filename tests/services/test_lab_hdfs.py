@@ -77,6 +77,7 @@ def test_everything_listens_on_loopback_only(hdfs: HdfsCluster) -> None:
     assert {each.laddr.ip.removeprefix("::ffff:") for each in listening} == {LOOPBACK}
 
 
+@pytest.mark.proof
 def test_out_of_several_who_create_the_same_file_one_does(hdfs: HdfsCluster) -> None:
     contend_for_files(parse_location(f"{hdfs.uri}/race"), lambda root: open_writable(root, hdfs.options))
 
