@@ -37,7 +37,8 @@ UPGRADES = [
 """The version that ran a query, and the one that is to go on with it."""
 MOVED = ("files", "file-sink", "agg-hdfs", "agg-rocksdb-changelog", "window-append")
 MOVED_CASES = 4
-CELLS = [(version, flavour.name) for version in VERSIONS for flavour in flavours_of(version)]
+CELLS = [(version, each.name) for version in VERSIONS for each in flavours_of(version) if not each.is_endless]
+"""Without asynchronous progress: once its holes are damaged too, no file tells it from a query that lost its logs."""
 
 
 @pytest.fixture(scope="module")
