@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +20,10 @@ import pytest
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
 from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.ports import LOOPBACK
+from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
 from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
+from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
 from lastgood.process.java import Java, JavaMissingError, find_java
 
 
@@ -48,6 +54,12 @@ def _jars(name: str, java: Java) -> tuple[Path, ...]:
 def spark_jars(java: Java) -> tuple[Path, ...]:
     """Kafka's source and Delta for the default Spark."""
     return _jars("spark", java)
+
+
+@pytest.fixture(scope="session")
+def s3a_jars(java: Java) -> tuple[Path, ...]:
+    """S3 for the default Spark."""
+    return _jars("s3a", java)
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +94,50 @@ def hdfs(
     """An HDFS for all tests of a session that leave it running; use a folder of your own."""
     with HdfsCluster(tmp_path_factory.mktemp("hdfs"), java=java, jars=hdfs_jars) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def s3_program() -> S3Program:
+    """The S3 server that this machine has."""
+    try:
+        return find_s3(env=os.environ)
+    except S3ServerError as error:
+        require_service(f"{error}: {error.found}")
+
+
+@pytest.fixture(scope="session")
+def s3(s3_program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server for all tests of a session; its bucket is `lake`, use a folder of your own."""
+    with S3Server(tmp_path_factory.mktemp("s3"), s3_program) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
+    """A proxy server for all tests of a session; `topic` gives a proxy a name of its own."""
+    try:
+        program = find_toxiproxy(env=os.environ)
+    except ToxiproxyError as error:
+        require_service(f"{error}: {error.found}")
+    with Toxiproxy(tmp_path_factory.mktemp("toxiproxy"), program) as running:
+        yield running
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port on which somebody accepts connections and never says a word."""
+    with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[int]:
+    """A port on which a web server answers that knows nothing of storages."""
+    command = [sys.executable, "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
+    with subprocess.Popen([*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline().split(" port ")[1].split()[0])
+        process.kill()
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 
 _BATCH = re.compile(r"batch = (\d+)")
 _BUS_MILLISECONDS = 20_000
-ENDLESS_SECONDS = 4
+_ENDED_SECONDS = 0.1
+ENDLESS_BATCHES = 8
 """After so many a query that knows no end is stopped."""
 
 
@@ -60,11 +61,13 @@ def run(spark, command):
     began = time.monotonic()
     told = {"chain": [], "text": None, "progress": [], "executions": []}
     try:
-        query = start(session, flavour, folder, command.get("options", {}), calls)
+        query = start(session, flavour, command, calls)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
         told.update(ended="not_started", text=str(error), chain=python_chain(error))
     else:
-        told.update(watch(session, query, ENDLESS_SECONDS if flavour.is_endless else command["seconds"]))
+        if flavour.is_endless:
+            let_run(query, command["seconds"])
+        told.update(watch(session, query, _ENDED_SECONDS if flavour.is_endless else command["seconds"]))
         if flavour.is_endless and told["ended"] == "hangs":
             told["ended"] = "finished"
     told["calls"] = {"begun": calls.begun, "finished": calls.finished}
@@ -84,7 +87,7 @@ def begin(spark, command):
         session.conf.set(key, value)
     (folder / "sink").mkdir(exist_ok=True)
     calls = Calls(folder / "sink")
-    query = start(session, flavour, folder, {}, calls, trigger={"processingTime": "0 seconds"})
+    query = start(session, flavour, command, calls, trigger={"processingTime": "0 seconds"})
     RUNNING[str(folder)] = session, query, calls
     return {}
 
@@ -96,14 +99,28 @@ def end(_, command):
     return {"text": None, "chain": [], **told, "calls": {"begun": calls.begun, "finished": calls.finished}}
 
 
-def start(session, flavour, folder, options, calls, trigger=None):
-    writer = flavour.query(session, folder, options).writeStream.outputMode(flavour.mode)
-    writer = writer.options(**flavour.options).option("checkpointLocation", str(folder / "checkpoint"))
+def start(session, flavour, command, calls, trigger=None):
+    frame = flavour.query(session, Path(command["folder"]), command.get("options", {}))
+    writer = frame.writeStream.outputMode(flavour.mode)
+    writer = writer.options(**{**flavour.options, **command.get("sink_options", {})})
+    writer = writer.option("checkpointLocation", f"{place(command)}/checkpoint")
     usual = {"processingTime": "200 milliseconds"} if flavour.is_endless else {"availableNow": True}
     writer = writer.trigger(**(trigger or usual))
     if flavour.sink == "foreachBatch":
         return writer.foreachBatch(calls).start()
-    return writer.format(flavour.sink).start(str(folder / "sink"))
+    return writer.format(flavour.sink).start(f"{place(command)}/sink")
+
+
+def place(command):
+    """Where checkpoint and sink are: in the folder of the case, or on another storage."""
+    return command.get("place", command["folder"])
+
+
+def let_run(query, seconds):
+    """Wait until a query that knows no end has run some batches, or has failed."""
+    deadline = time.monotonic() + seconds
+    while query.isActive and len(query.recentProgress) < ENDLESS_BATCHES and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def watch(session, query, seconds):
@@ -189,7 +206,7 @@ def content(spark, command):
     if flavour.sink == "noop":
         return {"content": None}
     try:
-        rows = spark.read.format(flavour.sink).load(str(folder / "sink")).collect()
+        rows = spark.read.format(flavour.sink).load(f"{place(command)}/sink").collect()
     except Exception as error:  # noqa: BLE001 - a sink that cannot be read is a result too
         return {"content": None, "unreadable": str(error)[:500]}
     for row in rows:

@@ -49,6 +49,8 @@ class Flavour:
     """Whether a topic of Kafka is subscribed by a pattern."""
     is_endless: bool = False
     """Whether it is stopped from outside after some batches, because its trigger knows no end."""
+    kept: tuple[int, ...] = ()
+    """The batches that both logs hold, where progress is tracked asynchronously: the same ones each time."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the sink."""
 
@@ -128,7 +130,10 @@ _SOURCE_COMPACTION = {
 }
 _SINK_COMPACTION = {f"{_STREAMING}fileSink.log.compactInterval": "3", f"{_STREAMING}fileSink.log.cleanupDelay": "0"}
 _FORMAT_V2 = {f"{_STREAMING}stateStore.checkpointFormatVersion": "2"}
-_ASYNC = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "700"}
+_ASYNC_INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
+_ASYNC = {"asyncProgressTrackingEnabled": "true", _ASYNC_INTERVAL: "700"}
+WRITE_ALL = {_ASYNC_INTERVAL: "0"}
+"""Makes a query that tracks its progress asynchronously write down that of each batch."""
 
 FLAVOURS = {
     flavour.name: flavour
@@ -161,7 +166,16 @@ FLAVOURS = {
         Flavour("rate-micro-batch", _rate, kind="rate", inputs=(), batches=6),
         Flavour("file-delta", _stateless, sink="delta", versions=("4.2.0",)),
         Flavour("kafka", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
-        Flavour("async-progress", _rate, sink="noop", kind="rate", inputs=(), is_endless=True, options=_ASYNC),
+        Flavour(
+            "async-progress",
+            _rate,
+            sink="noop",
+            kind="rate",
+            inputs=(),
+            is_endless=True,
+            kept=(0, 4, 7, 11, 14),
+            options=_ASYNC,
+        ),
         Flavour("delta", _table, kind="delta", inputs=(), versions=("4.2.0",)),
         Flavour("kafka-pattern", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4, is_pattern=True),
         Flavour("kafka-dedup", _deduplicated_topic, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),

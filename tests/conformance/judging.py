@@ -77,7 +77,15 @@ def _outcome(seen: Observation, batch: int | None) -> Outcome | None:
 
 
 def compare(seen: Observation, restart: Restart) -> list[str]:
-    """Where the prediction differs from what Spark did, one line each; empty if nowhere."""
+    """Where the prediction differs from what Spark did, one line each; empty if nowhere.
+
+    What was said to depend on how the query tracks its progress is judged by how this one does.
+    """
+    is_asynchronous = bool(FLAVOURS[seen.case.flavour].kept)
+    return _compare(seen, restart.if_asynchronous or restart if is_asynchronous else restart)
+
+
+def _compare(seen: Observation, restart: Restart) -> list[str]:
     was = verdict(seen)
     if seen.ended == "finished" and was.batch is None and restart.stop is not None and restart.stop.stage > Stage.START:
         return []  # there was nothing to read, so Spark planned no batch that could fail

@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from lastgood.lab.spark import SparkEnvironment, submit
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 
+_DRIVER = Path(__file__).with_name("driver.py")
 _START_SECONDS = 120.0
 _ANSWER_SECONDS = 180.0
 _CONF = {
@@ -37,18 +38,29 @@ class DriverDiedError(Exception):
 class RunningSpark:
     """A Spark that keeps its session between queries; ends with us at the latest."""
 
-    def __init__(self, environment: SparkEnvironment, *, java: Java, jars: tuple[Path, ...], folder: Path) -> None:
+    def __init__(
+        self,
+        environment: SparkEnvironment,
+        *,
+        java: Java,
+        jars: tuple[Path, ...],
+        folder: Path,
+        script: Path = _DRIVER,
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.version = environment.version
         self.log = folder / f"spark-{environment.version}.log"
         with socket.create_server(("127.0.0.1", 0)) as server, self.log.open("ab") as output:
             self._child = submit(
-                Path(__file__).with_name("driver.py"),
+                script,
                 [str(server.getsockname()[1])],
                 environment=environment,
                 java=java,
                 jars=jars,
-                conf={**_CONF, "spark.sql.warehouse.dir": str(folder / "warehouse")},
+                conf={**_CONF, "spark.sql.warehouse.dir": str(folder / "warehouse"), **(conf or {})},
+                env=env,
                 cwd=folder,
                 output=output,
             )
@@ -73,6 +85,11 @@ class RunningSpark:
         except OSError as error:
             raise DriverDiedError(str(error)) from error
         return self._read()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self._child.kill()
+        self.close()
 
     def close(self) -> None:
         """End it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -13,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 from contention import contend_for_files
-from plugin_services import require_service
 
 from lastgood.lab import server as lab_server
 from lastgood.lab.ports import LOOPBACK, accepts, free_ports
-from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.lab.s3 import S3Program, S3Server, S3ServerError
 from lastgood.storage import open_storage, parse_location
 from lastgood.writing import open_writable
 
@@ -27,16 +25,8 @@ DEADLINE_SECONDS = 60
 FILE = parse_location("s3a://lake/chk/metadata")
 
 
-@pytest.fixture(scope="module")
-def program() -> S3Program:
-    try:
-        return find_s3(env=os.environ)
-    except S3ServerError as error:
-        require_service(f"{error}: {error.found}")
-
-
-def test_what_is_put_is_there_and_survives_a_restart(program: S3Program, tmp_path: Path) -> None:
-    with S3Server(tmp_path, program, buckets=("lake", "pond")) as server:
+def test_what_is_put_is_there_and_survives_a_restart(s3_program: S3Program, tmp_path: Path) -> None:
+    with S3Server(tmp_path, s3_program, buckets=("lake", "pond")) as server:
         storage = open_storage(FILE, server.options)
         storage.filesystem.pipe({"lake/chk/metadata": b"id", "pond/x": b"y"})
         assert storage.read(FILE, limit=9) == b"id"
@@ -44,26 +34,28 @@ def test_what_is_put_is_there_and_survives_a_restart(program: S3Program, tmp_pat
         server.kill()
         server.start()
         assert server.endpoint == before
-        if program.name == "versitygw":  # moto keeps all in memory
+        if s3_program.name == "versitygw":  # moto keeps all in memory
             assert storage.read(FILE, limit=9) == b"id"
 
 
-def test_out_of_several_who_create_the_same_object_one_does(program: S3Program, tmp_path: Path) -> None:
-    with S3Server(tmp_path, program) as server:
+def test_out_of_several_who_create_the_same_object_one_does(s3_program: S3Program, tmp_path: Path) -> None:
+    with S3Server(tmp_path, s3_program) as server:
         contend_for_files(parse_location("s3a://lake/race"), lambda root: open_writable(root, server.options))
 
 
-def test_a_taken_port_is_left_to_its_owner(program: S3Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_left_to_its_owner(
+    s3_program: S3Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server((LOOPBACK, 0)) as owner:
         taken = owner.getsockname()[1]
         choices = iter([(taken,)])
         monkeypatch.setattr(
             lab_server, "free_ports", lambda *args, **beside: next(choices, None) or free_ports(*args, **beside)
         )
-        with S3Server(tmp_path, program) as server:
+        with S3Server(tmp_path, s3_program) as server:
             assert not server.endpoint.endswith(f":{taken}")
         with pytest.raises(S3ServerError):
-            S3Server(tmp_path / "other", program, port=taken).start()
+            S3Server(tmp_path / "other", s3_program, port=taken).start()
 
 
 OWNER = """
@@ -77,8 +69,8 @@ time.sleep(600)
 """
 
 
-def test_server_ends_with_its_owner_even_when_that_is_killed(program: S3Program, tmp_path: Path) -> None:
-    assert program  # is built: the owner builds nothing
+def test_server_ends_with_its_owner_even_when_that_is_killed(s3_program: S3Program, tmp_path: Path) -> None:
+    assert s3_program  # is built: the owner builds nothing
     with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid, port = map(int, owner.stdout.readline().split())

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
+from verbs import ANSWER_SECONDS, CASES, FEW_VERBS, LASTGOOD, ROUND_TRIPS_MAX, VERBS, Say, run, without_local_disk
 
-from lastgood.cli.main import main
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import SUPERUSER, HdfsCluster
 from lastgood.lab.ports import LOOPBACK, free_port
@@ -30,31 +26,9 @@ from lastgood.writing import FsspecWriter, open_writable
 
 pytestmark = pytest.mark.services
 
-LASTGOOD = Path(sys.executable).parent / "lastgood"
-CASES = Path(__file__).parents[1] / "corpus" / "cases"
 HEALTHY = CASES / "4.2-kafka-multi-topic" / "checkpoint"
-ROUND_TRIPS_MAX = 12
-"""To the name node; each that reads files goes on to data nodes."""
-ANSWER_SECONDS = 60
-"""When a test gives up on an answer; the promise of ten seconds is for a machine that does nothing else."""
 SPARK_SECONDS = 300
 
-VERBS = [
-    ["status"],
-    ["inspect"],
-    ["inspect", "--all"],
-    ["inspect", "--batch", "1"],
-    ["inspect", "--state"],
-    ["inspect", "--offset", "t1/0/0"],
-    ["inspect", "--file", "f001.json"],
-    ["inspect", "--time", "2026-11-21T12:00Z"],
-    ["offsets"],
-    ["offsets", "--stable-lag", "1"],
-    ["diagnose", "--spark", "4.2"],
-    ["verify"],
-    ["backup", "list"],
-]
-FEW_VERBS = [["status"], ["verify"], ["backup", "list"]]
 KINDS = {
     "healthy, from Kafka": "4.2-kafka-multi-topic",
     "healthy, from files to files": "4.3-file-sink-healthy",
@@ -94,53 +68,12 @@ def storage_of(hdfs: HdfsCluster, **options: object) -> FsspecWriter:
     return opened
 
 
-def arguments(verb: list[str], target: str) -> list[str]:
-    words = verb[:2] if verb[0] == "backup" else verb[:1]
-    return [*words, target, *verb[len(words) :], "--format=json"]
-
-
-def run(hdfs: HdfsCluster, verb: list[str], target: str, **env: str) -> tuple[int, dict[str, Any]]:
-    """A verb in a process of its own, where other things can be said of HDFS than `hdfs` does."""
-    done = subprocess.run(
-        [LASTGOOD, *arguments(verb, target)],
-        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **hdfs.environment, **env},
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_SECONDS,
-    )
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
-
-
-Say = Callable[..., list[tuple[int, str, str]]]
-
-
 @pytest.fixture
 def say(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """What verbs say of a target, as if it stood at X; the environment says where HDFS is, as for Spark."""
+    """The environment says where HDFS is, as for Spark."""
     for name, value in hdfs.environment.items():
         monkeypatch.setenv(name, value)
-
-    def say(target: str, verbs: list[list[str]] = VERBS) -> list[tuple[int, str, str]]:
-        said = []
-        for verb in verbs:
-            with pytest.raises(SystemExit) as ended:
-                main(arguments(verb, target))
-            shown = capsys.readouterr()
-            said.append((ended.value.code, shown.out.replace(target, "X"), shown.err.replace(target, "X")))
-        return said
-
-    return say
-
-
-def without_local_disk(said: list[tuple[int, str, str]]) -> list[tuple[int, Any, str]]:
-    """What is said, less the advice that only a folder of this machine gets."""
-    parsed = [(code, json.loads(out), err) for code, out, err in said]
-    for _, shown, _ in parsed:
-        if "findings" in shown:
-            local = "CHECKPOINT_ON_LOCAL_DISK"
-            shown["findings"] = [found for found in shown["findings"] if found["condition"] != local]
-    return parsed
+    return Say(capsys)
 
 
 @pytest.mark.parametrize(
@@ -229,15 +162,15 @@ def test_who_may_not_look_is_told_so_and_never_that_there_is_nothing(
             others.read(target / "offsets/0", limit=9)
         assert "Permission denied: user=nobody, access=" in (denied.value.found or "")
     for verb in FEW_VERBS[:2]:
-        code, said = run(hdfs, verb, str(target), HADOOP_USER_NAME="nobody")
+        code, said = run(verb, str(target), {**hdfs.environment, "HADOOP_USER_NAME": "nobody"})
         assert (code, said["error"]["condition"]) == (12, "STORAGE_DENIED"), verb
-    assert run(hdfs, ["status"], str(target), HADOOP_USER_NAME=SUPERUSER)[0] == 0
+    assert run(["status"], str(target), {**hdfs.environment, "HADOOP_USER_NAME": SUPERUSER})[0] == 0
 
 
 def test_who_may_not_write_is_told_so_and_leaves_nothing(hdfs: HdfsCluster, put: Callable[[Path], str]) -> None:
     target = put(HEALTHY)
     before = contents(storage_of(hdfs), target)
-    code, said = run(hdfs, ["backup", "create"], target, HADOOP_USER_NAME="nobody")
+    code, said = run(["backup", "create"], target, {**hdfs.environment, "HADOOP_USER_NAME": "nobody"})
     assert (code, said["error"]["condition"]) == (12, "STORAGE_DENIED")
     assert contents(storage_of(hdfs), target) == before
     assert storage_of(hdfs).names(parse_location(f"{target}.lastgood")) is None
@@ -247,25 +180,8 @@ def test_a_quota_that_is_used_up_is_told_as_no_space(hdfs: HdfsCluster, put: Cal
     target = put(HEALTHY)
     parent = parse_location(target.rpartition("/")[0])
     storage_of(hdfs).filesystem._call("SETQUOTA", "put", parent.path, namespacequota="3")
-    code, said = run(hdfs, ["backup", "create"], target)
+    code, said = run(["backup", "create"], target, hdfs.environment)
     assert (code, said["error"]["condition"]) == (11, "NO_SPACE")
-
-
-@pytest.fixture
-def silent() -> Iterator[int]:
-    """A port on which somebody accepts connections and never says a word."""
-    with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
-        yield listener.getsockname()[1]
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[int]:
-    """A port on which a web server answers that knows nothing of HDFS."""
-    command = [sys.executable, "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
-    with subprocess.Popen([*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        yield int(process.stdout.readline().split(" port ")[1].split()[0])
-        process.kill()
 
 
 @pytest.mark.parametrize("where", ["nobody", "silent", "stranger", "no such name"])
@@ -279,7 +195,7 @@ def test_a_name_node_that_is_none_is_told_and_never_empty(
         "no such name": "nowhere.invalid",
     }[where]
     for verb in FEW_VERBS[:1] if where == "silent" else FEW_VERBS:
-        code, said = run(hdfs, verb, f"webhdfs://{at}/chk")
+        code, said = run(verb, f"webhdfs://{at}/chk", hdfs.environment)
         assert (code, said["error"]["condition"]) == (10, "STORAGE_UNAVAILABLE"), verb
         assert at in said["error"]["found"]
 
@@ -335,7 +251,7 @@ def test_a_verb_waits_for_few_answers_in_a_row(case: str, hdfs: HdfsCluster, put
         slow = target.replace(hdfs.uri, f"webhdfs://{LOOPBACK}:{proxy.port}")
         for verb in (["status"], ["inspect"], ["inspect", "--state"], ["offsets"], ["diagnose", "--spark", "4.2"]):
             proxy.forget()
-            code, _ = run(hdfs, verb, slow)
+            code, _ = run(verb, slow, hdfs.environment)
             assert code in (0, 1, 64)
             assert 0 < proxy.round_trips <= ROUND_TRIPS_MAX, (verb, proxy.round_trips, proxy.requests)
 

@@ -8,20 +8,27 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import fsspec
 import pytest
-from plugin_services import require_service
+from verbs import (
+    ANSWER_SECONDS,
+    CASES,
+    FEW_VERBS,
+    LASTGOOD,
+    ROUND_TRIPS_MAX,
+    VERBS,
+    Say,
+    run,
+    without_local_disk,
+)
 
-from lastgood.cli.main import main
 from lastgood.errors import StorageError
 from lastgood.lab.ports import LOOPBACK
-from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.lab.s3 import S3Program, S3Server
 from lastgood.storage import open_storage, parse_location
 from lastgood.storage_services import impatient
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -29,26 +36,6 @@ from lastgood.testing.network import Proxy
 
 pytestmark = pytest.mark.services
 
-LASTGOOD = Path(sys.executable).parent / "lastgood"
-CASES = Path(__file__).parents[1] / "corpus" / "cases"
-ROUND_TRIPS_MAX = 12
-ANSWER_SECONDS = 60
-"""When a test gives up on an answer; the promise of ten seconds is for a machine that does nothing else."""
-
-VERBS = [
-    ["status"],
-    ["inspect"],
-    ["inspect", "--all"],
-    ["inspect", "--batch", "1"],
-    ["inspect", "--state"],
-    ["inspect", "--offset", "t1/0/0"],
-    ["inspect", "--file", "f001.json"],
-    ["inspect", "--time", "2026-11-21T12:00Z"],
-    ["offsets"],
-    ["offsets", "--stable-lag", "1"],
-    ["verify"],
-    ["backup", "list"],
-]
 MORE_VERBS = [
     ["inspect", "--offset", "m.a/0/4"],
     ["inspect", "--file", "nowhere.json"],
@@ -56,7 +43,6 @@ MORE_VERBS = [
     ["diagnose"],
 ]
 """Longer ways of the same verbs, and the one that tells the time."""
-FEW_VERBS = [["status"], ["verify"], ["backup", "list"]]
 KINDS = {
     "healthy, from Kafka": "4.2-kafka-multi-topic",
     "healthy, from files to files": "4.3-file-sink-healthy",
@@ -67,27 +53,13 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def program() -> S3Program:
-    try:
-        return find_s3(env=os.environ)
-    except S3ServerError as error:
-        require_service(f"{error}: {error.found}")
-
-
-@pytest.fixture(scope="module")
-def server(program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3"), program) as running:
-        yield running
-
-
 @pytest.fixture
-def put(server: S3Server, request: pytest.FixtureRequest) -> Callable[[Path], str]:
+def put(s3: S3Server, request: pytest.FixtureRequest) -> Callable[[Path], str]:
     """Uploads a folder and gives its location below s3a://, empty folders left out, as there are none."""
 
     def put(folder: Path) -> str:
         name = f"{abs(hash(request.node.nodeid)):x}/{folder.parent.name}-{folder.name}"
-        storage = open_storage(parse_location("s3a://lake/x"), server.options)
+        storage = open_storage(parse_location("s3a://lake/x"), s3.options)
         contents = {f"lake/{name}/{path.relative_to(folder)}": path for path in folder.rglob("*") if path.is_file()}
         storage.filesystem.pipe({key: path.read_bytes() for key, path in contents.items()})
         return f"s3a://lake/{name}"
@@ -95,44 +67,16 @@ def put(server: S3Server, request: pytest.FixtureRequest) -> Callable[[Path], st
     return put
 
 
-def arguments(verb: list[str], target: str) -> list[str]:
-    words = verb[:2] if verb[0] == "backup" else verb[:1]
-    return [*words, target, *verb[len(words) :], "--format=json"]
-
-
-def run(server: S3Server, verb: list[str], target: str, **env: str) -> tuple[int, dict[str, Any]]:
-    """A verb in a process of its own, where other things can be said of S3 than `server` does."""
-    given = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"}
-    done = subprocess.run(
-        [LASTGOOD, *arguments(verb, target)],
-        env={**given, **server.environment, **env},
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_SECONDS,
-    )
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
-
-
-Say = Callable[..., list[tuple[int, str, str]]]
+def environment(s3: S3Server) -> dict[str, str]:
+    return {**s3.environment, "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @pytest.fixture
-def say(server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """What verbs say of a target, as if it stood at X; the environment says where S3 is, as for every tool of AWS."""
-    for name, value in server.environment.items():
+def say(s3: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """The environment says where S3 is, as for every tool of AWS."""
+    for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-
-    def say(target: str, verbs: list[list[str]] = VERBS) -> list[tuple[int, str, str]]:
-        said = []
-        for verb in verbs:
-            with pytest.raises(SystemExit) as ended:
-                main(arguments(verb, target))
-            shown = capsys.readouterr()
-            said.append((ended.value.code, shown.out.replace(target, "X"), shown.err.replace(target, "X")))
-        return said
-
-    return say
+    return Say(capsys)
 
 
 @pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
@@ -145,18 +89,16 @@ def test_every_verb_says_on_s3_what_it_says_of_the_folder(
     s3a = put(folder)
     work = put(Path(f"{folder}.lastgood"))
     assert work == f"{s3a}.lastgood"  # where the verbs look for it
-    here = say(str(folder))
+    here = without_local_disk(say(str(folder)))
     assert {code for code, _, _ in here} <= {0, 1, 21, 40, 64}
-    assert say(s3a) == here
-    assert say(s3a.replace("s3a:", "s3:")) == here
+    assert without_local_disk(say(s3a)) == here
+    assert without_local_disk(say(s3a.replace("s3a:", "s3:"))) == here
 
 
-def test_an_empty_object_as_marker_of_a_folder_is_no_file(
-    server: S3Server, say: Say, put: Callable[[Path], str]
-) -> None:
+def test_an_empty_object_as_marker_of_a_folder_is_no_file(s3: S3Server, say: Say, put: Callable[[Path], str]) -> None:
     target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
     before = say(target)
-    storage = open_storage(parse_location(target), server.options)
+    storage = open_storage(parse_location(target), s3.options)
     key = target.removeprefix("s3a://")
     for folder in ("", "offsets/", "commits/", "sources/", "sources/0/"):
         storage.filesystem.call_s3("put_object", Bucket="lake", Key=f"{key.removeprefix('lake/')}/{folder}", Body=b"")
@@ -178,40 +120,21 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_who_may_not_look_is_told_so_and_never_that_there_is_nothing(
-    wrong: dict[str, str], server: S3Server, program: S3Program, put: Callable[[Path], str]
+    wrong: dict[str, str], s3: S3Server, s3_program: S3Program, put: Callable[[Path], str]
 ) -> None:
-    if program.name == "moto" and "AWS_ACCESS_KEY_ID" not in wrong:
+    if s3_program.name == "moto" and "AWS_ACCESS_KEY_ID" not in wrong:
         pytest.skip("moto lets everybody in")
     target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
     for verb in FEW_VERBS:
-        code, said = run(server, verb, target, **wrong)
+        code, said = run(verb, target, {**environment(s3), **wrong})
         # An unknown key is a 403 on AWS; versitygw says 404, under a name that only it uses.
         allowed = {12, 10} if wrong.get("AWS_ACCESS_KEY_ID") == "nobody" else {12}
         assert code in allowed, (verb, said)
         assert said["error"]["found"]
 
 
-@pytest.fixture
-def silent() -> Iterator[int]:
-    """A port on which somebody accepts connections and never says a word."""
-    with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
-        yield listener.getsockname()[1]
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[int]:
-    """A port on which a web server answers that knows nothing of S3."""
-    command = [sys.executable, "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
-    with subprocess.Popen([*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        yield int(process.stdout.readline().split(" port ")[1].split()[0])
-        process.kill()
-
-
 @pytest.mark.parametrize("where", ["nobody", "silent", "stranger", "no such name"])
-def test_an_endpoint_that_is_none_is_told_and_never_empty(
-    where: str, server: S3Server, silent: int, stranger: int
-) -> None:
+def test_an_endpoint_that_is_none_is_told_and_never_empty(where: str, s3: S3Server, silent: int, stranger: int) -> None:
     with socket.create_server((LOOPBACK, 0)) as unused:
         nobody = unused.getsockname()[1]
     endpoint = {
@@ -221,13 +144,13 @@ def test_an_endpoint_that_is_none_is_told_and_never_empty(
         "no such name": "http://nowhere.invalid",
     }[where]
     for verb in FEW_VERBS[:1] if where == "silent" else FEW_VERBS:
-        code, said = run(server, verb, "s3a://lake/chk", AWS_ENDPOINT_URL=endpoint)
+        code, said = run(verb, "s3a://lake/chk", {**environment(s3), "AWS_ENDPOINT_URL": endpoint})
         assert (code, said["error"]["condition"]) == (10, "STORAGE_UNAVAILABLE"), verb
 
 
-def test_what_fsspec_is_told_by_its_own_variables_holds_too(server: S3Server, put: Callable[[Path], str]) -> None:
+def test_what_fsspec_is_told_by_its_own_variables_holds_too(s3: S3Server, put: Callable[[Path], str]) -> None:
     target = put(CASES / "4.2-kafka-multi-topic" / "checkpoint")
-    given = {name.replace("AWS_", "X_"): value for name, value in server.environment.items()}
+    given = {name.replace("AWS_", "X_"): value for name, value in s3.environment.items()}
     env = {
         "PATH": os.environ["PATH"],
         "FSSPEC_S3_ENDPOINT_URL": given["X_ENDPOINT_URL"],
@@ -239,11 +162,11 @@ def test_what_fsspec_is_told_by_its_own_variables_holds_too(server: S3Server, pu
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_listing_is_never_remembered(server: S3Server, tmp_path: Path, put: Callable[[Path], str]) -> None:
+def test_a_listing_is_never_remembered(s3: S3Server, tmp_path: Path, put: Callable[[Path], str]) -> None:
     query = CheckpointBuilder(tmp_path / "checkpoint")
     query.run(1)
     target = parse_location(put(tmp_path / "checkpoint"))
-    storage = open_storage(target, server.options)
+    storage = open_storage(target, s3.options)
     assert sorted(storage.names(target / "offsets") or ()) == ["0"]
     query.run(1)
     put(tmp_path / "checkpoint")
@@ -254,15 +177,13 @@ def test_a_listing_is_never_remembered(server: S3Server, tmp_path: Path, put: Ca
     assert storage.stat(target / "offsets/1") is None
 
 
-def test_an_answer_that_is_cut_never_reads_as_less(
-    server: S3Server, tmp_path: Path, put: Callable[[Path], str]
-) -> None:
+def test_an_answer_that_is_cut_never_reads_as_less(s3: S3Server, tmp_path: Path, put: Callable[[Path], str]) -> None:
     CheckpointBuilder(tmp_path / "checkpoint").run(30)
     target = parse_location(put(tmp_path / "checkpoint"))
     whole = {str(n) for n in range(30)}
     content = (tmp_path / "checkpoint/offsets/7").read_bytes()
-    with Proxy(urlsplit(server.endpoint).port or 0) as proxy:
-        options = {**server.options, "endpoint_url": f"http://{LOOPBACK}:{proxy.port}", "skip_instance_cache": True}
+    with Proxy(urlsplit(s3.endpoint).port or 0) as proxy:
+        options = {**s3.options, "endpoint_url": f"http://{LOOPBACK}:{proxy.port}", "skip_instance_cache": True}
         refused = 0
         for length in (0, 1, 17, 60, 120, 200, 260, 300, 400, 800, 2000, 5000, 7000):
             proxy.cut_after = length
@@ -276,10 +197,10 @@ def test_an_answer_that_is_cut_never_reads_as_less(
 
 
 @pytest.fixture
-def distant(server: S3Server, say: Say, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def distant(s3: S3Server, say: Say, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """Stands between `say` and the server; far enough away that a busy machine does not count."""
     filesystem = impatient(fsspec.get_filesystem_class("s3"), "s3")
-    with Proxy(urlsplit(server.endpoint).port or 0, seconds=0.1) as proxy:
+    with Proxy(urlsplit(s3.endpoint).port or 0, seconds=0.1) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{proxy.port}")
         filesystem.clear_instance_cache()  # it is kept by its arguments, whatever the environment says
         yield proxy

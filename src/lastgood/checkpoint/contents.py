@@ -38,7 +38,7 @@ class Mode(enum.Enum):
     MICRO_BATCH = "micro_batch"
     """Every batch; also real-time mode, whose files look the same."""
     ASYNC_PROGRESS = "async_progress"
-    """Some batches, the same in both logs: holes are normal."""
+    """Some batches, the same in both logs: holes that both have are normal."""
     CONTINUOUS = "continuous"
     """Epochs, offsets after the fact, no metadata."""
 
@@ -176,23 +176,20 @@ def recognise_mode(offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry
     entries = [entry for entry in offsets.entries.values() if isinstance(entry, OffsetEntry)]
     if entries and all(entry.metadata is None and _can_be_continuous(entry) for entry in entries):
         return Mode.CONTINUOUS
-    if commits.ids.gaps and not has_state and _same_holes(offsets.ids, commits.ids):
+    has_holes = bool(offsets.ids.gaps or commits.ids.gaps)
+    if has_holes and not has_state and _is_sparse(BatchIds.of((*offsets.ids, *commits.ids))):
         return Mode.ASYNC_PROGRESS
     return Mode.MICRO_BATCH
 
 
-def _same_holes(offsets: BatchIds, commits: BatchIds) -> bool:
-    """Whether both logs hold the same batches from where both begin up to the newest commit, mostly with holes between.
+def _is_sparse(known: BatchIds) -> bool:
+    """Whether the batches that either log holds are mostly no neighbours, as where progress is written now and then.
 
-    Progress that is written now and then leaves many holes, or wide ones; a single small one in both is damage.
+    Both logs together, because what only one of them has lost tells nothing: a batch in either was written down. Of
+    progress that is written now and then there are many holes, or wide ones; a single small one is damage.
     """
-    oldest = max(offsets.oldest or 0, commits.oldest or 0)
-    newest = commits.newest or 0
-    planned = [batch_id for batch_id in offsets if oldest <= batch_id <= newest]
-    committed = [batch_id for batch_id in commits if batch_id >= oldest]
-    gaps = BatchIds.of(committed).gaps
-    is_sparse = bool(gaps) and 2 * len(gaps) >= len(committed) - 1 and (len(gaps) > 1 or len(gaps[0]) >= _WIDE_HOLE)
-    return planned == committed and is_sparse
+    gaps = known.gaps
+    return 2 * len(gaps) >= len(known) - 1 and (len(gaps) > 1 or any(len(gap) >= _WIDE_HOLE for gap in gaps))
 
 
 def _can_be_continuous(entry: OffsetEntry) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from lastgood.checkpoint import lz4
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import LONG_MAX, Json, encode, is_long, read_json, read_object, split_log, to_json
 from lastgood.checkpoint.operators import JavaData
@@ -28,10 +29,6 @@ _LINEAGE_VERSIONS = ("v3", "v4")
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(\d+)(?:_({_UUID}))?\.(delta|snapshot|changelog|zip)", re.ASCII)
 _ZIP_MAGIC = b"PK\3\4"
-_LZ4_MAGIC = b"LZ4Block"
-_LZ4_HEADER = struct.Struct("<8sBiii")
-_LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
-_LZ4_BLOCK_MAX = 32 * 1024 * 1024
 
 
 class StateFileKind(enum.Enum):
@@ -191,25 +188,25 @@ def _lineage_item(value: Json) -> LineageItem | None:
 
 def _lz4_head(raw: bytes) -> bytes | Damage:
     """The first 64 KB and more of what an `LZ4BlockOutputStream` packed."""
-    if len(raw) < _LZ4_HEADER.size:
-        short = _LZ4_MAGIC.startswith(raw[: len(_LZ4_MAGIC)])
+    if len(raw) < lz4.HEADER.size:
+        short = lz4.MAGIC.startswith(raw[: len(lz4.MAGIC)])
         return damaged(DamageKind.TRUNCATED if short else DamageKind.UNKNOWN_CODEC, raw[:16])
     unpacked = bytearray()
     at = 0
-    while len(unpacked) <= 0x10004 and at + _LZ4_HEADER.size <= len(raw):
-        magic, token, packed, size, _ = _LZ4_HEADER.unpack_from(raw, at)
-        if magic != _LZ4_MAGIC:
+    while len(unpacked) <= 0x10004 and at + lz4.HEADER.size <= len(raw):
+        magic, token, packed, size, _ = lz4.HEADER.unpack_from(raw, at)
+        if magic != lz4.MAGIC:
             return damaged(DamageKind.UNKNOWN_CODEC if not at else DamageKind.BAD_HEADER, raw[at : at + 16])
-        at += _LZ4_HEADER.size
+        at += lz4.HEADER.size
         if not size:  # the mark of the end
             break
         method = token & 0xF0
-        if packed < 0 or not 0 < size <= _LZ4_BLOCK_MAX or method not in (_LZ4_RAW, _LZ4_PACKED):
+        if packed < 0 or not 0 < size <= lz4.BLOCK_BYTES_MAX or method not in (lz4.RAW, lz4.PACKED):
             return damaged(DamageKind.BAD_HEADER, raw[:16])
         block = raw[at : at + packed]
         if len(block) < packed:
             return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
-        piece = block if method == _LZ4_RAW else _lz4_block(block, min(size, 0x20000))
+        piece = block if method == lz4.RAW else lz4.unpack_block(block, min(size, 0x20000))
         if piece is None:
             return damaged(DamageKind.BAD_HEADER, raw[:16])
         unpacked += piece
@@ -224,49 +221,14 @@ def early_end(raw: bytes) -> Damage | None:
     """
     if not raw:
         return Damage(DamageKind.EMPTY)
-    if not _LZ4_MAGIC.startswith(raw[: len(_LZ4_MAGIC)]):
+    if not lz4.MAGIC.startswith(raw[: len(lz4.MAGIC)]):
         return None
     at = 0
-    while at + _LZ4_HEADER.size <= len(raw):
-        magic, _, packed, size, _ = _LZ4_HEADER.unpack_from(raw, at)
-        if magic != _LZ4_MAGIC or packed < 0:
+    while at + lz4.HEADER.size <= len(raw):
+        magic, _, packed, size, _ = lz4.HEADER.unpack_from(raw, at)
+        if magic != lz4.MAGIC or packed < 0:
             return damaged(DamageKind.BAD_HEADER, raw[at : at + 16])
         if not size:
             return None
-        at += _LZ4_HEADER.size + packed
+        at += lz4.HEADER.size + packed
     return damaged(DamageKind.TRUNCATED, f"{len(raw)} bytes")
-
-
-def _lz4_block(block: bytes, limit: int) -> bytes | None:
-    """Unpack one LZ4 block up to `limit` bytes or a little more; None if it is none."""
-    out = bytearray()
-    at = 0
-    try:
-        while at < len(block) and len(out) < limit:
-            token = block[at]
-            literals, at = _lz4_length(block, at + 1, token >> 4)
-            out += block[at : at + literals]
-            at += literals
-            if at >= len(block):  # the last sequence is literals alone
-                break
-            distance = block[at] | block[at + 1] << 8
-            length, at = _lz4_length(block, at + 2, token & 15)
-            if not 0 < distance <= len(out):
-                return None
-            begin, length = len(out) - distance, min(length + 4, limit + 4)
-            pattern = out[begin : begin + length]
-            out += (pattern * (length // len(pattern) + 1))[:length]
-    except IndexError:
-        return None
-    return bytes(out)
-
-
-def _lz4_length(block: bytes, at: int, nibble: int) -> tuple[int, int]:
-    length = nibble
-    while nibble == 15:
-        more = block[at]
-        at += 1
-        length += more
-        if more != 255:
-            break
-    return length, at

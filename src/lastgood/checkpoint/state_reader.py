@@ -213,7 +213,7 @@ def _lineage_followed(
     if not path or not path[-1].unique_id or path[-1] not in store.files or is_whole:
         return store
     lineage = _read(storage, checkpoint / store.folder, path[-1], CHANGELOG_HEAD_BYTES, parse_lineage)
-    return replace(store, lineages={path[-1]: lineage})
+    return replace(store, lineages={**store.lineages, path[-1]: lineage})
 
 
 def _snapshot_opened(
@@ -230,9 +230,8 @@ def _snapshot_opened(
     first = path[0] if path else None
     if first is None or first.kind is not StateFileKind.ZIP or not first.size:
         return store
-    return replace(
-        store, snapshots={first: _read(storage, checkpoint / store.folder, first, ZIP_BYTES_MAX + 1, parse_snapshot)}
-    )
+    found = _read(storage, checkpoint / store.folder, first, ZIP_BYTES_MAX + 1, parse_snapshot)
+    return replace(store, snapshots={**store.snapshots, first: found})
 
 
 def _read(

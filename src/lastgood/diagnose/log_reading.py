@@ -51,7 +51,8 @@ class LogReading:
     def compare(self) -> None:
         """Spark 4.1 and later look at the newest commit before they look at the plans below the newest.
 
-        Since 4.2 they compare both logs, and look for a repartition that was not finished.
+        Since 4.2 they compare both logs, and look for a repartition that was not finished: not where progress is
+        tracked asynchronously, which no stateful query does.
         """
         planned, committed = self.planned, self.committed
         if self._spark < SPARK_4_1 or committed is None:
@@ -64,7 +65,7 @@ class LogReading:
             return
         if planned is None:
             raise _stopped("assertion failed", "offsets", "batches are committed, and none is planned")
-        if planned < 1 or committed >= planned:
+        if planned < 1 or committed >= planned or self._checkpoint.mode is Mode.ASYNC_PROGRESS:
             return
         before, newest = self._entry(planned - 1), self._entry(planned)
         if before is None:
@@ -80,8 +81,9 @@ class LogReading:
         newest = self.planned or 0
         _require_openable(self._checkpoint.offsets, newest)
         self._require_plan(newest)
-        if newest > 0:
-            self._require_plan(self._batch_before(newest))
+        before = self._batch_before(newest)
+        if before is not None:
+            self._require_plan(before)
         self.read_newest_commit()
 
     def read_newest_commit(self) -> None:
@@ -196,14 +198,14 @@ class LogReading:
         folders = len(self._checkpoint.sources)
         return max(counts, key=lambda count: (counts.count(count), count == folders), default=None)
 
-    def _batch_before(self, batch_id: int) -> int:
+    def _batch_before(self, batch_id: int) -> int | None:
+        """Whose end is where a batch begins; None if it begins where its sources do."""
         if self._checkpoint.mode is Mode.ASYNC_PROGRESS:
-            before = self._checkpoint.offsets.ids.before(batch_id)
-            return batch_id - 1 if before is None else before
-        return batch_id - 1
+            return self._checkpoint.offsets.ids.before(batch_id)
+        return batch_id - 1 if batch_id else None
 
-    def _entry(self, batch_id: int) -> OffsetEntry | Damage | None:
-        return self._checkpoint.offsets.entries.get(batch_id)
+    def _entry(self, batch_id: int | None) -> OffsetEntry | Damage | None:
+        return None if batch_id is None else self._checkpoint.offsets.entries.get(batch_id)
 
 
 def _repartitioned(before: OffsetEntry, newest: OffsetEntry) -> bool:

@@ -13,7 +13,7 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
-from lastgood.checkpoint.logs import LogListing, SourceLog
+from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
 from lastgood.diagnose import delta_source
 from lastgood.diagnose.file_sink import writing
@@ -22,23 +22,46 @@ from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_
 from lastgood.diagnose.log_reading import LogReading
 from lastgood.diagnose.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnose.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
-from lastgood.diagnose.spark_version import SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnose.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.diagnose.state_load import (
     legacy_format,
     load_state,
     missing_folder,
-    require_partitions,
-    require_sound,
 )
 from lastgood.diagnose.world import World
 from lastgood.sinks.evidence import DedupeKey
 
 _RUN_BY_SPARK = ("delta", "file")
+_COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
+"""Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
 
 
 def predict(world: World, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
-    return _Start(world, spark).run()
+    restart = _Start(world, spark).run()
+    if not _may_be_asynchronous(world):
+        return restart
+    asynchronous = replace(world, checkpoint=replace(world.checkpoint, mode=Mode.ASYNC_PROGRESS))
+    other = _Start(asynchronous, spark).run()
+    if (other.outcome, other.batch, other.error) == (restart.outcome, restart.batch, restart.error):
+        return restart
+    because = f"fails: {other.error}" if other.error else f"{other.outcome.value}, batch {other.batch}"
+    unknown = (
+        "whether the holes in the logs are a loss: with asyncProgressTrackingEnabled they are none, and Spark"
+        f" {restart.spark} {because}"
+    )
+    return replace(restart, unknowns=(*restart.unknowns, unknown), if_asynchronous=other)
+
+
+def _may_be_asynchronous(world: World) -> bool:
+    """Whether a plan that Spark misses may never have been written: a few holes do not tell why they are there."""
+    checkpoint = world.checkpoint
+    offsets, planned = checkpoint.offsets.ids, checkpoint.offsets.listing.newest_listed
+    if checkpoint.mode is not Mode.MICRO_BATCH or not planned or planned - 1 in offsets:
+        return False
+    if world.is_stateful or world.sinks:  # neither state nor any sink that we can ask goes with it
+        return False
+    return bool(BatchIds.of((*offsets, *checkpoint.commits.ids)).gaps)
 
 
 class _Start:
@@ -246,9 +269,7 @@ class _Start:
         if batch_id == 0 or self._is_skipped():
             return
         if self._checkpoint.state is not None and self._checkpoint.state.operators:
-            load_state(self._checkpoint, batch_id, self._committed, self._spark)
-            require_partitions(self._checkpoint)
-            self._unknowns += require_sound(self._checkpoint, batch_id, self._spark, self._world.unsound)
+            self._unknowns += load_state(self._checkpoint, batch_id, self._committed, self._spark, self._world.unsound)
         elif self._world.is_stateful:
             missing_folder(self._spark)
 
@@ -262,7 +283,9 @@ class _Start:
         if self._committed is not None and self._planned is not None:
             self._plan_kafka_early(self._planned)
         self._batch, self._is_new = batch, True
-        self._require_free("offsets", self._checkpoint.offsets.listing, str(batch), Stage.PLANNED)
+        # Asynchronously a plan is written while its batch runs, so an error shows when that is through.
+        written = Stage.SINK if self._checkpoint.mode is Mode.ASYNC_PROGRESS else Stage.PLANNED
+        self._require_free("offsets", self._checkpoint.offsets.listing, str(batch), written)
         if self._planned is not None:
             self._require_progress(self._planned)
             self._plan_kafka(self._planned)
@@ -312,10 +335,13 @@ class _Start:
         if stop.stage < Stage.TASK:
             called = SinkCalled.NO
         again = stop.stage is Stage.COMMIT and not (self._is_new and self._planned is not None)
-        is_planned = self._is_new and stop.stage is not Stage.START
+        is_blocked = stop.subject == f"offsets/{self._batch}"
+        is_planned = self._is_new and stop.stage is not Stage.START and not is_blocked
         # A left-over checksum fails the commit when its file stands already.
-        is_committed = self._batch in self._checkpoint.commits.ids or (
-            stop.stage is Stage.COMMIT and stop.error == CONCURRENT_FILE
+        is_committed = (
+            self._batch in self._checkpoint.commits.ids
+            or (stop.stage is Stage.COMMIT and stop.error == CONCURRENT_FILE)
+            or (stop.stage is Stage.SINK and stop.subject.startswith("offsets/") and self._spark in _COMMITS_ANYWAY)
         )
         return Restart(
             self._spark,

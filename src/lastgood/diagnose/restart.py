@@ -86,6 +86,8 @@ class Restart:
     sink_called: SinkCalled = SinkCalled.NO
     unknowns: tuple[str, ...] = ()
     """What could not be known and may change the answer; one line each."""
+    if_asynchronous: Restart | None = None
+    """What it will do if the query tracks its progress asynchronously, where no file tells; also told as an unknown."""
 
     @property
     def error(self) -> str | None:

@@ -170,9 +170,10 @@ PROGRESS_SPARSE = Condition(
     Severity.INFO,
     "the query writes its progress now and then",
     """\
-Both logs hold the same few batches: asynchronous progress tracking. Holes are normal there. After a crash everything
-since the last entry runs again as one batch: at least once. Restarted without the option, the query fails, since the
-batch before the newest was never written down. lastgood reads and predicts such a query and does not repair it.""",
+Both logs hold the same few batches: asynchronous progress tracking. Holes that both have are normal there. After a
+crash everything since the last entry runs again as one batch: at least once. Restarted without the option, the query
+fails, since the batch before the newest was never written down. lastgood reads and predicts such a query and does not
+repair it.""",
 )
 CONTINUOUS_MODE = Condition(
     "CONTINUOUS_MODE",
@@ -219,8 +220,9 @@ def find_logs(world: World, restart: Restart) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     yield from _query_id(world, restart)
     yield from _modes(world)
-    if checkpoint.mode is Mode.MICRO_BATCH:
+    if checkpoint.mode is not Mode.CONTINUOUS:
         yield from _relation(world, restart)
+    if checkpoint.mode is Mode.MICRO_BATCH:
         yield from _holes(world)
     yield from _offset_entries(world, restart)
     yield from _newest_commits(world, restart)

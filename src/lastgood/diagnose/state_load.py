@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -13,6 +13,7 @@ from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.checkpoint.state import (
     Loads,
     Obstacle,
+    State,
     StateFormat,
     StateOperator,
     StateStore,
@@ -85,7 +86,9 @@ def _pinned(checkpoint: Checkpoint, key: str) -> str | None:
     return next((e.conf[key] for e in entries if isinstance(e, OffsetEntry) and key in e.conf), None)
 
 
-def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion) -> None:
+def load_state(
+    checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion, unsound: Mapping[str, Unsound]
+) -> list[str]:
     """A batch loads `version` of the state.
 
     Args:
@@ -93,15 +96,43 @@ def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spar
         version: The number of the batch that runs.
         committed: The newest commit, whose ids Spark goes by in state checkpoint format v2.
         spark: Its version.
+        unsound: Files that are not what was written, by path.
+
+    Returns:
+        Which of them it reads, where nobody knows what this Spark makes of it; one line each.
 
     Raises:
         StoppedError: it cannot.
     """
     state = checkpoint.state
     if state is None:
-        return
-    stores = [store for operator in state.operators for store in operator.stores]
-    formats = {store.format for store in stores}
+        return []
+    _require_ids(checkpoint, version, committed)
+    stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
+    stopped = {stop.subject.rpartition("/")[0] for stop in stops}
+    doubts: list[str] = []
+    for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
+        for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
+            if wrong.stops(spark):
+                because = f"it cannot be read: {wrong.damage}"
+                stops.append(Stop(Stage.TASK, _unsound_error(wrong, store, spark), name, because))
+                break
+            doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
+    if stops:
+        raise StoppedError(_first_to_fail(stops, spark))
+    return doubts
+
+
+def _first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
+    """Tasks race, and the first to fail is told: where they differ only what they have in common is sure."""
+    if len({stop.error for stop in stops}) == 1:
+        return stops[0]
+    return replace(stops[0], error="CANNOT_LOAD_STATE_STORE" if spark >= SPARK_4_0 else "Error")
+
+
+def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None) -> None:
+    """What a commit says of the files of a state fits how they are named."""
+    formats = {store.format for store in _stores(checkpoint)}
     if StateFormat.ROCKSDB_V2 not in formats and _names_ids(checkpoint, committed):
         is_hdfs = StateFormat.HDFS_BACKED in formats
         error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
@@ -110,69 +141,61 @@ def load_state(checkpoint: Checkpoint, version: int, committed: int | None, spar
     if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
         because = f"commits/{committed} names the state after another batch than {version - 1}"
         raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
-    obstacles = state.obstacles_to(version, auto_repair=spark >= SPARK_4_1)
-    if not obstacles:
-        return
+
+
+def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
+    """One for each store of which files are not there, or end too early."""
+    stores = [store for operator in state.operators for store in operator.stores]
     by_folder = {store.folder: store for store in stores}
-    errors = {
-        _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark) for obstacle in obstacles
-    }
-    error = errors.pop()
-    if errors:  # tasks race, and the first to fail is told
-        error = "CANNOT_LOAD_STATE_STORE" if spark >= SPARK_4_0 else "Error"
-    first = obstacles[0]
-    because = "it is not there" if first.damage is None else f"it cannot be read: {first.damage}"
-    raise StoppedError(Stop(Stage.TASK, error, first.name, because))
+    for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
+        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark)
+        because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
+        yield Stop(Stage.TASK, error, obstacle.name, because)
 
 
-def require_partitions(checkpoint: Checkpoint) -> None:
-    """A batch loads as many partitions as the newest plan pins.
-
-    Raises:
-        StoppedError: the state has fewer.
-    """
-    stores = [store for operator in checkpoint.state.operators for store in operator.stores] if checkpoint.state else []
-    is_hdfs = any(store.format is StateFormat.HDFS_BACKED for store in stores)
+def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
+    """One for each operator of which the newest plan pins more partitions than its state has."""
+    formats = {store.format for store in _stores(checkpoint)}
     for each in repinned(checkpoint):
         if each.pinned > each.kept:
             because = f"the plan pins {each.pinned} partitions, and the state has {each.kept}"
-            error = _NO_DELTA if is_hdfs else _NO_FILE
-            if any(store.format is StateFormat.ROCKSDB_V2 for store in stores):
+            error = _NO_DELTA if StateFormat.HDFS_BACKED in formats else _NO_FILE
+            if StateFormat.ROCKSDB_V2 in formats:
                 error = f"ArrayIndexOutOfBoundsException: Index {each.kept} out of bounds for length {each.kept}"
-            raise StoppedError(Stop(Stage.TASK, error, f"state/{each.operator}/{each.kept}", because))
+            yield Stop(Stage.TASK, error, f"state/{each.operator}/{each.kept}", because)
 
 
-def require_sound(
-    checkpoint: Checkpoint, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
-) -> list[str]:
-    """The files that a load of `version` reads are what was written, or Spark does not check them.
+def _changed(
+    store: StateStore, ids: UniqueIds, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
+) -> Iterator[tuple[str, Unsound]]:
+    """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
+    repairs = spark >= SPARK_4_1 and store.format is not StateFormat.ROCKSDB
+    for file in Loads(store, ids, auto_repair=repairs).path(version):
+        name = f"{store.folder}/{file.name}"
+        wrong = unsound.get(name)
+        if wrong is None:
+            continue
+        is_passed = repairs and spark >= SPARK_4_2 and file.kind.is_snapshot and wrong.stops(spark)
+        if not (is_passed and _loads_without(store, ids, version, unsound)):
+            yield name, wrong
 
-    Returns:
-        Which of them were changed, where nobody knows what this Spark makes of it; one line each.
 
-    Raises:
-        StoppedError: it checks one that is not.
-    """
-    doubts: list[str] = []
-    state = checkpoint.state
-    for store in [store for operator in (state.operators if state else ()) for store in operator.stores]:
-        repairs = spark >= SPARK_4_1 and store.format is not StateFormat.ROCKSDB
-        ids = unique_ids_of(store, state.commits) if state else {}
-        names = [f"{store.folder}/{file.name}" for file in Loads(store, ids, auto_repair=repairs).path(version)]
-        for name, wrong in [(name, unsound[name]) for name in names if name in unsound]:
-            if wrong.is_snapshot and spark >= SPARK_4_2 and repairs and _loads_without(store, ids, version, unsound):
-                continue
-            if wrong.stops(spark):
-                error = "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
-                raise StoppedError(Stop(Stage.TASK, error, name, f"it cannot be read: {wrong.damage}"))
-            doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
-    return doubts
+def _stores(checkpoint: Checkpoint) -> list[StateStore]:
+    return [store for operator in checkpoint.state.operators for store in operator.stores] if checkpoint.state else []
+
+
+def _unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
+    """What Spark says of a file that does not fit a checksum: Hadoop's, its own, or the one within the file."""
+    is_within = not wrong.is_snapshot and not (wrong.by_spark and spark >= SPARK_4_1)
+    if is_within and (store.format is StateFormat.HDFS_BACKED or spark < SPARK_4_0):
+        return "Stream is corrupted"
+    return "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
 
 
 def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
     """Whether a version can be loaded from what is older than the snapshots that are not what was written."""
-    named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files)
-    broken = {file: wrong.damage for file, wrong in named if wrong and wrong.is_snapshot}
+    named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files if file.kind.is_snapshot)
+    broken = {file: wrong.damage for file, wrong in named if wrong}
     without = replace(store, snapshots={**store.snapshots, **broken})
     return version in Loads(without, ids, auto_repair=True).loadable()
 

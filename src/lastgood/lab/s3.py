@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from lastgood.errors import LastgoodError, Retry
-from lastgood.lab.cache import cache_errors, cache_folder, exclusive
+from lastgood.lab.go import GoProgram
 from lastgood.lab.ports import LOOPBACK, accepts
-from lastgood.lab.server import Server, last_cause, listens
+from lastgood.lab.server import Server, listens
 from lastgood.process.child import Child
 
 VERSION = "1.8.0"
@@ -27,9 +25,6 @@ ACCESS_KEY = "lastgood"
 SECRET_KEY = "lastgood-secret"  # noqa: S105 - of a server that only this machine reaches
 REGION = "us-east-1"
 
-_MODULE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
-_GO_PLACES = ("/usr/local/go/bin/go",)
-_BUILD_SECONDS = 900.0
 _START_SECONDS = 30.0
 
 
@@ -39,6 +34,11 @@ class S3ServerError(LastgoodError):
     condition = "S3_SERVER_NOT_STARTED"
     exit_code = 14
     retry = Retry.AFTER_CHANGE
+
+
+_GATEWAY = GoProgram(
+    "github.com/versity/versitygw/cmd/versitygw", VERSION, "versitygw", noun="S3 server", not_built=S3ServerError
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,9 @@ def find_s3(
         S3ServerError: it cannot be built, or there is neither Go nor moto.
         StorageError: the cache cannot be read or written.
     """
-    program = cache_folder(cache, env) / "go" / f"versitygw-{VERSION}"
-    tell = progress or (lambda _: None)
-    go = shutil.which("go", path=env.get("PATH", "")) or next(filter(os.path.exists, _GO_PLACES), None)
-    with cache_errors(program.parent):
-        if not program.exists() and go is not None:
-            with exclusive(program.parent / "lock", on_wait=lambda: tell("waiting for another build of the S3 server")):
-                if not program.exists():
-                    tell("building the S3 server, once")
-                    _build(go, program, env)
-        if program.exists():
-            return S3Program("versitygw", (str(program),))
+    program = _GATEWAY.built(env=env, cache=cache, progress=progress)
+    if program is not None:
+        return S3Program("versitygw", (str(program),))
     if importlib.util.find_spec("moto") is not None:
         return S3Program("moto", (sys.executable, "-m", "moto.server"))
     raise S3ServerError(
@@ -89,25 +81,6 @@ def find_s3(
         expected="Go, which builds versitygw",
         next="install Go, or pip install 'moto[server]'",
     )
-
-
-def _build(go: str, program: Path, env: Mapping[str, str]) -> None:
-    """Build beside its place and only then put it there: what is there is whole."""
-    log = program.parent / "versitygw.log"
-    with tempfile.TemporaryDirectory(prefix="build-", dir=program.parent) as workspace:
-        settings = {**env, "GOBIN": workspace, "CGO_ENABLED": "0"}
-        with log.open("wb") as output, Child([go, "install", _MODULE], env=settings, output=output) as child:
-            ending = child.wait(_BUILD_SECONDS)
-        built = Path(workspace) / "versitygw"
-        if ending is None or not ending.is_success or not built.is_file():
-            said = last_cause(log.read_text(errors="replace")) or "not a word"
-            raise S3ServerError(
-                "the S3 server of the lab cannot be built",
-                subject=str(log),
-                found=f"no end within {_BUILD_SECONDS:g} s" if ending is None else f"{ending}: {said}",
-                next=f"tail {log}",
-            )
-        built.replace(program)
 
 
 class S3Server(Server):
@@ -159,6 +132,20 @@ class S3Server(Server):
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_DEFAULT_REGION": REGION,
         }
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """The same as settings of a Spark that has the JVM parts `s3a`."""
+        told = {
+            "endpoint": self.endpoint,
+            "endpoint.region": REGION,
+            "access.key": ACCESS_KEY,
+            "secret.key": SECRET_KEY,
+            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+            "path.style.access": "true",
+            "connection.ssl.enabled": "false",
+        }
+        return {f"spark.hadoop.fs.s3a.{name}": value for name, value in told.items()}
 
     @property
     def options(self) -> dict[str, object]:

@@ -12,6 +12,7 @@ from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_h
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, damaged
 from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS
+from lastgood.checkpoint.lz4 import corruption
 from lastgood.checkpoint.state import Loads, State, StateStore, unique_ids_of
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
 from lastgood.diagnose.unsound import Unsound
@@ -21,6 +22,8 @@ BYTES_MAX = 64 * 1024 * 1024
 """How much of the state is read for Hadoop's checksums; what is beyond is taken for sound."""
 SPARK_BYTES_MAX = 1024 * 1024
 """How much for Spark's own, which take longer."""
+UNPACKED_BYTES_MAX = 1024 * 1024
+"""How much of what does not fit is unpacked, to see whether a Spark that looks at no checksum can read it."""
 
 
 def unsound_state(storage: Storage, location: Location, checkpoint: Checkpoint) -> Mapping[str, Unsound]:
@@ -54,6 +57,7 @@ class _Checks:
         self._location = location
         self._left = BYTES_MAX
         self._left_spark = SPARK_BYTES_MAX
+        self._left_unpacked = UNPACKED_BYTES_MAX
 
     def of(self, store: StateStore, file: StateFile) -> Unsound | None:
         """What is wrong with a file, or with the first part of a snapshot that is wrong; None if nothing is."""
@@ -62,11 +66,20 @@ class _Checks:
             parts = (self._by_hadoop(*each) for each in _parts(folder, store, file))
             wrong = next((damage for damage in parts if damage), None)
             return Unsound(wrong, is_snapshot=True, by_spark=False) if wrong else None
-        by_spark = self._by_spark(folder / file.name, file.size or 0)
-        if by_spark:
-            return Unsound(by_spark, is_snapshot=False, by_spark=True)
-        by_hadoop = self._by_hadoop(folder / file.name, file.size or 0)
-        return Unsound(by_hadoop, is_snapshot=False, by_spark=False) if by_hadoop else None
+        path, size = folder / file.name, file.size or 0
+        by_spark = self._by_spark(path, size)
+        damage = by_spark or self._by_hadoop(path, size)
+        if damage is None:
+            return None
+        is_corrupt = self._is_corrupt(path, size)
+        return Unsound(damage, is_snapshot=False, by_spark=by_spark is not None, is_corrupt=is_corrupt)
+
+    def _is_corrupt(self, file: Location, size: int) -> bool:
+        if size > self._left_unpacked:
+            return False
+        self._left_unpacked -= size
+        content = self._storage.read(file, limit=UNPACKED_BYTES_MAX)
+        return content is not None and corruption(content) is not None
 
     def _by_hadoop(self, file: Location, size: int) -> Damage | None:
         if size > self._left:

@@ -187,15 +187,21 @@ RATE = '{"0":{"value":4,"runTimeMs":5}}'
         ([0, 24, 47], [0, 24, 47], False, Mode.ASYNC_PROGRESS),
         ([0, 24, 47, 70], [0, 24, 47], False, Mode.ASYNC_PROGRESS),
         ([24, 47, 70], [0, 24, 47, 70], False, Mode.ASYNC_PROGRESS),  # one log is purged before the other
+        ([0, 4, 7, 11, 14], [0, 4], False, Mode.ASYNC_PROGRESS),  # what one log has lost, the other tells
+        ([14], [0, 4, 7, 11, 14], False, Mode.ASYNC_PROGRESS),
+        ([0, 4, 11, 14], [0, 4, 7, 11], False, Mode.ASYNC_PROGRESS),
+        ([0, 4, 7], [0, 4, 7, 10], False, Mode.ASYNC_PROGRESS),
+        ([0, 4], [0, 4], False, Mode.MICRO_BATCH),  # a single small hole may be a loss
         ([0, 24, 47], [0, 24, 47], True, Mode.MICRO_BATCH),  # async progress keeps no state
         ([0, 1, 2, 3, 4, 5, 7], range(6), False, Mode.MICRO_BATCH),
         (range(6), [0, 1, 2, 4, 5], False, Mode.MICRO_BATCH),
         ([0, 1, 3, 4], range(5), False, Mode.MICRO_BATCH),
+        ([0, 2, 4, 6], range(7), False, Mode.MICRO_BATCH),  # each of them was written down
         ([], [0, 2], False, Mode.MICRO_BATCH),
         ([5, 6], [0, 5, 6], False, Mode.MICRO_BATCH),
     ],
 )
-def test_async_progress_shows_in_the_same_holes_in_both_logs(
+def test_async_progress_shows_in_holes_that_both_logs_have(
     planned: Iterable[int], committed: Iterable[int], has_state: bool, expected: Mode
 ) -> None:
     assert recognise_mode(offsets(planned), commits(committed), has_state=has_state) is expected

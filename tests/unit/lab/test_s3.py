@@ -35,6 +35,7 @@ def test_clients_are_told_by_aws_own_variables_and_by_options(tmp_path: Path) ->
     server = S3Server(tmp_path, GATEWAY, port=21001)
     assert server.environment["AWS_ENDPOINT_URL"] == server.options["endpoint_url"] == "http://127.0.0.1:21001"
     assert server.environment["AWS_ACCESS_KEY_ID"] == server.options["key"]
+    assert server.spark_conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:21001"
 
 
 def test_both_kinds_of_servers_listen_on_loopback_only() -> None:
@@ -72,7 +73,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_moto_stands_in_where_there_is_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lastgood.lab.s3._GO_PLACES", ())
+    monkeypatch.setattr("lastgood.lab.go._PLACES", ())
     assert find_s3(env={"PATH": ""}, cache=tmp_path) == S3Program("moto", (sys.executable, "-m", "moto.server"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(S3ServerError) as raised:

@@ -11,7 +11,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnose.engine import Report, diagnose
 from lastgood.diagnose.findings import Severity
 from lastgood.diagnose.restart import Outcome
-from lastgood.diagnose.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnose.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.diagnose.unsound import Unsound
 from lastgood.diagnose.world import World
 from lastgood.operations import state_checksums
@@ -20,6 +20,7 @@ from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
 ROCKSDB, HDFS = "3.5-agg-rocksdb-healthy", "3.5-agg-hdfs-healthy"
+CHANGELOG = "4.0-agg-rocksdb-changelog-healthy"
 
 
 def copied(name: str, tmp_path: Path) -> Path:
@@ -93,15 +94,69 @@ def test_large_state_is_taken_for_sound(folder: Path, monkeypatch: pytest.Monkey
     assert unsound(folder) == {}
 
 
+def in_another_codec(path: Path) -> None:
+    """As if the query had been told not to pack its state with lz4: its blocks tell no checksum."""
+    path.write_bytes(path.read_bytes().replace(b"LZ4Block", b"ZSTD...."))
+
+
 def test_spark_checks_changes_by_its_own_checksums_only_and_since_4_1(tmp_path: Path) -> None:
     folder = copied(HDFS, tmp_path)
-    spark_checksum(folder / "state/0/0/8.delta")
-    turn(folder / "state/0/0/8.delta")
+    delta = folder / "state/0/0/8.delta"
+    in_another_codec(delta)
+    spark_checksum(delta)
+    turn(delta)
     assert report(folder, SPARK_4_1).restart.error == "CANNOT_LOAD_STATE_STORE"
     older = report(folder, SPARK_4_0)
     assert (older.restart.outcome, len(older.restart.unknowns)) == (Outcome.RESUMES, 1)
     found = older.findings[0]
     assert (found.condition.name, found.severity) == ("STATE_FILE_DAMAGED", Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "spark", "error"),
+    [
+        (HDFS, "state/0/0/8.delta", SPARK_3_5, "Stream is corrupted"),
+        (HDFS, "state/0/0/8.delta", SPARK_4_3, "Stream is corrupted"),
+        (CHANGELOG, "state/0/0/8.changelog", SPARK_3_5, "Stream is corrupted"),
+        (CHANGELOG, "state/0/0/8.changelog", SPARK_4_3, "CANNOT_LOAD_STATE_STORE"),
+    ],
+)
+def test_no_spark_reads_a_block_that_does_not_fit_the_checksum_in_it(
+    name: str, file: str, spark: SparkVersion, error: str, tmp_path: Path
+) -> None:
+    folder = copied(name, tmp_path)
+    for snapshot in folder.glob("state/0/*/8.*"):
+        if snapshot.suffix in (".zip", ".snapshot"):
+            snapshot.unlink()
+    turn(folder / file)
+    found = report(folder, spark)
+    assert (found.restart.error, found.restart.batch, found.restart.leaves_orphan) == (error, 8, True)
+    assert (found.findings[0].condition.name, found.findings[0].severity) == ("STATE_FILE_DAMAGED", Severity.ERROR)
+
+
+def test_large_changes_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copied(HDFS, tmp_path)
+    turn(folder / "state/0/0/8.delta")
+    monkeypatch.setattr(state_checksums, "UNPACKED_BYTES_MAX", 10)
+    assert [each.is_corrupt for each in unsound(folder).values()] == [False]
+
+
+def test_of_two_tasks_that_fail_only_what_both_say_is_told(tmp_path: Path) -> None:
+    folder = copied(HDFS, tmp_path)
+    turn(folder / "state/0/0/8.delta")
+    for path in folder.glob("state/0/1/8.*"):
+        path.unlink()
+    assert report(folder, SPARK_4_3).restart.error == "CANNOT_LOAD_STATE_STORE"
+    assert report(folder, SPARK_3_5).restart.error == "Error"
+
+
+def test_snapshot_of_a_batch_whose_commits_were_lost_is_looked_into(folder: Path) -> None:
+    for batch in (5, 6, 7):
+        (folder / f"commits/{batch}").unlink()
+    for part in (folder / "state/0/1/SSTs").iterdir():
+        turn(part)
+    found = report(folder, SPARK_4_0).restart
+    assert (found.outcome, found.batch, found.error) == (Outcome.FAILS, 7, "CANNOT_LOAD_STATE_STORE")
 
 
 def test_newer_sparks_go_past_a_snapshot_where_all_changes_since_are_there(tmp_path: Path) -> None:
