@@ -5,6 +5,7 @@ Nothing here imports a service's library before a location on it is opened.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,10 @@ from typing import Any
 CONNECT_SECONDS = 2.0
 READ_SECONDS = 3.5
 """For the first byte of an answer, and from each to the next; S3 is asked twice."""
+
+SEND_BYTES_PER_SECOND = 100_000
+"""A request whose content goes out slower than that, over `SEND_SECONDS`, goes to nobody."""
+SEND_SECONDS = 30.0
 
 _LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Prefix"})
 
@@ -56,10 +61,22 @@ def _impatient_s3(filesystem: Any) -> type[Any]:
 
         async def set_session(self, *args: Any, **kwargs: Any) -> Any:
             client = await super().set_session(*args, **kwargs)
-            client.meta.events.register("after-call.s3", _doubt, unique_id="lastgood")
+            client.meta.events.register("after-call.s3", _doubt, unique_id="lastgood-doubt")
+            client.meta.events.register_last("before-call.s3", _send_at_once, unique_id="lastgood-send")
             return client
 
+        async def _call_s3(self, method: Any, *given: Any, **more: Any) -> Any:
+            call, body = super()._call_s3(method, *given, **more), more.get("Body", b"")
+            size = len(body) if isinstance(body, bytes) else 0
+            # No timeout of botocore counts while a request is being sent.
+            return await (asyncio.wait_for(call, SEND_SECONDS + size / SEND_BYTES_PER_SECOND) if size else call)
+
     return ImpatientS3
+
+
+def _send_at_once(*, params: Mapping[str, Any], **_: object) -> None:
+    """Ask no server whether it wants the content: the library waits for that answer for ever."""
+    params["headers"].pop("Expect", None)
 
 
 def _doubt(*, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:

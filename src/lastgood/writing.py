@@ -37,6 +37,9 @@ _S3_CONFLICTS_MAX = 5
 _S3_UNSUPPORTED = frozenset({"NotImplemented", "501"})
 _HDFS = ("hdfs", "webhdfs", "swebhdfs")
 _PROVEN = frozenset({"file", "s3", *_HDFS})
+_AT_ONCE = frozenset({"file", *_HDFS})
+LATE_WRITE_SECONDS = 5.0
+"""More than a driver's write of a log entry to an object store takes from its look whether there is one."""
 _VOLUMES = "/Volumes/"
 _FUSE = ("fuse.", "macfuse", "osxfuse")  # not fuseblk, which is a disk of this machine
 
@@ -101,6 +104,21 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
     raise TypeError(type(storage))
 
 
+def may_create_exclusively(folder: Location) -> bool:
+    """Whether a suite has seen that of several who create one file on this kind of storage only one does."""
+    kind = _kind(folder)
+    return kind in _PROVEN and not (kind == "file" and folder.path.startswith(_VOLUMES))
+
+
+def late_write_seconds(folder: Location) -> float:
+    """How long after a `create` a driver may still put its own file there, since it had looked before that.
+
+    Spark puts an entry of a log in place by a rename that finds nothing there. On HDFS that is one act, on a disk next
+    to one; on an object store it is a look, and then a copy over whatever is there by then.
+    """
+    return 0.0 if _kind(folder) in _AT_ONCE else LATE_WRITE_SECONDS
+
+
 def require_exclusive_create(storage: WritableStorage, folder: Location) -> None:
     """See that of several who create one file in `folder` only one does; a file is put there and removed again.
 
@@ -108,8 +126,7 @@ def require_exclusive_create(storage: WritableStorage, folder: Location) -> None
         ExclusiveCreateUnsupportedError: no, or nobody has proven it for this kind of storage yet.
         StorageError: the folder cannot be written to.
     """
-    kind = _kind(folder)
-    if kind not in _PROVEN or (kind == "file" and folder.path.startswith(_VOLUMES)):
+    if not may_create_exclusively(folder):
         raise _unsupported(folder, "a kind of storage on which no repair has been tested")
     probe = folder / f".{uuid.uuid4()}.tmp"
     try:

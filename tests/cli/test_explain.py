@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.diagnose.catalogue import names
+from lastgood.diagnosis.catalogue import names
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.diagnose.engine import diagnose
-from lastgood.diagnose.rules_advice import find_advice
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.engine import diagnose
+from lastgood.diagnosis.rules_advice import find_advice
+from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import open_bundle, save_bundle
 from lastgood.operations.evidence import gather

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lastgood.diagnose.engine import Report
-from lastgood.diagnose.findings import Severity
-from lastgood.diagnose.restart import Outcome
+from lastgood.diagnosis.engine import Report
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.surroundings import EvidenceOptions
 

@@ -16,14 +16,14 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.diagnose.findings import Finding, Severity
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.rules_kafka import find_kafka
-from lastgood.diagnose.rules_sinks import find_sinks
-from lastgood.diagnose.rules_sources import find_sources
-from lastgood.diagnose.spans import spans
-from lastgood.diagnose.spark_version import SPARK_4_2
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.rules_kafka import find_kafka
+from lastgood.diagnosis.rules_sinks import find_sinks
+from lastgood.diagnosis.rules_sources import find_sources
+from lastgood.diagnosis.spans import spans
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
 from lastgood.position import locate
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.fence import FenceTable, open_fence

@@ -16,11 +16,11 @@ import pytest
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnose.engine import Report, diagnose
-from lastgood.diagnose.findings import Severity
-from lastgood.diagnose.restart import Outcome, Restart, SinkCalled
-from lastgood.diagnose.spark_version import parse_spark_version
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.engine import Report, diagnose
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
+from lastgood.diagnosis.spark_version import parse_spark_version
+from lastgood.diagnosis.world import World
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.sink import open_sink

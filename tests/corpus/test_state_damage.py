@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnose.engine import Report, diagnose
-from lastgood.diagnose.findings import Severity
-from lastgood.diagnose.restart import Outcome, SinkCalled
-from lastgood.diagnose.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.engine import Report, diagnose
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.restart import Outcome, SinkCalled
+from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
+from lastgood.diagnosis.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"

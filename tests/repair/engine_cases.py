@@ -76,7 +76,7 @@ class Case:
         for path, content in built().items():
             self.put(path, content)
         self.put(STATE, b"state")
-        self.sinks: tuple[PlannedSink, ...] = (SINK,)
+        self.sinks = self.planned_sinks()
         self.before = self.files()
         steps = in_order(list(self.steps(kind)))
         folders = log_folders(self.storage, self.location)
@@ -90,7 +90,7 @@ class Case:
             rests_on=("delta txn 7",),
             position={"planned": 8, "committed": 7},
             promise=RESUMES,
-            sinks=(SINK,),
+            sinks=self.sinks,
             steps=steps,
             seal=seal_of(8, 7, newest),
             listings={folder: listing_digest(self.storage, self.location / folder, folder) for folder in folders},
@@ -99,6 +99,9 @@ class Case:
             made_by="test",
         )
         self.plan = parse_plan(self.plan.to_bytes(), "plan.json")
+
+    def planned_sinks(self) -> tuple[PlannedSink, ...]:
+        return (SINK,)
 
     def steps(self, kind: str) -> Iterator[Step]:
         if kind == "drop":
@@ -136,10 +139,15 @@ class Case:
         changed = {step.path: step.after if isinstance(step, FileStep) else None for step in self.plan.steps}
         return {path: content for path, content in {**self.before, **changed}.items() if content is not None}
 
-    def engine(self, storage: WritableStorage | None = None, lease: object = None) -> Engine:
+    def engine(
+        self,
+        storage: WritableStorage | None = None,
+        lease: object = None,
+        settle: Callable[[], None] = lambda: None,
+    ) -> Engine:
         room = Room(self.location, self.plan.recovery, storage or self.storage)
         surveyor = Surveyor(sinks=lambda: self.sinks, promise=self.promise)
-        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, 0)  # type: ignore[arg-type]
+        return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, 0, settle=settle)  # type: ignore[arg-type]
 
     def promise(self, shown: Storage) -> Promise:
         assert {entry.name for entry in shown.walk(self.location) or ()} == set(self.wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from repair.engine_cases import (
     moments,
 )
 
+from lastgood.errors import StorageError
 from lastgood.recovery.engine import (
     CheckpointChangedError,
     Engine,
@@ -80,6 +82,22 @@ def test_killed_at_every_change_of_undo_it_is_taken_back(kind: str) -> None:
         assert open_recovery(case.storage, case.location) is None
 
 
+@pytest.mark.parametrize("kind", ["cut", "edit"])
+def test_undo_that_was_killed_twice_is_taken_back(kind: str) -> None:
+    counted = Case(kind)
+    counted.engine().apply("proof")
+    count = len(changes(counted, lambda engine: engine.undo("proof")))
+    for first in range(1, count + 1):
+        for second in range(1, count + 1):
+            case = Case(kind)
+            case.engine().apply("proof")
+            killed(case, lambda engine: engine.undo("proof"), watch=False, after=first)
+            with contextlib.suppress(pytest.fail.Exception):  # it had fewer changes left
+                killed(case, lambda engine: engine.undo("proof"), before=second)
+            case.engine().undo("proof")
+            assert case.files() == case.before, (first, second)
+
+
 def test_seal_that_found_the_world_changed_is_taken_away_by_the_next_apply(case: Case) -> None:
     killed(case, lambda engine: engine.apply("proof"), after=4)
     case.put("metadata", b"changed")
@@ -114,6 +132,16 @@ def test_plan_is_stale_when_a_sink_has_moved(case: Case) -> None:
     with pytest.raises(PlanStaleError, match="a sink is not as planned"):
         case.engine().apply("proof")
     assert case.files() == case.before
+
+
+def test_sink_that_does_not_answer_is_no_stale_plan(case: Case) -> None:
+    told = case.sinks
+    case.sinks = (PlannedSink(0, "delta", "/lake/orders", None, known=False, skips_up_to=None, identity=None),)
+    with pytest.raises(StorageError, match="sink"):
+        case.engine().apply("proof")
+    case.sinks = told
+    case.engine().apply("proof")
+    assert case.files() == case.wanted
 
 
 @pytest.mark.parametrize(("kind", "path"), [("complete", "metadata"), ("cut", "offsets/7"), ("edit", "offsets/7")])

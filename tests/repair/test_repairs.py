@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conformance.cases import Laboratory
 from conformance.flavours import FLAVOURS
-from conformance.sparks import RunningSpark, Sparks
+from plugin_laboratory import OpenLaboratory
 from repair.repairs import GOALS, Repair, random_repair, repair_from
 from repair.tallies import Tally, require_truth
-
-from lastgood.lab.spark import SparkEnvironment
-from lastgood.process.java import Java
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 VERSION = "4.2.0"
@@ -44,29 +41,6 @@ def tally(pytestconfig: pytest.Config) -> Tally:
     return shown
 
 
-@pytest.fixture(scope="module")
-def open_laboratory(
-    request: pytest.FixtureRequest,
-    java: Java,
-    spark_of: Callable[[str], SparkEnvironment],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str, str], Laboratory]]:
-    folder = tmp_path_factory.mktemp("repairs")
-
-    def start(version: str) -> RunningSpark:
-        environment = spark_of(version)
-        jars = request.getfixturevalue("spark_jars") if environment.jar_set is not None else ()
-        return RunningSpark(environment, java=java, jars=jars, folder=folder / "spark")
-
-    def open_for(version: str, flavour: str) -> Laboratory:
-        broker = request.getfixturevalue("broker") if FLAVOURS[flavour].kind == "kafka" else None
-        return Laboratory(version, sparks, healthy=folder / "healthy", scratch=folder / flavour, broker=broker)
-
-    sparks = Sparks(start)
-    yield open_for
-    sparks.close()
-
-
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lastgood remembers of recoveries on this machine."""
@@ -89,9 +63,7 @@ def some_repairs(laboratory: Laboratory, flavour: str, count: int) -> Iterator[I
 
 @pytest.mark.spark
 @pytest.mark.parametrize("flavour", SAMPLE)
-def test_repair_does_what_its_plan_said(
-    flavour: str, open_laboratory: Callable[[str, str], Laboratory], tally: Tally
-) -> None:
+def test_repair_does_what_its_plan_said(flavour: str, open_laboratory: OpenLaboratory, tally: Tally) -> None:
     laboratory = open_laboratory(VERSION, flavour)
     require_truth(laboratory, some_repairs(laboratory, flavour, SAMPLE[flavour]), tally)
 
@@ -99,7 +71,7 @@ def test_repair_does_what_its_plan_said(
 @pytest.mark.proof
 @pytest.mark.parametrize(("version", "flavour"), CELLS)
 def test_each_of_many_repairs_does_what_its_plan_said(
-    version: str, flavour: str, open_laboratory: Callable[[str, str], Laboratory], tally: Tally
+    version: str, flavour: str, open_laboratory: OpenLaboratory, tally: Tally
 ) -> None:
     laboratory = open_laboratory(version, flavour)
     require_truth(laboratory, some_repairs(laboratory, flavour, CASES), tally, wrong_at_most=1)
@@ -107,8 +79,6 @@ def test_each_of_many_repairs_does_what_its_plan_said(
 
 @pytest.mark.proof
 @pytest.mark.parametrize("flavour", sorted({repair.case.flavour for repair in FIXED}))
-def test_repair_that_once_was_wrong_is_right(
-    flavour: str, open_laboratory: Callable[[str, str], Laboratory], tally: Tally
-) -> None:
+def test_repair_that_once_was_wrong_is_right(flavour: str, open_laboratory: OpenLaboratory, tally: Tally) -> None:
     own = [[repair] for repair in FIXED if repair.case.flavour == flavour]
     require_truth(open_laboratory(VERSION, flavour), own, tally)

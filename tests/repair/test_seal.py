@@ -15,11 +15,9 @@ from conformance.flavours import FLAVOURS, add_files, truth
 from conformance.folders import ids
 from conformance.sparks import RunningSpark
 
-from lastgood.lab.spark import SparkEnvironment
 from lastgood.operations.apply import apply_plan
 from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.process.java import Java
 from lastgood.recovery.room import Room
 from lastgood.recovery.seal import put_up, seal_of, take_down
 from lastgood.storage import parse_location
@@ -96,15 +94,8 @@ def conditions(told: dict[str, Any]) -> set[str | None]:
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def spark(
-    request: pytest.FixtureRequest,
-    java: Java,
-    spark_of: Callable[[str], SparkEnvironment],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[RunningSpark]:
-    environment = spark_of(request.param)
-    jars = request.getfixturevalue("spark_jars") if environment.jar_set is not None else ()
-    running = RunningSpark(environment, java=java, jars=jars, folder=tmp_path_factory.mktemp("spark"))
+def spark(request: pytest.FixtureRequest, start_spark: Callable[[str], RunningSpark]) -> Iterator[RunningSpark]:
+    running = start_spark(request.param)
     yield running
     running.close()
 

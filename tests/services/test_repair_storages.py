@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plugin_services import require_service
 from repair.engine_cases import KINDS, Case, changes, killed, moments
 
-from lastgood.lab.s3 import S3Server, S3ServerError, find_s3
 from lastgood.recovery.room import open_recovery
 from lastgood.storage import parse_location
 from lastgood.writing import HdfsWriter, open_writable, require_exclusive_create
@@ -24,16 +22,6 @@ SEED = os.environ.get("LASTGOOD_SEED", "1")
 MakeCase = Callable[[str], Case]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    try:
-        program = find_s3(env=os.environ)
-    except S3ServerError as error:
-        require_service(f"{error}: {error.found}")
-    with S3Server(tmp_path_factory.mktemp("s3"), program) as running:
-        yield running
-
-
 @pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
     """Makes a checkpoint of its own on one kind of storage."""
@@ -41,7 +29,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
     if request.param == "local":
         root = str(tmp_path)
     elif request.param == "s3":
-        root, options = "s3a://lake", request.getfixturevalue("server").options
+        root, options = "s3a://lake", request.getfixturevalue("s3").options
     else:
         cluster = request.getfixturevalue("hdfs")
         root, options = f"{cluster.uri}/lake", cluster.options

@@ -8,18 +8,17 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_services import require_service
 
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import HdfsCluster
-from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
+from lastgood.lab.s3 import S3Program, S3Server
 from lastgood.storage import Location, parse_location
 from lastgood.testing.network import Proxy
 from lastgood.testing.storage import MemoryWriter
@@ -40,20 +39,6 @@ WRITERS = 4
 HDFS = pytest.param("hdfs", marks=pytest.mark.proof)
 """It takes its time, so `make proof` goes there."""
 NAMES = ["with space", "100%", "%20", "a+b&c=d", "ünï-日本", "#frag?query", "'quoted\"", "[1]{2}", "~tilde"]
-
-
-@pytest.fixture(scope="module")
-def program() -> S3Program:
-    try:
-        return find_s3(env=os.environ)
-    except S3ServerError as error:
-        require_service(f"{error}: {error.found}")
-
-
-@pytest.fixture(scope="module")
-def server(program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3"), program) as running:
-        yield running
 
 
 @dataclass(frozen=True)
@@ -89,10 +74,10 @@ def made(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
     if kind == "memory":
         return Place(MemoryWriter(), root)
-    server: S3Server = request.getfixturevalue("server")
-    storage = open_writable(root, server.options)
+    s3: S3Server = request.getfixturevalue("s3")
+    storage = open_writable(root, s3.options)
     assert isinstance(storage, S3Writer)
-    return Place(storage, root, server.options)
+    return Place(storage, root, s3.options)
 
 
 def names(place: Place, folder: str = "") -> list[str]:
@@ -245,23 +230,23 @@ def changes(storage: WritableStorage, root: Location) -> list[Callable[[], objec
     ]
 
 
-def test_a_bucket_that_is_not_there_is_not_made(server: S3Server) -> None:
+def test_a_bucket_that_is_not_there_is_not_made(s3: S3Server) -> None:
     root = parse_location("s3a://pond/x")
-    storage = open_writable(root, server.options)
+    storage = open_writable(root, s3.options)
     for change in changes(storage, root):
         with pytest.raises(StorageError):
             change()
     assert not storage.filesystem.exists("pond")
 
 
-def test_nothing_is_written_with_a_key_that_is_wrong(server: S3Server, program: S3Program) -> None:
-    if program.name == "moto":
+def test_nothing_is_written_with_a_key_that_is_wrong(s3: S3Server, s3_program: S3Program) -> None:
+    if s3_program.name == "moto":
         pytest.skip("moto lets everybody in")
     root = parse_location("s3a://lake/denied")
-    for change in changes(open_writable(root, {**server.options, "secret": "wrong"}), root):
+    for change in changes(open_writable(root, {**s3.options, "secret": "wrong"}), root):
         with pytest.raises(StorageError):
             change()
-    assert open_writable(root, server.options).walk(root) is None
+    assert open_writable(root, s3.options).walk(root) is None
 
 
 def lossy(storage: S3Writer, error: Exception) -> None:
@@ -277,9 +262,9 @@ def lossy(storage: S3Writer, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("reset"), FileExistsError("asked twice")])
-def test_an_object_whose_answer_was_lost_is_ours_and_no_others_is(error: Exception, server: S3Server) -> None:
+def test_an_object_whose_answer_was_lost_is_ours_and_no_others_is(error: Exception, s3: S3Server) -> None:
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
-    storage = open_writable(root, {**server.options, "skip_instance_cache": True})
+    storage = open_writable(root, {**s3.options, "skip_instance_cache": True})
     assert isinstance(storage, S3Writer)
     lossy(storage, error)
     assert storage.create(root / "1", b"")
@@ -307,19 +292,19 @@ class LosesFirstAnswer(Proxy):
         """It is always the first."""
 
 
-def test_an_object_that_is_put_twice_because_an_answer_was_lost_is_ours(server: S3Server) -> None:
+def test_an_object_that_is_put_twice_because_an_answer_was_lost_is_ours(s3: S3Server) -> None:
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
-    with LosesFirstAnswer(int(server.endpoint.rpartition(":")[2])) as proxy:
-        storage = open_writable(root, {**server.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
+    with LosesFirstAnswer(int(s3.endpoint.rpartition(":")[2])) as proxy:
+        storage = open_writable(root, {**s3.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
         assert storage.create(root / "1", b"x")
         assert proxy.requests > 1
         assert not storage.create(root / "1", b"y")
 
 
-def test_where_no_answer_comes_at_all_it_is_an_error_and_the_next_one_is_told_the_truth(server: S3Server) -> None:
+def test_where_no_answer_comes_at_all_it_is_an_error_and_the_next_one_is_told_the_truth(s3: S3Server) -> None:
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
-    with Proxy(int(server.endpoint.rpartition(":")[2]), cut_after=IN_THE_ANSWER) as proxy:
-        storage = open_writable(root, {**server.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
+    with Proxy(int(s3.endpoint.rpartition(":")[2]), cut_after=IN_THE_ANSWER) as proxy:
+        storage = open_writable(root, {**s3.options, "endpoint_url": f"http://127.0.0.1:{proxy.port}"})
         with pytest.raises(StorageError):
             storage.create(root / "1", b"x")
         proxy.cut_after = None
@@ -340,9 +325,9 @@ class ForgetfulFilesystem:
         self._filesystem.pipe_file(path, content, **settings)
 
 
-def test_a_server_that_only_pretends_is_found_out(server: S3Server) -> None:
+def test_a_server_that_only_pretends_is_found_out(s3: S3Server) -> None:
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
-    honest = open_writable(root, server.options)
+    honest = open_writable(root, s3.options)
     with pytest.raises(ExclusiveCreateUnsupportedError):
         require_exclusive_create(S3Writer(ForgetfulFilesystem(honest.filesystem)), root)
     assert honest.walk(root) is None

@@ -5,7 +5,15 @@ from types import SimpleNamespace
 import pytest
 from botocore.exceptions import NoCredentialsError, ReadTimeoutError
 
-from lastgood.storage_services import OddAnswerError, _doubt, impatient, is_unreachable, lacks_credentials, s3_settings
+from lastgood.storage_services import (
+    OddAnswerError,
+    _doubt,
+    _send_at_once,
+    impatient,
+    is_unreachable,
+    lacks_credentials,
+    s3_settings,
+)
 
 
 def answer(operation: str, status: int, *, method: str = "GET", code: str | None = None, **parsed: object) -> None:
@@ -25,6 +33,12 @@ def test_answers_of_s3_are_taken() -> None:
     answer("GetObject", 404, code="NoSuchKey")
     answer("GetObject", 200)
     answer("HeadObject", 404, method="HEAD", code="404")  # has no body that could say more
+
+
+def test_no_server_is_asked_whether_it_wants_what_is_sent() -> None:
+    request = {"headers": {"Expect": "100-continue", "Content-Length": "3"}, "body": b"abc"}
+    _send_at_once(params=request, model=None, context={})
+    assert request["headers"] == {"Content-Length": "3"}
 
 
 @pytest.mark.parametrize("operation", ["ListObjectsV2", "GetObject"])

@@ -24,6 +24,7 @@ from lastgood.writing import (
     MoveRefusedError,
     S3Writer,
     WritableStorage,
+    late_write_seconds,
     open_writable,
     require_exclusive_create,
 )
@@ -385,3 +386,16 @@ def test_what_else_s3_refuses_is_told(code: str, expected: type[StorageError]) -
 
 def test_a_file_that_was_there_and_is_gone_again_was_not_ours() -> None:
     assert not S3Writer(RefusingS3("PreconditionFailed")).create(parse_location("s3://bucket/7"), b"x")
+
+
+@pytest.mark.parametrize(
+    ("location", "is_at_once"),
+    [
+        ("/lake/chk", True),
+        ("hdfs://names/chk", True),
+        ("s3a://lake/chk", False),
+        ("abfss://c@a.dfs.core.windows.net/chk", False),
+    ],
+)
+def test_on_an_object_store_a_driver_may_still_write_over_what_was_created(location: str, is_at_once: bool) -> None:
+    assert (late_write_seconds(parse_location(location)) == 0) is is_at_once

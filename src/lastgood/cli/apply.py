@@ -21,7 +21,8 @@ def apply(plan: str, *, driver_is_dead: bool, output_format: str) -> int:
     are done and verified. Every file that is touched is kept as it was. If this is interrupted, whatever the reason,
     the checkpoint stays sealed; the same command finishes it, and `undo` takes it back.
 
-    That the driver is dead is known from driver_check in lastgood.toml, or from you.
+    That the driver is dead is known from driver_check in lastgood.toml, or from you. It may be alive where the plan
+    uses up the number of its batch in the one Delta table that the query writes.
 
     \b
     lastgood apply plan-20261121-160058-7f3a.json --driver-is-dead

@@ -14,8 +14,8 @@ from lastgood.cli.times import DURATION
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.diagnose.engine import Report
-    from lastgood.diagnose.findings import Finding
+    from lastgood.diagnosis.engine import Report
+    from lastgood.diagnosis.findings import Finding
     from lastgood.operations.surroundings import EvidenceOptions
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -91,7 +91,7 @@ def diagnose(
 
     Exit codes: 0; 1 findings at or above --fail-on; 2 usage; 20 no checkpoint; 10-13 storage.
     """
-    from lastgood.diagnose.findings import Severity
+    from lastgood.diagnosis.findings import Severity
     from lastgood.operations.diagnose import DiagnoseOptions, diagnose_and_save
 
     done = diagnose_and_save(target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save))

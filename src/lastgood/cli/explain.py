@@ -12,7 +12,7 @@ from lastgood.cli.output import console, format_option, print_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.diagnose.catalogue import Topic
+    from lastgood.diagnosis.catalogue import Topic
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _RETRY = {
@@ -25,7 +25,7 @@ _WIDTH = 100
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     del context, parameter
-    from lastgood.diagnose.catalogue import names
+    from lastgood.diagnosis.catalogue import names
 
     wanted = incomplete.upper().replace("-", "_")
     return [CompletionItem(name) for name in names() if name.startswith(wanted)]

@@ -19,6 +19,7 @@ from lastgood.errors import LastgoodError, UsageError
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
     "run": "Supervise a command: start it, watch it, start it again.",
+    "recover": "Once, before the application starts: diagnose, plan, do what the policy allows.",
     "status": "Where a query stands on one screen; a folder of checkpoints, graded.",
     "diagnose": "Every finding, worst first, and what Spark would do on restart.",
     "explain": "The story behind a finding or an error; without a name, all of them.",

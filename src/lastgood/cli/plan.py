@@ -2,64 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from lastgood.cli.evidence import evidence_options
+from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.progress import stages
 from lastgood.cli.repair import print_plan
-from lastgood.cli.times import TIME
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
-    from lastgood.operations.surroundings import EvidenceOptions
-    from lastgood.recovery.price import Waiver
+    from lastgood.operations.plan import PlanOptions
+    from lastgood.recovery.plan import Plan
 
-_WAIVERS = ("duplicates", "loss")
-
-
-class Waivers(click.ParamType["tuple[Waiver, ...]"]):
-    """`duplicates`, `loss`, or both with a comma."""
-
-    name = "WHAT"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Waiver, ...]:
-        """See `click.ParamType`."""
-        from lastgood.recovery.price import Waiver
-
-        if isinstance(value, tuple):
-            return value  # the default
-        words = [word.strip() for word in str(value).split(",") if word.strip()]
-        if any(word not in _WAIVERS for word in words):
-            self.fail(f"{value!r} is none of duplicates, loss, duplicates,loss", param, ctx)
-        return tuple(Waiver(word) for word in dict.fromkeys(words))
+_UNPROVEN = 3
 
 
 @click.command()
 @click.argument("target")
-@click.option(
-    "--goal",
-    type=click.Choice(["resume", "replan", "reposition", "fresh"]),
-    default="resume",
-    show_default=True,
-    help="What is wanted.",
-)
-@click.option("--stable-lag", type=click.IntRange(0), metavar="N", help="Start after batch CURRENT-N.")
-@click.option("--batch", type=click.IntRange(0), metavar="N", help="Start after batch N.")
-@click.option("--at", metavar="FILE|JSON", help="Start from these startingOffsets.")
-@click.option("--at-time", "at_time_ms", type=TIME, help="Start from the first records written then or later.")
-@click.option("--earliest", is_flag=True, help="Start from the earliest, whatever that is when Spark starts.")
-@click.option("--latest", is_flag=True, help="Leave out all that is unread.")
-@click.option("--only", multiple=True, metavar="TOPIC/PARTITION", help="Move this partition only. Repeatable.")
-@click.option("--source", metavar="ID", help="Of a query with several Kafka sources: which one.")
-@evidence_options
-@click.option("--accept", type=Waivers(), default=(), metavar="WHAT", help="duplicates, loss, or duplicates,loss.")
-@click.option("--spark", metavar="VERSION", help="The Spark that will start; by default the newest that can.")
-@click.option(
-    "--fail-on-data-loss", type=click.BOOL, default=True, metavar="BOOLEAN", help="As the query's Kafka source has it."
-)
+@goal_options
+@click.option("--prove", is_flag=True, help="Let real Spark show, on a copy of the logs, what it will do.")
 @click.option(
     "-o",
     "--output",
@@ -71,19 +36,8 @@ class Waivers(click.ParamType["tuple[Waiver, ...]"]):
 def plan(
     target: str,
     *,
-    goal: str,
-    stable_lag: int | None,
-    batch: int | None,
-    at: str | None,
-    at_time_ms: int | None,
-    earliest: bool,
-    latest: bool,
-    only: tuple[str, ...],
-    source: str | None,
-    options: EvidenceOptions,
-    accept: tuple[Waiver, ...],
-    spark: str | None,
-    fail_on_data_loss: bool,
+    wanted: PlanOptions,
+    prove: bool,
     output: Path | None,
     output_format: str,
 ) -> int:
@@ -93,7 +47,22 @@ def plan(
     resume      the cheapest exact way to run again from the last good batch
     replan      drop the plan that is not committed, so that today's limits apply
     reposition  start again from chosen offsets, in place: query id and batch numbers go on
-    fresh       the checkpoint is lost or to be left behind: seed a new one, from the mirror or from chosen offsets
+    fresh       the checkpoint is lost or to be left behind: seed a new one
+
+    Where fresh starts, in the order in which it can be trusted:
+
+    \b
+    (nothing)         as the mirror has it: every file comes back
+    --at-sink         the newest batch that the sinks show, if mirror or ledger know where it ended
+    --offset-columns  the rows of the Delta table tell it themselves: exact if every offset stands in it once; where
+                      one is missing, all from there on is read again
+    --at-last-commit  what was written to Kafka since the table was last written to: some rows come twice
+    --earliest        all that Kafka still has: many rows come twice, and what has expired is lost
+    or the offsets that --stable-lag, --batch, --at, --at-time choose
+
+    --via app-config writes these offsets into --start-file, from where the application has to take its startingOffsets,
+    and empties the checkpoint: batches count from 0 again, which only sinks take that do not go by their numbers, such
+    as Delta's own. Without it the application needs no change.
 
     The price is given in offsets per source and partition: read again, lost, written twice. What is not exactly once
     has to be accepted, but for what is Spark's own restart. With --sink and --kafka more is exact, since more is known.
@@ -102,16 +71,24 @@ def plan(
     lastgood plan s3a://lake/chk/orders --sink s3a://lake/orders --kafka broker:9092
     lastgood plan orders --goal replan
     lastgood plan orders --goal reposition --stable-lag 3 --accept duplicates -o back3.json
+    lastgood plan orders --goal fresh --sink s3a://lake/orders --offset-columns topic,partition,offset
+    lastgood plan orders --goal fresh --sink s3a://lake/orders --via app-config --start-file orders.json
+    lastgood plan orders --kafka broker:9092 --prove
     lastgood apply back3.json --driver-is-dead
 
-    Exit codes: 0 also if something has still to be accepted; 2 usage; 20 no checkpoint; 21 no such batch; 57 refused,
-    and why; 64 no Kafka source; 10-13 storage.
-    """
-    from lastgood.operations.plan import PlanOptions, make_plan
-    from lastgood.operations.positions import Where
+    --prove carries the plan out on a copy of the logs in a temporary folder, and starts the installed Spark on it, with
+    the query's Kafka topics, folder of files or Delta table and a sink that looks at no row. If Spark would begin
+    another batch than the plan says, or elsewhere, the plan is not saved.
 
-    where = Where(stable_lag, batch, at, at_time_ms, earliest, latest, only, source)
-    made = make_plan(target, PlanOptions(goal, where, options, accept, spark, fail_on_data_loss))
+    Exit codes: 0 also if something has still to be accepted; 2 usage; 3 saved, but --prove could not prove it, and why;
+    5, 6, 7 what --prove needs is not installed; 20 no checkpoint; 21 no such batch; 39 Spark does something else;
+    57 refused, and why; 64 no Kafka source; 10-13 storage; 130 Ctrl-C.
+    """
+    from lastgood.operations.plan import make_plan
+
+    wanted = replace(wanted, prove=prove)
+    with stages() as tell:
+        made = make_plan(target, wanted, tell=tell)
     file = output or Path(f"plan-{made.recovery}.json")
     try:
         file.write_bytes(made.to_bytes())
@@ -119,9 +96,14 @@ def plan(
         raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})
-        return 0
+        return _exit_code(made)
     out = console()
     print_plan(made, out)
     out.print(f"Saved {file}. Carry it out with: {command_line('apply', file)}", markup=False)
     nothing_changed()
-    return 0
+    return _exit_code(made)
+
+
+def _exit_code(made: Plan) -> int:
+    """A plan that was to be proven, and could not be, is for a person."""
+    return 0 if made.proof is None or made.proof.is_proven else _UNPROVEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lastgood.cli.output import console
@@ -21,3 +21,14 @@ def batches_read() -> Iterator[Progress | None]:
         return
     with out.status("looking") as shown:
         yield lambda done, total: shown.update(f"{done:,} of {total:,} batches read")
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Gives what to tell of what takes time; it is shown on a terminal only."""
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield lambda _: None
+        return
+    with out.status("looking") as shown:
+        yield shown.update

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from lastgood.recovery.plan import Plan
     from lastgood.recovery.price import SourcePrice
+    from lastgood.recovery.proof import Proof
+    from lastgood.recovery.steps import Step
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
 _THEN = {
@@ -34,17 +36,36 @@ def print_plan(plan: Plan, out: Console) -> None:
             out.print(Text(f"          {line}"))
     for waiver in plan.needs:
         out.print(Text.assemble(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
-    if not plan.steps:
-        out.print(Text.assemble(("Steps     ", "dim"), "none: a plain restart"))
-    for number, step in enumerate(plan.steps, 1):
-        out.print(Text.assemble((f"Step {number:<4} ", "dim"), step.do))
+    _print_steps(plan.steps, out)
     then = _THEN.get(plan.promise.outcome, plan.promise.outcome).format(batch=plan.promise.batch)
     out.print(Text.assemble(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
+    if plan.proof is not None:
+        _print_proof(plan.proof, out)
     for other in plan.alternatives:
         cost = "cannot be done" if other.guarantee is None else other.guarantee.value.replace("_", " ")
         out.print(Text.assemble(("Or        ", "dim"), f"{other.goal}: {cost}, {other.because}"))
         if other.command is not None:
             out.print(Text(f"          {other.command}", style="dim"))
+
+
+def _print_steps(steps: Sequence[Step], out: Console) -> None:
+    from rich.text import Text
+
+    if not steps:
+        out.print(Text.assemble(("Steps     ", "dim"), "none: a plain restart"))
+    for number, step in enumerate(steps, 1):
+        out.print(Text.assemble((f"Step {number:<4} ", "dim"), step.do))
+        effect = step.to_json().get("effect")
+        if effect:
+            out.print(Text(f"          {effect}", style="yellow"))
+
+
+def _print_proof(proof: Proof, out: Console) -> None:
+    from rich.text import Text
+
+    out.print(Text.assemble(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
+    for each in proof.leaves_open:
+        out.print(Text(f"          not proven: {each}", style="dim"))
 
 
 def _price(source: SourcePrice) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import click
 
 from lastgood.cli.inspect import print_summary
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
-from lastgood.cli.progress import batches_read
+from lastgood.cli.progress import batches_read, stages
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def verify(
             next=command_line("verify", target, "--data", "--kafka", "SERVERS", "--sink", "TABLE", "--key", "COLUMN"),
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
-    with _progress() as tell:
+    with stages() as tell:
         audit = verify_data(
             known.checkpoint,
             kafka=kafka,
@@ -158,17 +157,6 @@ def _verify_logs(target: str, output_format: str) -> int:
     out.print("As planned, not as read: --data compares the records themselves.")
     nothing_changed()
     return 0 if audit.is_contiguous else 1
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Shows what is being done, on a terminal only."""
-    out = console(stderr=True)
-    if not out.is_terminal:
-        yield lambda _: None
-        return
-    with out.status("") as status:
-        yield status.update
 
 
 def print_audit(audit: Audit, out: Console) -> None:

@@ -13,6 +13,11 @@ from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
 
 RESTORE = "RESTORE"
 DELETE = "DELETE"
+FENCE, TAKE_BACK, USE_UP = "LASTGOOD FENCE", "LASTGOOD TAKE BACK", "LASTGOOD USE UP"
+PUT_BACK = "LASTGOOD PUT BACK"
+"""What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, and all as it was before."""
+
+_OF_RECOVERIES = (FENCE, TAKE_BACK, USE_UP, PUT_BACK)
 _INTERVAL = re.compile(r"(\d{1,9}) (millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
 _UNIT_MS = {
     "millisecond": 1,
@@ -94,6 +99,17 @@ class TableCommit:
     def restored_version(self) -> int | None:
         """The version that a RESTORE brought back; None if it went by time, or for any other operation."""
         return _number(self.parameters.get("version")) if self.operation == RESTORE else None
+
+    @property
+    def recovery(self) -> str | None:
+        """The recovery that committed it; None for everybody else."""
+        found = self.parameters.get("recovery") if self.operation in _OF_RECOVERIES else None
+        return found if isinstance(found, str) else None
+
+    @property
+    def shown_again(self) -> int | None:
+        """The version whose rows and mark are shown again, if this took a taking back back."""
+        return _number(self.parameters.get("version")) if self.operation == PUT_BACK else None
 
     @property
     def by_app(self) -> Mapping[str, Transaction]:

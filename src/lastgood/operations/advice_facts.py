@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS, SINK_LOG
-from lastgood.diagnose.advice_facts import AdviceFacts, TableAround
-from lastgood.diagnose.rules_advice import RETAINED_DEFAULT
+from lastgood.diagnosis.advice_facts import AdviceFacts, TableAround
+from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.operations.evidence import Evidence
 from lastgood.parallel import Deadline, ask_all
 from lastgood.recovery.mirror import WORK_SUFFIX

@@ -5,34 +5,37 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.driver_death import prove_driver_dead
+from lastgood.operations.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead
 from lastgood.operations.evidence import now_ms
-from lastgood.operations.surroundings import options_of
+from lastgood.operations.sinks_back import require_sinks_exclusive
+from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
 from lastgood.operations.survey import Survey, survey
-from lastgood.operations.target import resolve_target
+from lastgood.operations.target import pipeline_of, resolve_target
 from lastgood.overlay import OverlayStorage
-from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor
+from lastgood.parallel import Deadline
+from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
 from lastgood.recovery.lease import Holder, Lease, take_lease
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, PlannedSink, parse_plan
 from lastgood.recovery.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
-from lastgood.recovery.steps import FileStep
+from lastgood.recovery.sink_steps import sink_edits
+from lastgood.recovery.steps import files_after
 from lastgood.storage import Location, open_storage, parse_location
-from lastgood.supervise.config import CONFIG_NAME, load_config
 from lastgood.supervise.hold import hold_checkpoint, lock_file
-from lastgood.writing import WritableStorage, open_writable, require_exclusive_create
+from lastgood.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
 
 Tell = Callable[[str], None]
 
-_SEALED = (Stage.APPLYING, Stage.APPLIED, Stage.UNDONE)
+_SEALED = (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
 """Stages in which the seal surely stands."""
 
 
@@ -56,6 +59,11 @@ class Recovery:
     """It was done before, and nothing has moved since."""
 
     @property
+    def id(self) -> str:
+        """By which it can be taken back."""
+        return self.plan.recovery
+
+    @property
     def undo_command(self) -> str:
         """What takes it back."""
         return command_line("undo", self.plan.recovery, "--checkpoint", self.plan.checkpoint)
@@ -72,12 +80,13 @@ class Recovery:
 
 
 def apply_plan(
-    file: str, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
+    planned: str | Plan, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
     Args:
-        file: What `plan` wrote, or the copy of it that a recovery keeps; a path or a location.
+        planned: What `make_plan` gave; or the file that `plan` wrote, or the copy that a recovery keeps, by its path or
+            location.
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
@@ -91,12 +100,12 @@ def apply_plan(
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         StorageError: the storage does not answer, or cannot keep others out (subclasses).
     """
-    plan = _read(file)
+    plan = planned if isinstance(planned, Plan) else _read(planned)
     if plan.needs:
         words = ",".join(waiver.value for waiver in (*plan.accepted, *plan.needs))
         raise WaiverNeededError(
             "the plan costs what nobody has accepted",
-            subject=file,
+            subject=plan.recovery if isinstance(planned, Plan) else planned,
             found=f"it is {plan.guarantee.value}",
             expected=f"--accept {words}",
             effect="nothing has been changed",
@@ -168,13 +177,39 @@ class _Work:
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
             _remember(self.plan)
+            require_sinks_exclusive(self.plan)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
-            yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms()), proof
+            yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
 
     def _survey(self) -> Survey:
         return _survey(self.plan, self.config)
 
+    def _settle(self) -> None:
+        seconds = late_write_seconds(self.location)
+        if seconds:
+            self.tell(f"waiting {seconds:g} s: a driver that was writing may still put its file over the seal")
+            time.sleep(seconds)
+        self._require_still_dead()
+
+    def _require_still_dead(self) -> None:
+        """Ask `driver_check` again under the seal: a driver may have been started before it stood, and none can now."""
+        check = _driver_check(self.location, self.config)
+        if not check or self.driver_is_dead or driver_shut_out(self.plan) is not None:
+            return
+        try:
+            prove_driver_dead(str(self.location), told=False, check=check)
+        except DriverNotProvenDeadError as error:
+            raise PlanStaleError(
+                "a driver was started before the checkpoint was sealed",
+                subject=error.subject,
+                found=error.found,
+                expected=error.expected,
+                effect="nothing has been changed; if the driver planned a batch meanwhile, it has ended",
+                next="end what starts the application, or try again once it has ended",
+            ) from error
+
     def _sinks(self) -> Sequence[PlannedSink]:
+        _require_rows(self.plan)
         return self._survey().sinks
 
     def _proof(self, room: Room, *, is_forth: bool) -> str:
@@ -183,9 +218,12 @@ class _Work:
         if stage is Stage.TAKEN_BACK or (is_forth and stage is Stage.CLOSED):
             return "nothing is left to do"
         if stage in _SEALED:
-            noted = room.note(Stage.UNDOING if stage is Stage.UNDONE else Stage.BEGUN).get("proof")
+            noted = room.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
             if isinstance(noted, str):
                 return noted
+        shut_out = driver_shut_out(self.plan) if is_forth else None
+        if shut_out is not None:
+            return shut_out
         check = _driver_check(self.location, self.config)
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check)
 
@@ -204,10 +242,11 @@ def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
 
 def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
-    files = {step.path: step.after if isinstance(step, FileStep) else None for step in plan.steps}
+    require_answers(plan.sinks, found.sinks)
+    files = files_after(plan.steps)
     if room is not None and room.stage() is Stage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
-    promise = found.promise(OverlayStorage(found.evidence.storage, found.location, files))
+    promise = found.after(sink_edits(plan.steps)).promise(OverlayStorage(found.evidence.storage, found.location, files))
     if not promise.agrees(plan.promise) or found.sinks != plan.sinks:
         raise PlanStaleError(
             "the plan does not fit any more: Spark would do something else, or a sink has moved",
@@ -219,6 +258,30 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
         )
 
 
+def _require_rows(plan: Plan) -> None:
+    """See that no rows came since the plan was made to a table by whose rows it goes.
+
+    Raises:
+        PlanStaleError: there are new ones, or nobody can tell.
+    """
+    tables: Mapping[str, int] = plan.options.get("tables", {})
+    for text, version in tables.items():
+        table = parse_location(text)
+        deadline = Deadline.after(TIMEOUT_SECONDS)
+        log = read_table_log(open_storage(table), table, deadline=deadline, since=version + 1)
+        newer = [each for each in log.commits if each.version > version] if isinstance(log, TableLog) else []
+        is_known = isinstance(log, TableLog) and len(newer) == log.newest_version - version
+        if not is_known or any(each.changes_data for each in newer):
+            raise PlanStaleError(
+                "rows came to a table since the plan was made, and the plan goes by its rows",
+                subject=text,
+                found=f"version {log.newest_version}" if isinstance(log, TableLog) else "a log that cannot be read",
+                expected=f"version {version}, or newer ones without new rows",
+                effect="nothing has been changed",
+                next="make the plan again, once the query has ended",
+            )
+
+
 def _survey(plan: Plan, config: Path | None) -> Survey:
     return survey(
         plan.checkpoint,
@@ -227,6 +290,7 @@ def _survey(plan: Plan, config: Path | None) -> Survey:
         fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
         config=config,
         with_mirror=False,
+        may_be_missing=plan.goal == "fresh",
     )
 
 
@@ -251,14 +315,8 @@ def _target(text: str, config: Path | None) -> str:
 
 def _driver_check(location: Location, config: Path | None) -> Sequence[str]:
     """The command of the pipeline that has this checkpoint; none if no configuration knows it."""
-    path = Path(CONFIG_NAME) if config is None else config
-    if not path.exists():
-        return ()
-    for pipeline in load_config(path).values():
-        places = (parse_location(query.checkpoint).identity for query in pipeline.queries)
-        if location.identity in places:
-            return pipeline.driver_check
-    return ()
+    pipeline = pipeline_of(str(location), config)
+    return () if pipeline is None else pipeline.driver_check
 
 
 def _remember(plan: Plan) -> None:

@@ -38,8 +38,8 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.state import Loads, unique_ids_of
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
-from lastgood.diagnose.failures import Failure
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.failures import Failure
+from lastgood.diagnosis.world import World
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import Evidence

@@ -13,10 +13,10 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset
-from lastgood.diagnose.engine import Report
-from lastgood.diagnose.engine import diagnose as judge
-from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnose.world import Seal, World
+from lastgood.diagnosis.engine import Report
+from lastgood.diagnosis.engine import diagnose as judge
+from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
+from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, now_ms
@@ -28,9 +28,9 @@ from lastgood.storage import LocationInvalidError, open_storage, parse_location
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
-    from lastgood.diagnose.driver_log import DriverLog
-    from lastgood.diagnose.failures import Failure
-    from lastgood.diagnose.log_facts import QueryFacts, SourceFacts
+    from lastgood.diagnosis.driver_log import DriverLog
+    from lastgood.diagnosis.failures import Failure
+    from lastgood.diagnosis.log_facts import QueryFacts, SourceFacts
     from lastgood.operations.bundle import SavedBundle
 
 BATCHES = 20
@@ -111,7 +111,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
 def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
     if not failures:
         return judge(world, spark)
-    from lastgood.diagnose.rules_failures import find_failures
+    from lastgood.diagnosis.rules_failures import find_failures
 
     query = world.checkpoint.query
     found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None)
@@ -137,7 +137,7 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
 
 
 def _read_log(log: str) -> DriverLog:
-    from lastgood.diagnose.driver_log import read_driver_log
+    from lastgood.diagnosis.driver_log import read_driver_log
 
     try:
         if log == STDIN:
@@ -243,10 +243,15 @@ def _table_id(source: SourceFacts) -> str | None:
 def _files_of_plan(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of the input files of a batch that is planned and not committed."""
     orphan = evidence.checkpoint.orphan
-    entries = evidence.checkpoint.offsets.entries
-    entry, before = (entries.get(orphan), entries.get(orphan - 1)) if orphan is not None else (None, None)
+    is_read = orphan is not None and isinstance(evidence.checkpoint.offsets.entries.get(orphan), OffsetEntry)
+    return files_after(evidence, orphan - 1) if is_read and orphan is not None else {}
+
+
+def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
+    """What has become of the input files that were planned after a batch, by source."""
+    newest, before = evidence.checkpoint.newest_offsets, evidence.checkpoint.offsets.entries.get(batch_id)
     found = {}
-    for line in entry.sources if isinstance(entry, OffsetEntry) else ():
+    for line in newest.sources if newest is not None else ():
         previous = before.source(line.source_id) if isinstance(before, OffsetEntry) else None
         end, start = line.offset, previous.offset if previous else None
         if isinstance(end, FileOffset):

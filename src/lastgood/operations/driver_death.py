@@ -6,8 +6,12 @@ import subprocess
 from collections.abc import Sequence
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.sink_steps import DeltaStep
+from lastgood.storage import parse_location
 
 CHECK_SECONDS = 60.0
+_NEVER_OVERWRITTEN = ("file:", "hdfs:")
 
 
 class DriverNotProvenDeadError(LastgoodError):
@@ -16,6 +20,20 @@ class DriverNotProvenDeadError(LastgoodError):
     condition = "DRIVER_NOT_PROVEN_DEAD"
     exit_code = 54
     retry = Retry.AFTER_CHANGE
+
+
+def driver_shut_out(plan: Plan) -> str | None:
+    """Why it does not matter whether a driver is alive; one line for a person, None if it does.
+
+    A driver that is alive stands inside the newest plan, which is not committed. The seal lets none start; the number
+    of that batch is used up for good, in the one table that the query writes and in the logs, so that it dies without
+    a trace, sooner or later. Only where a file that is there cannot be written over by Spark either.
+    """
+    used = [step for step in plan.steps if isinstance(step, DeltaStep) and step.uses_up]
+    places = (parse_location(text).identity for text in (plan.checkpoint, *(step.table for step in used)))
+    if len(used) != 1 or len(plan.sinks) != 1 or not all(place.startswith(_NEVER_OVERWRITTEN) for place in places):
+        return None
+    return f"none is needed: batch {used[0].batch} is used up, and a driver inside it can write nothing any more"
 
 
 def prove_driver_dead(subject: str, *, told: bool, check: Sequence[str] = (), seconds: float = CHECK_SECONDS) -> str:

@@ -219,6 +219,7 @@ def gather(
     batches: int | None = None,
     with_mirror: bool = False,
     ledger: Ledger | None = None,
+    may_be_missing: bool = False,
 ) -> Evidence:
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
 
@@ -228,6 +229,7 @@ def gather(
         batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
         with_mirror: Read the mirror in any case.
         ledger: Knows what neither of them has; open as long as the evidence is used.
+        may_be_missing: Whether it is no error that there is nothing yet.
 
     Raises:
         CheckpointMissingError: there is neither a checkpoint nor a mirror of one, nor does the ledger know it.
@@ -250,7 +252,7 @@ def gather(
         mirror = mirrored()
     evidence = Evidence(resolved, location, storage, checkpoint, mirror)
     known = remembered(ledger, location, evidence.query_id)
-    if not mirror and known is None:
+    if not mirror and known is None and not may_be_missing:
         require_checkpoint(location, checkpoint)
     return replace(evidence, remembered=known)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from lastgood.diagnose.catalogue import Topic, names, topics
+from lastgood.diagnosis.catalogue import Topic, names, topics
 from lastgood.errors import UsageError, command_line
 
 _NEAR = 3

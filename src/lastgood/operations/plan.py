@@ -11,23 +11,32 @@ from pathlib import Path
 
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
-from lastgood.diagnose.restart import Outcome
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.diagnosis.restart import Outcome
 from lastgood.errors import UsageError
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.positions import Where, chosen_offsets
+from lastgood.operations.prove import Prover, Tell
+from lastgood.operations.seeds import Seeding
+from lastgood.operations.sinks_back import sink_steps
+from lastgood.operations.start_file import start_steps
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.survey import Survey, survey
 from lastgood.overlay import OverlayStorage
 from lastgood.position import locate
-from lastgood.recovery.draft import Draft, RepairRefusedError
-from lastgood.recovery.engine import LOG_BYTES_MAX, listing_digest, log_folders
+from lastgood.recovery.draft import Draft, Known, RepairRefusedError
+from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.recovery.plan import Plan, Promise
-from lastgood.recovery.planner import draft
-from lastgood.recovery.price import Waiver, needed
+from lastgood.recovery.planner import alternatives, draft, ranked
+from lastgood.recovery.price import Guarantee, Waiver, needed
 from lastgood.recovery.room import require_no_open
 from lastgood.recovery.seal import seal_of
-from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, in_order
+from lastgood.recovery.standing import seen_as
+from lastgood.recovery.start_files import StartFile
+from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, files_after, in_order
+from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Storage
 
 GOALS = ("resume", "replan", "reposition", "fresh")
@@ -46,17 +55,32 @@ class PlanOptions:
     """The version that will start; None: the newest that can read the logs."""
     fail_on_data_loss: bool = True
     """As the query's Kafka source has it."""
+    prove: bool = False
+    """Whether real Spark is to show on a copy of the logs what it does then."""
+    via: StartFile | None = None
+    """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
+    takes_any_number: bool = False
+    """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
 
 
-def make_plan(target: str, options: PlanOptions | None = None, *, config: Path | None = None) -> Plan:
+def make_plan(
+    target: str,
+    options: PlanOptions | None = None,
+    *,
+    config: Path | None = None,
+    tell: Tell = lambda _: None,
+) -> Plan:
     """Plan how a query is to run again; nothing is changed.
 
     Args:
         target: Location, or name in `lastgood.toml`.
         options: What is wanted.
         config: Another configuration than `lastgood.toml` here.
+        tell: Is told, in a few words, what takes time.
 
     Raises:
+        PlanDisprovedError: Spark does something else than the plan promises.
+        ExtraMissingError, JavaMissingError: so, if it is to be proven.
         RepairRefusedError: it cannot be done in a way of which anything can be promised; it says why.
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
@@ -64,29 +88,49 @@ def make_plan(target: str, options: PlanOptions | None = None, *, config: Path |
         StorageError: the checkpoint cannot be read (subclasses).
     """
     options = options or PlanOptions()
+    prover = Prover.here() if options.prove else None
     found = survey(
         target,
         evidence=options.evidence,
         spark=options.spark,
         fail_on_data_loss=options.fail_on_data_loss,
         config=config,
+        may_be_missing=options.goal == "fresh",
     )
     require_no_open(found.evidence.storage, found.location)
-    goal = _goal(target, options, found, config)
-    drafted = draft(found.known(), goal, found.spark)
-    return _whole(found, goal, drafted, options)
+    known = found.known()
+    goal = _goal(target, options, found, known, config)
+    drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(target, found, known, config))
+    plan = _whole(found, goal, drafted, options)
+    return plan if prover is None else prover.prove(plan, found, tell)
 
 
-def _goal(target: str, options: PlanOptions, found: Survey, config: Path | None) -> Goal:
+def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config: Path | None) -> Goal:
     where = options.where
+    if options.via is not None and options.goal != "fresh":
+        raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
+    if where.is_of_sink and options.goal != "fresh":
+        raise UsageError(f"{options.goal} does not start where a sink says", expected="--goal fresh")
     if options.goal in ("resume", "replan"):
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         return Resume() if options.goal == "resume" else Replan()
-    if options.goal == "fresh" and not where.is_chosen:
-        return Fresh()
-    offsets, chosen = chosen_offsets(target, options.where, found, config)
-    return Reposition(offsets, chosen) if options.goal == "reposition" else Fresh(offsets, chosen)
+    if options.goal == "fresh":
+        seeding = Seeding(target, found, known, config)
+        if options.via is not None:
+            goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
+            return replace(goal, via=options.via, takes_any_number=options.takes_any_number)
+        return seeding.goal(where) if where.is_chosen else seeding.default()
+    offsets, chosen = chosen_offsets(target, where, found, config)
+    return Reposition(offsets, chosen)
+
+
+def _with_seeds(drafted: Draft, goal: Goal, seeding: Seeding) -> Draft:
+    """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
+    if not isinstance(goal, Fresh) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
+        return drafted
+    others = alternatives(seeding.known, seeding.others(goal), seeding.found.spark)
+    return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
 
 
 def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
@@ -98,11 +142,13 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         [
             *(FileStep(each.path, digest(contents[each.path]), each.after, each.why) for each in edits),
             *_measured(found, drafted.moves),
+            *sink_steps(drafted.sinks),
+            *([] if drafted.start is None else start_steps(drafted.start, location)),
         ]
     )
-    then = _then(storage, found, steps)
-    promise = found.promise(then)
-    _require_run(found, promise)
+    then = OverlayStorage(storage, location, files_after(steps))
+    promise = found.after(drafted.sinks).promise(then)
+    _require_run(found, promise, _sinks_then(found, drafted))
     position = locate(found.world.checkpoint, found.world.sinks)
     touched = {step.path for step in steps}
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
@@ -146,19 +192,23 @@ def _measured(found: Survey, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
         yield step if entry is None or entry.size is None else replace(step, size=entry.size)
 
 
-def _then(storage: Storage, found: Survey, steps: Iterable[Step]) -> Storage:
-    """The storage as it will be."""
-    return OverlayStorage(
-        storage, found.location, {step.path: step.after if isinstance(step, FileStep) else None for step in steps}
-    )
-
-
 def _newest_plan(then: Storage, found: Survey) -> int | None:
     names = then.names(found.location / "offsets") or ()
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
-def _require_run(found: Survey, promise: Promise) -> None:
+def _sinks_then(found: Survey, drafted: Draft) -> tuple[SinkEvidence, ...]:
+    """What the sinks show of the query as it will be: under another id they may know nothing of it."""
+    world = found.after(drafted.sinks).world
+    query = next((each for each in drafted.edits if each.path == METADATA), None)
+    if query is None:
+        return world.sinks
+    renamed = None if query.after is None else parse_query_metadata(query.after)
+    query_id = renamed.query_id if isinstance(renamed, QueryMetadata) else ""
+    return seen_as(world, query_id, asked_as=found.evidence.query_id).sinks
+
+
+def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence]) -> None:
     """See that Spark runs in the end, and that no sink drops what it writes next."""
     if promise.outcome not in _RUNS:
         raise RepairRefusedError(
@@ -169,7 +219,7 @@ def _require_run(found: Survey, promise: Promise) -> None:
             next=found.world.command("diagnose", *found.asked.words()),
         )
     following = promise.batch if promise.outcome != Outcome.RERUNS.value else (promise.batch or 0) + 1
-    for sink in found.world.sinks:
+    for sink in sinks:
         if following is not None and sink.would_skip(following):
             raise RepairRefusedError(
                 "the sink would drop the next batch without a word",

@@ -19,6 +19,9 @@ from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
 
+MARGIN_MS = 3_600_000
+"""How far a query is taken to have been behind Kafka, if nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -38,41 +41,77 @@ class Where:
     """`topic/partition`: only these move."""
     source: str | None = None
     """Of several Kafka sources: which one."""
+    at_sink: bool = False
+    """`fresh`: after the newest batch that the sinks show."""
+    offset_columns: str | None = None
+    """`fresh`: where the rows of the Delta table end, by these columns."""
+    at_last_commit: bool = False
+    """`fresh`: from what was written to Kafka when the Delta table was last written to."""
+    margin_ms: int = MARGIN_MS
+    """With `at_last_commit`: how far before that, milliseconds."""
 
     @property
     def is_chosen(self) -> bool:
         """Whether there is any choice."""
-        return (
-            self.earliest
-            or self.latest
-            or any(each is not None for each in (self.stable_lag, self.batch, self.at, self.at_time_ms))
-        )
+        return any(self._choices)
+
+    @property
+    def is_of_sink(self) -> bool:
+        """Whether the sink is to tell it, which only `fresh` asks for."""
+        return self.at_sink or self.at_last_commit or self.offset_columns is not None
+
+    @property
+    def _choices(self) -> list[bool]:
+        values = (self.stable_lag, self.batch, self.at, self.at_time_ms, self.offset_columns)
+        flags = [self.earliest, self.latest, self.at_sink, self.at_last_commit]
+        return [*flags, *(each is not None for each in values)]
+
+    def require_one(self) -> None:
+        """See that there is one choice.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        if sum(self._choices) != 1:
+            raise UsageError(
+                "one position has to be chosen",
+                expected="one of --stable-lag N, --batch N, --at FILE, --at-time TIME, --earliest, --latest;"
+                " for --goal fresh also --at-sink, --offset-columns, --at-last-commit",
+            )
 
 
 def chosen_offsets(
-    target: str, where: Where, found: Survey, config: Path | None = None
+    target: str,
+    where: Where,
+    found: Survey,
+    config: Path | None = None,
+    *,
+    topics: Mapping[str, Offsets] | None = None,
 ) -> tuple[Mapping[str, Offsets], str]:
     """The offsets that were chosen, by the id of the source, and how they were chosen in one line.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        where: What is chosen.
+        found: The query and what stands around it.
+        config: Another configuration than `lastgood.toml` here.
+        topics: The partitions of each Kafka source; None: as the newest plan names them.
 
     Raises:
         UsageError: no choice, or more than one; a file or partition that is not understood (subclasses).
         BatchUnknownError: no such batch is known; names the oldest that is.
         SourceKindError: no source of the query is Kafka.
     """
-    given = [where.earliest or None, where.latest or None, where.stable_lag, where.batch, where.at, where.at_time_ms]
-    if sum(choice is not None for choice in given) != 1:
-        raise UsageError(
-            "one position has to be chosen",
-            expected="one of --stable-lag N, --batch N, --at FILE, --at-time TIME, --earliest, --latest",
-        )
+    where.require_one()
     if where.stable_lag is not None or where.batch is not None:
         standing = offsets_after(target, batch=where.batch, stable_lag=where.stable_lag, config=config)
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
         offsets, chosen = standing.sources, f"the end of batch {standing.batch}{lag}"
     else:
-        topics = _topics(found, where.source)
-        told, chosen = _told(where, found, topics)
-        offsets = {source_id: _restricted(told, known) for source_id, known in topics.items()}
+        named = _topics(found) if topics is None else topics
+        named = {source_id: known for source_id, known in named.items() if where.source in (None, source_id)}
+        told, chosen = _told(where, found, named)
+        offsets = {source_id: _restricted(told, known) for source_id, known in named.items()}
     if where.source is not None:
         offsets = {where.source: offsets[where.source]} if where.source in offsets else {}
     if not offsets:
@@ -85,15 +124,33 @@ def chosen_offsets(
 def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
     """Offsets of all topics, as a file, a time or an end of the topics says."""
     if where.at is not None:
-        return _read(where.at), f"the offsets in {where.at}"
+        return read_at(where.at), f"the offsets in {where.at}"
     partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
     if where.earliest:
         return {topic: dict.fromkeys(each, OFFSET_EARLIEST) for topic, each in partitions.items()}, "the earliest"
     if where.latest:
         return _facts(found).latest, "the latest when the plan was made"
     at_ms = where.at_time_ms or 0
+    return _first_records(found, partitions, at_ms), f"the first records written at or after {at_ms} ms"
+
+
+def first_records(found: Survey, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
+    """By the id of the source the first record of each partition written at a time or later; the end if there is none.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not tell.
+    """
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    told = _first_records(found, partitions, at_ms)
+    return {source_id: _restricted(told, known) for source_id, known in topics.items()}
+
+
+def _first_records(found: Survey, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
     facts = _facts(found, partitions, at_ms)
-    first, latest = facts.first_at.get(at_ms, {}), facts.latest
+    if at_ms not in facts.first_at:
+        expected = "a broker that can be asked: facts that were written down tell of other times"
+        raise UsageError("Kafka does not tell the offsets at that time", subject=f"{at_ms} ms", expected=expected)
+    first, latest = facts.first_at[at_ms], facts.latest
     at_time: dict[str, dict[int, int]] = {}
     for topic, known in partitions.items():
         for each in known:
@@ -103,7 +160,7 @@ def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[O
                 why = record.unknown if record is not None else None
                 raise UsageError("Kafka does not tell the offset at that time", subject=f"{topic}/{each}", found=why)
             at_time.setdefault(topic, {})[each] = offset
-    return at_time, f"the first records written at or after {at_ms} ms"
+    return at_time
 
 
 def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
@@ -127,15 +184,11 @@ def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int
     return facts
 
 
-def _topics(found: Survey, source: str | None) -> dict[str, Offsets]:
+def _topics(found: Survey) -> dict[str, Offsets]:
     """The partitions of each Kafka source, from the newest plan."""
     entry = found.world.checkpoint.newest_offsets
     lines = entry.sources if entry else ()
-    return {
-        line.source_id: line.offset.topics
-        for line in lines
-        if isinstance(line.offset, KafkaOffset) and source in (None, line.source_id)
-    }
+    return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
 
 
 def _restricted(told: Offsets, known: Offsets) -> Offsets:
@@ -156,8 +209,12 @@ def _only(offsets: Offsets, only: tuple[str, ...]) -> Offsets:
     return chosen
 
 
-def _read(text: str) -> Offsets:
-    """`startingOffsets` from a file, or the JSON itself."""
+def read_at(text: str) -> Offsets:
+    """`startingOffsets` from a file, or the JSON itself.
+
+    Raises:
+        UsageError: the file cannot be read, or holds something else (subclasses).
+    """
     content = text
     if not text.lstrip().startswith("{"):
         try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lastgood.diagnose.advice_facts import RecordedBatch, RecordedRun
+from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
 from lastgood.errors import StorageError
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Progress, Record, Started, Terminated

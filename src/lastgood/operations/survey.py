@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnose.engine import newest_reading
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.engine import newest_reading
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.sink_reading import FILE
+from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
+from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, world_of
+from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, files_after, world_of
 from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
 from lastgood.recovery.plan import PlannedSink, Promise
 from lastgood.recovery.planner import batches_wanted
+from lastgood.recovery.sink_steps import SinkEdit
+from lastgood.recovery.standing import taken_back
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Location, Storage
 
 _BATCHES_MAX = 10_000
@@ -53,9 +58,15 @@ class Survey:
                 known=sink.known,
                 skips_up_to=sink.skips_up_to,
                 identity=sink.identity,
+                fence=fence_of(sink),
             )
             for index, sink in enumerate(self.world.sinks)
         )
+
+    def after(self, edits: Iterable[SinkEdit]) -> Survey:
+        """The same, once sinks have gone back."""
+        sinks = tuple(taken_back(sink, edits) for sink in self.world.sinks)
+        return replace(self, world=replace(self.world, sinks=sinks))
 
     def known(self) -> Known:
         """What a planner goes by.
@@ -96,6 +107,7 @@ def survey(
     fail_on_data_loss: bool = True,
     config: Path | None = None,
     with_mirror: bool = True,
+    may_be_missing: bool = False,
 ) -> Survey:
     """Look at a query and at what stands around it.
 
@@ -106,13 +118,14 @@ def survey(
         fail_on_data_loss: The option of the Kafka source.
         config: Another configuration than `lastgood.toml` here.
         with_mirror: Whether the mirror is read too.
+        may_be_missing: Whether there need be no checkpoint yet.
 
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = gather(target, config=config, batches=BATCHES)
+    found = gather(target, config=config, batches=BATCHES, may_be_missing=may_be_missing)
     if with_mirror and not found.mirror:
         found = found.with_mirror()
     asked = evidence.of(found.target)
@@ -124,7 +137,24 @@ def survey(
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
         found, world = replace(found, checkpoint=checkpoint), replace(world, checkpoint=checkpoint)
+    world = _with_files(found, world)
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
+
+
+def _with_files(found: Evidence, world: World) -> World:
+    """The same, knowing what became of the files whose rows a sink shows no more, since they would be read anew."""
+    marked = (sink for sink in world.sinks if sink.kind == FILE or _is_streamed(sink))
+    shown = [sink.last_batch for sink in marked if sink.known and sink.last_batch is not None]
+    committed = world.checkpoint.last_committed
+    if not shown or committed is None or min(shown) >= committed:
+        return world
+    return replace(world, files=files_after(found, min(shown)))
+
+
+def _is_streamed(sink: SinkEvidence) -> bool:
+    """Whether Spark's own streaming sink writes a table, and no function, which need not mark a batch without rows."""
+    told = {each.is_streaming for each in sink.batches}
+    return True in told and False not in told
 
 
 def _checksums(storage: Storage, location: Location) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
+from lastgood.storage import parse_location
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
@@ -40,6 +41,27 @@ def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
             found = _query(pipeline, query, config)
             return Target(found.checkpoint, found.sink, pipeline.kafka, pipeline.ledger)
     return Target(text)
+
+
+def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
+    """The pipeline that TARGET names, or that has its checkpoint there; None if no configuration knows it.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: TARGET is neither a name nor a location.
+    """
+    path = Path(CONFIG_NAME) if config is None else config
+    if not path.exists():
+        return None
+    pipelines = load_config(path)
+    name = target.partition(".")[0]
+    if _NAME.fullmatch(target) and name in pipelines:
+        return pipelines[name]
+    wanted = parse_location(target).identity
+    for pipeline in pipelines.values():
+        if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
+            return pipeline
+    return None
 
 
 def _query(pipeline: Pipeline, name: str, config: Path) -> Query:

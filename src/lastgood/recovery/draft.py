@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.world import World
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.recovery.sink_steps import SinkEdit
+from lastgood.recovery.start_files import StartFile
 from lastgood.recovery.steps import MoveStep
+from lastgood.sources.kafka_ranges import Offsets
 
 
 class RepairRefusedError(LastgoodError):
@@ -31,6 +34,16 @@ class Edit:
 
     path: str
     after: bytes | None
+    why: str
+    """One line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartEdit:
+    """A file of the application's configuration says where it starts."""
+
+    file: StartFile
+    offsets: Offsets
     why: str
     """One line for a person."""
 
@@ -60,6 +73,9 @@ class Draft:
     rests_on: tuple[str, ...]
     """One line each."""
     moves: tuple[MoveStep, ...] = ()
+    sinks: tuple[SinkEdit, ...] = ()
+    start: StartEdit | None = None
+    """None: the checkpoint says where it starts."""
     sources: tuple[SourcePrice, ...] = ()
     guards: tuple[str, ...] = ()
     """Files that it rests on beside those that it touches."""

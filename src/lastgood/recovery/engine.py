@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
-from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
-from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.errors import LastgoodError, Retry, StorageError, command_line
 from lastgood.overlay import OverlayStorage
-from lastgood.recovery.lease import Lease, LeaseLostError
+from lastgood.recovery.lease import Lease, LeaseLostError, unless_overtaken
 from lastgood.recovery.plan import Plan, PlannedSink, Promise
-from lastgood.recovery.room import Room, Stage
+from lastgood.recovery.room import CheckpointChangedError, Room, Stage
 from lastgood.recovery.seal import put_up, seal_of, stands, take_down
+from lastgood.recovery.sink_acts import TableWork, set_aside
+from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import FileStep, MoveStep, Step, digest
-from lastgood.storage import Location, Storage
-
-LOG_BYTES_MAX = max(ENTRY_BYTES_MAX, 64 * 1024 * 1024)
-"""Larger files are not log files of a query."""
+from lastgood.recovery.written_file import LOG_BYTES_MAX, WritingStep, WrittenFile
+from lastgood.storage import Location, Storage, parse_location
+from lastgood.writing import WritableStorage, open_writable
 
 
 class PlanStaleError(LastgoodError):
@@ -41,14 +42,6 @@ class UndoRefusedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-class CheckpointChangedError(LastgoodError):
-    """A file was changed by somebody else while the checkpoint was sealed."""
-
-    condition = "CHECKPOINT_CHANGED"
-    exit_code = 59
-    retry = Retry.AFTER_CHANGE
-
-
 @dataclass(frozen=True, slots=True)
 class Surveyor:
     """Looks at what a plan rests on beside the files; from outside, because it asks sinks and predicts."""
@@ -57,6 +50,8 @@ class Surveyor:
     """What the sinks show now."""
     promise: Callable[[Storage], Promise]
     """What Spark would do with the checkpoint as a storage shows it."""
+    open_sink: Callable[[Location], WritableStorage] = open_writable
+    """Gives access to the storage of a sink that is fenced or taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,17 @@ Tell = Callable[[str], None]
 class Engine:
     """One plan, its place, and the right to work there."""
 
-    def __init__(self, room: Room, plan: Plan, lease: Lease, surveyor: Surveyor, tell: Tell, now_ms: int) -> None:
+    def __init__(
+        self,
+        room: Room,
+        plan: Plan,
+        lease: Lease,
+        surveyor: Surveyor,
+        tell: Tell,
+        now_ms: int,
+        *,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare; nothing is done yet.
 
         Args:
@@ -84,6 +89,7 @@ class Engine:
             surveyor: How to look at the rest of the world.
             tell: Gets a line for a person at each turn.
             now_ms: The time, for what is noted down.
+            settle: Waits as long as a driver's write may take that began before the seal stood.
         """
         self._room = room
         self._plan = plan
@@ -91,6 +97,7 @@ class Engine:
         self._surveyor = surveyor
         self._tell = tell
         self._now_ms = now_ms
+        self._settle = settle
 
     def apply(self, proof: str) -> Done:
         """Carry out the plan, from where it stands.
@@ -104,8 +111,12 @@ class Engine:
             LeaseLostError: somebody else has taken over.
             StorageError: the storage does not answer (subclasses); the seal stands.
         """
+        with unless_overtaken(self._lease):
+            return self._apply(proof)
+
+    def _apply(self, proof: str) -> Done:
         stage = self._room.stage()
-        if stage in (Stage.UNDOING, Stage.UNDONE, Stage.TAKEN_BACK):
+        if stage is not None and stage.is_back:
             raise self._stale("the recovery was taken back", f"recovery {self._plan.recovery}")
         if stage is Stage.CLOSED:
             self._require_unmoved()
@@ -124,32 +135,44 @@ class Engine:
             UndoRefusedError: the query has moved since.
             CheckpointChangedError, LeaseLostError, StorageError: as `apply`.
         """
+        with unless_overtaken(self._lease):
+            return self._take_back(proof)
+
+    def _take_back(self, proof: str) -> Done:
         stage = self._room.stage()
+        if stage is None:  # noted down, so that nobody who was overtaken begins with it late
+            self._room.enter(Stage.TAKEN_BACK, self._facts())
         if stage is None or stage is Stage.TAKEN_BACK:
             return Done(self._plan, already=True)
         seal = self._plan.seal
-        if stage in (Stage.CLOSED, Stage.UNDOING, Stage.UNDONE):
+        if stage is Stage.CLOSED or stage.is_back:
             seal = self._seal_now() if stage is Stage.CLOSED else self._room.seal()
-        if stage is not Stage.UNDONE:
+        if stage not in (Stage.BEGUN, Stage.UNDONE):  # nothing but a seal was put up by who has only begun
             if stage is Stage.CLOSED:
                 self._require_unmoved()
             self._require_backups()
-            self._room.enter(Stage.UNDOING, self._facts(proof=proof, seal=seal))
-            self._seal_again(seal, is_closed=stage is Stage.CLOSED)
+            facts = self._facts(proof=proof, seal=seal)
+            self._room.enter(Stage.UNDOING, facts)
+            self._seal_again(seal, is_closed=stage is not Stage.TAKING_BACK and bool(self._room.note(Stage.CLOSED)))
+            self._room.enter(Stage.TAKING_BACK, facts)
             for step in reversed(self._plan.steps):
                 self._take(step.undo, step, lambda each: self._undo(each, seal))
+            self._require_seal(self._temporary(seal, Stage.UNDONE))
         self._open(Stage.UNDONE, Stage.TAKEN_BACK, seal)
         return Done(self._plan)
 
     def _seal_again(self, seal: Sequence[str], *, is_closed: bool) -> None:
         """Seal a checkpoint to take a recovery back; a driver may have been quicker."""
         try:
-            self._seal(seal)
+            parts = self._seal(seal)
             if is_closed:
+                self._settle()
                 self._require_unmoved(seal)
+                self._require_standing(parts)
         except (PlanStaleError, UndoRefusedError):
             if is_closed:
-                take_down(self._room, seal)
+                self._lease.check()
+                take_down(self._room, seal, self._lease.check)
                 self._room.forget(Stage.UNDOING)
             raise
 
@@ -163,10 +186,15 @@ class Engine:
         self._room.enter(Stage.BEGUN, self._facts(proof=proof))
         self._tell("sealing the checkpoint: no driver can go on with it, none can start")
         try:
-            self._seal(self._plan.seal)
+            parts = self._seal(self._plan.seal)
+            self._settle()
+            self._fence()
             self._require_as_planned(sealed=True)
+            self._require_standing(parts)
         except PlanStaleError:
-            take_down(self._room, self._plan.seal)  # no step is done yet: every empty file of it is ours
+            self._lease.check()
+            # No step is done yet: every empty file of it is ours.
+            take_down(self._room, self._plan.seal, self._lease.check)
             self._room.forget(Stage.BEGUN)
             raise
         self._tell(f"backing up what is touched, to {self._room.folder}/before")
@@ -174,12 +202,35 @@ class Engine:
             self._back_up(step)
         self._room.enter(Stage.APPLYING, self._facts())
 
-    def _seal(self, seal: Sequence[str]) -> None:
+    def _seal(self, seal: Sequence[str]) -> Sequence[str]:
+        """Put up the seal, but where a step has written or will rewrite; gives the parts that have to stand."""
         self._lease.check()
-        written = {step.path for step in self._plan.steps if self._read(step.path) is not None}
-        taken = put_up(self._room, [path for path in seal if path not in written])
+        own = (step for step in self._plan.steps if isinstance(step, FileStep | MoveStep))
+        written = {step.path for step in own if self._read(step.path)}
+        parts = [path for path in seal if path not in written]
+        taken = put_up(self._room, parts, self._lease.check)
         if taken is not None:
             raise self._stale("a driver has gone on meanwhile", taken, "another file")
+        return parts
+
+    def _require_standing(self, parts: Iterable[str]) -> None:
+        """See that no driver has put its file over the seal: it looks whether there is one, and then writes."""
+        for path in parts:
+            if not stands(self._room, path):
+                raise self._stale("a driver has gone on meanwhile", path, "another file than the seal")
+
+    def _fence(self) -> None:
+        """Make writers in flight fail, so that what the sinks show next is what they will show."""
+        for sink in self._plan.sinks:
+            if sink.fence is None:
+                continue
+            self._lease.check()
+            self._tell(f"fencing {sink.location}: a batch that is being written fails")
+            table = parse_location(sink.location)
+            work = TableWork(self._surveyor.open_sink(table), table, self._plan.recovery, self._now_ms)
+            obstacle = work.fence(sink.fence)
+            if obstacle is not None:
+                raise self._stale("a sink can no longer be fenced", sink.location, obstacle)
 
     def _require_as_planned(self, *, sealed: bool) -> None:
         """See that logs, guarded files and sinks are as they were when the plan was made."""
@@ -192,28 +243,32 @@ class Engine:
             found = self._read(path)
             if digest(found) != expected and not (path in hidden and found == b""):
                 raise self._stale("a file is not as it was when the plan was made", path)
-        for planned, shown in zip(self._plan.sinks, self._surveyor.sinks(), strict=True):
+        for step in self._plan.steps:
+            if isinstance(step, StartFileStep) and not self._file(step).is_as_planned:
+                raise self._stale("a file is not as it was when the plan was made", step.path)
+        sinks = self._surveyor.sinks()
+        require_answers(self._plan.sinks, sinks)
+        for planned, shown in zip(self._plan.sinks, sinks, strict=True):
             if planned != shown:
                 expected_batch, found_batch = f"batch {planned.batch}", f"batch {shown.batch}"
                 raise self._stale("a sink is not as planned", planned.location, found_batch, expected_batch)
 
     def _back_up(self, step: Step) -> None:
-        """Keep what a step will change, and read it back; what a step moves is its own backup."""
-        if isinstance(step, MoveStep) or step.before is None:
-            return
-        content = self._read(step.path)
-        kept = self._room.aside(step.path)
-        if digest(content) == step.before and content is not None:
-            self._room.storage.write(kept, content)
-        if digest(self._room.storage.read(kept, limit=LOG_BYTES_MAX)) != step.before:
-            raise CheckpointChangedError("the backup is not what it was made of", subject=str(kept))
+        """Keep what a step will change, and read it back; what is moved, or in a table's log, is its own backup."""
+        if isinstance(step, FileStep | StartFileStep):
+            self._file(step).back_up()
 
     # The steps.
 
     def _do_all(self) -> None:
+        self._lease.check()
         self._require_seal(self._plan.seal)
         for step in self._plan.steps:
             self._take(step.do, step, self._do)
+        self._require_seal(self._plan.seal)
+        for step in self._plan.steps:
+            if isinstance(step, DeltaStep):
+                self._table(step).require_taken_back(step)
         hidden = dict.fromkeys(self._temporary(self._plan.seal, Stage.APPLIED))
         shown = OverlayStorage(self._room.storage, self._room.checkpoint, hidden)
         found = self._surveyor.promise(shown)
@@ -231,65 +286,64 @@ class Engine:
         """One step forth or back. Who wakes up late, after somebody else took over, does not stand against him."""
         self._lease.check()
         self._tell(what)
-        act(step)
         try:
-            self._lease.check()
+            with unless_overtaken(self._lease):
+                act(step)
         except LeaseLostError:
-            if self._room.stage() in (Stage.UNDOING, Stage.UNDONE, Stage.TAKEN_BACK):
-                self._undo(step, ())
+            stage = self._room.stage()
+            if stage is not None and stage.is_back:
+                self._undo(step, self._room.seal() if stage is Stage.TAKING_BACK else ())
             raise
 
     def _do(self, step: Step) -> None:
-        if isinstance(step, MoveStep):
-            self._move(self._room.file(step.path), self._room.aside(step.path), step)
-        elif not self._is_after(step, self._read(step.path), self._plan.seal):
-            if step.after is None:
-                self._room.storage.remove(self._room.file(step.path))
-            else:
-                self._room.storage.write(self._room.file(step.path), step.after)
+        if isinstance(step, DeltaStep):
+            self._table(step).take_back(step)
+        elif isinstance(step, FileStep | StartFileStep):
+            self._file(step).do(self._plan.seal)
+        else:
+            self._move(step, *self._places(step))
 
     def _undo(self, step: Step, seal: Sequence[str]) -> None:
-        file = self._room.file(step.path)
-        if isinstance(step, MoveStep):
-            self._move(self._room.aside(step.path), file, step)
-        elif self._is_after(step, self._read(step.path), seal):
-            if step.before is not None:
-                kept = self._room.storage.read(self._room.aside(step.path), limit=LOG_BYTES_MAX)
-                self._room.storage.write(file, kept or b"")
-            elif step.path in seal:
-                self._room.storage.write(file, b"")
-            else:
-                self._room.storage.remove(file)
+        if isinstance(step, DeltaStep):
+            self._table(step).put_back(step)
+        elif isinstance(step, FileStep | StartFileStep):
+            self._file(step).undo(seal)
+        else:
+            self._move(step, *reversed(self._places(step)))
 
-    def _is_after(self, step: FileStep, content: bytes | None, seal: Iterable[str]) -> bool:
-        """Whether a step is done; False if it is not begun.
+    def _file(self, step: WritingStep) -> WrittenFile:
+        return WrittenFile(self._room, step, self._surveyor.open_sink)
 
-        Raises:
-            CheckpointChangedError: the file is neither as the step found it nor as it leaves it.
-        """
-        if step.path in seal and content == b"":
-            content = None  # a part of the seal stands where no file is
-        if content == step.after:
-            return True
-        if digest(content) == step.before:
-            return False
-        raise CheckpointChangedError(
-            "a file was changed while the checkpoint was sealed",
-            subject=str(self._room.file(step.path)),
-            effect="the checkpoint stays sealed; no driver can start on it",
-            next="see who writes there; then finish or undo the recovery",
+    def _table(self, step: DeltaStep) -> TableWork:
+        storage = self._surveyor.open_sink(parse_location(step.table))
+        return TableWork.of(step, storage, self._plan.recovery, self._now_ms)
+
+    def _places(self, step: MoveStep | FileSinkStep) -> tuple[Location, Location]:
+        """Where a file is, and where it is kept."""
+        if isinstance(step, FileSinkStep):
+            return set_aside(step, self._plan.recovery)
+        return self._room.file(step.path), self._room.aside(step.path)
+
+    def _storage_of(self, step: MoveStep | FileSinkStep) -> WritableStorage:
+        return (
+            self._surveyor.open_sink(parse_location(step.sink))
+            if isinstance(step, FileSinkStep)
+            else self._room.storage
         )
 
-    def _move(self, source: Location, target: Location, step: MoveStep) -> None:
-        storage = self._room.storage
+    def _move(self, step: MoveStep | FileSinkStep, source: Location, target: Location) -> None:
+        storage = self._storage_of(step)
         there, here = storage.stat(target), storage.stat(source)
         if there is not None and here is not None and there.size == here.size == step.size:
-            storage.remove(source)  # a copy that was not finished by removing what it was made of
+            # A move that was not finished. On the way back both stay: who wakes up late in the middle of its own move
+            # still removes the one that it has made the other of.
+            if source == self._places(step)[0]:
+                storage.remove(source)
         elif here is not None and there is None and here.size == step.size:
             storage.move(source, target)
         elif there is None or there.size != step.size:
             raise CheckpointChangedError(
-                "a file of the state is not as it was when the plan was made",
+                "a file is not as it was when the plan was made",
                 subject=str(source),
                 found="no such file" if here is None else f"{here.size} bytes",
                 expected=f"{step.size} bytes",
@@ -307,7 +361,7 @@ class Engine:
             }
             self._room.enter(settled, self._facts(listings=names))
         self._tell("taking the seal away")
-        take_down(self._room, ours)
+        take_down(self._room, ours, self._lease.check)
         self._room.enter(end, self._facts())
 
     def _temporary(self, seal: Sequence[str], settled: Stage) -> tuple[str, ...]:
@@ -324,30 +378,40 @@ class Engine:
         listings: dict[str, str] = self._room.note(Stage.APPLIED).get("listings", {})
         for folder, names in listings.items():
             if names != listing_digest(self._room.storage, self._room.file(folder), folder, sealed):
-                raise self._moved(folder)
+                raise self._moved(self._room.file(folder))
         for step in self._plan.steps:
-            if isinstance(step, FileStep) and not self._is_after(step, self._read(step.path), sealed):
+            if isinstance(step, FileStep | StartFileStep) and not self._file(step).is_done(sealed):
+                raise self._moved(self._file(step).location)
+            if isinstance(step, DeltaStep) and not self._table(step).is_taken_back(step):
+                raise self._moved(step.path)
+            if isinstance(step, FileSinkStep) and self._storage_of(step).stat(self._places(step)[0]) is not None:
                 raise self._moved(step.path)
 
     def _require_backups(self) -> None:
         """See that every byte that will be put back is there, before anything is."""
         for step in self._plan.steps:
-            if isinstance(step, FileStep) and step.before is not None:
-                kept = self._room.aside(step.path)
-                found = digest(self._room.storage.read(kept, limit=LOG_BYTES_MAX))
-                if found != step.before and digest(self._read(step.path)) != step.before:
-                    raise UndoRefusedError(
-                        "the backup is gone or was changed",
-                        subject=str(kept),
-                        found="no such file" if found is None else "another content",
-                        effect="nothing has been changed",
-                    )
+            gone = self._table(step).files_gone(step) if isinstance(step, DeltaStep) else []
+            if gone:
+                raise UndoRefusedError(
+                    "files that would be shown again were deleted, as VACUUM does",
+                    subject=step.path,
+                    found=f"no {gone[0]}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else ""),
+                    effect="nothing has been changed",
+                )
+            if isinstance(step, FileStep | StartFileStep) and not self._file(step).is_backed_up:
+                kept = self._file(step).kept
+                raise UndoRefusedError(
+                    "the backup is gone or was changed",
+                    subject=str(kept),
+                    found="no such file" if self._room.storage.stat(kept) is None else "another content",
+                    effect="nothing has been changed",
+                )
 
     def _require_seal(self, seal: Sequence[str]) -> None:
-        """See that the seal of an interrupted recovery still stands, where no step has written over it."""
-        written = {step.path for step in self._plan.steps if isinstance(step, FileStep) and step.after is not None}
+        """See that the seal still stands, or what a step has written over it."""
+        after = {step.path: step.after or b"" for step in self._plan.steps if isinstance(step, FileStep)}
         for path in seal:
-            if path not in written and not stands(self._room, path):
+            if self._read(path) not in (b"", after.get(path, b"")):
                 raise CheckpointChangedError(
                     "the seal was broken by somebody else",
                     subject=str(self._room.file(path)),
@@ -386,13 +450,29 @@ class Engine:
             next=command_line("plan", self._room.checkpoint),
         )
 
-    def _moved(self, path: str) -> LastgoodError:
+    def _moved(self, subject: object) -> LastgoodError:
         return UndoRefusedError(
             "the query has gone on since the recovery",
-            subject=str(self._room.file(path)),
+            subject=str(subject),
             effect="nothing has been changed",
             next=command_line("plan", self._room.checkpoint),
         )
+
+
+def require_answers(planned: Sequence[PlannedSink], shown: Sequence[PlannedSink]) -> None:
+    """See that every sink that told what it holds when the plan was made tells it now.
+
+    Raises:
+        StorageError: one does not.
+    """
+    for before, now in zip(planned, shown, strict=False):
+        if before.known and not now.known:
+            raise StorageError(
+                "a sink does not tell what it shows",
+                subject=before.location,
+                expected=f"an answer, as when the plan was made: batch {before.batch}",
+                next="repeat the command once it can be read",
+            )
 
 
 def listing_digest(storage: Storage, location: Location, folder: str, hidden: Iterable[str] = ()) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.start_files import StartFile
 from lastgood.sources.kafka_ranges import Offsets
 
 
@@ -48,6 +50,22 @@ class Reposition:
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """How far the sinks have come in each source, by something else than the logs."""
+
+    least: Mapping[str, Offsets]
+    """By the id of the source: all below is shown, as far as `word` goes."""
+    most: Mapping[str, Offsets] | None
+    """Nothing from here on is shown; None: nobody knows."""
+    word: Guarantee
+    """The best that can be said of a start at `least`."""
+    rests_on: tuple[str, ...]
+    """One line each."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Delta tables whose rows told it, with their version: rows that came since would belie it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fresh:
     """Seed a new checkpoint, because the old one is lost or to be left behind."""
 
@@ -55,26 +73,25 @@ class Fresh:
     """By the id of the source; None: what the mirror holds."""
     chosen: str = "the mirror"
     """How they were chosen; one line for a person."""
-    proof_exact: str | None = None
-    """What shows that they are where the newest batch in the sinks ends, such as the table's own columns without a
-    hole; None: nothing but the logs does."""
-    proof_complete: str | None = None
-    """What shows that the sinks lack nothing below them; None: nothing but the logs does."""
+    extent: Extent | None = None
+    """How far the sinks have come, where that is known beside the logs; None: nothing but the logs tells."""
     new_query_id: str | None = None
     """An id for the query if the old one is lost."""
+    via: StartFile | None = None
+    """The file that tells the application where to start, on an empty checkpoint; None: the checkpoint tells it."""
+    takes_any_number: bool = False
+    """With `via`: whether a person says that sinks which nobody can ask do not go by the numbers of batches."""
 
     name = "fresh"
 
     def to_json(self) -> dict[str, Any]:
         """The goal's options."""
         offsets = None if self.offsets is None else {source: _texts(each) for source, each in self.offsets.items()}
-        return {
-            "chosen": self.chosen,
-            "offsets": offsets,
-            "proof_exact": self.proof_exact,
-            "proof_complete": self.proof_complete,
-            "new_query_id": self.new_query_id,
-        }
+        tables = {} if self.extent is None else dict(self.extent.tables)
+        told = {"chosen": self.chosen, "offsets": offsets, "new_query_id": self.new_query_id, "tables": tables}
+        if self.via is None:
+            return told
+        return {**told, "start_file": self.via.to_json(), "takes_any_number": self.takes_any_number}
 
 
 Goal: TypeAlias = Resume | Replan | Reposition | Fresh

@@ -15,7 +15,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -222,6 +222,25 @@ class Lease:
             beats, now = self._record.beats + 1, _text(self._now_ms())
             self._record = replace(self._record, beats=beats, beat_at=now, released=released)
             self._folder.storage.write(self._folder.file(self.number), self._record.to_bytes())
+
+
+@contextlib.contextmanager
+def unless_overtaken(lease: Lease) -> Iterator[None]:
+    """Whoever was overtaken is told that, whatever the block has stumbled over, and at the latest in its end.
+
+    Raises:
+        LeaseLostError: somebody else has taken over.
+        StorageError: the block has ended well, and that cannot be told now.
+    """
+    try:
+        yield
+    except LeaseLostError:
+        raise
+    except LastgoodError:
+        with contextlib.suppress(StorageError):
+            lease.check()
+        raise
+    lease.check()
 
 
 def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name

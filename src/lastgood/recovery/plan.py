@@ -11,17 +11,31 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import UnionType
 from typing import Any, Final
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.price import Guarantee, SourcePrice, Waiver
+from lastgood.recovery.proof import Proof
+from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import Step, parse_step, require_own
+from lastgood.storage import LocationInvalidError, parse_location
 
 FORMAT: Final = 1
 PLAN_BYTES_MAX = 256 * 1024 * 1024
 _RECOVERY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SEALS = re.compile(r"(offsets|commits)/(0|[1-9]\d{0,17})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_LOGS = re.compile(r"offsets|commits|sources/(?!\.{1,2}$)[^/\0]+")
+_KINDS: Final[Mapping[str, type | UnionType]] = {
+    **dict.fromkeys(("goal", "checkpoint", "made_by"), str),
+    **dict.fromkeys(("options", "position", "listings", "guards"), dict),
+    **dict.fromkeys(("rests_on", "evidence"), list),
+    "query_id": str | None,
+    "made_at_ms": int,
+}
+"""Of what is taken over as it stands."""
 
 
 class PlanInvalidError(LastgoodError):
@@ -44,6 +58,8 @@ class PlannedSink:
     known: bool
     skips_up_to: int | None
     identity: str | None
+    fence: str | None = None
+    """Delta: the name whose writers are made to fail before anything is done; None: the table takes no such version."""
 
     def to_json(self) -> dict[str, Any]:
         """One of `sinks` of a plan."""
@@ -55,6 +71,7 @@ class PlannedSink:
             "known": self.known,
             "skips_up_to": self.skips_up_to,
             "identity": self.identity,
+            "fence": self.fence,
         }
 
 
@@ -124,6 +141,8 @@ class Plan:
     guards: Mapping[str, str | None] = field(default_factory=dict)
     """Files that the plan rests on and does not touch, with their digest; None: no such file."""
     alternatives: tuple[Alternative, ...] = ()
+    proof: Proof | None = None
+    """None: nobody asked for one."""
     made_at_ms: int
     made_by: str
     """The version of lastgood."""
@@ -152,6 +171,7 @@ class Plan:
             "listings": dict(self.listings),
             "guards": dict(self.guards),
             "alternatives": [each.to_json() for each in self.alternatives],
+            "proof": None if self.proof is None else self.proof.to_json(),
             "made_at_ms": self.made_at_ms,
             "made_by": self.made_by,
         }
@@ -205,18 +225,29 @@ def parse_plan(raw: bytes, subject: str) -> Plan:
             next="make the plan again; what it may do is chosen by the options of `plan`",
         )
     try:
-        return _plan(told)
-    except (KeyError, TypeError, ValueError) as error:
+        plan = _plan(told)
+        if plan.to_json() != told:
+            raise ValueError("fields that contradict each other")  # noqa: TRY301 - told as every other reason
+    except (AttributeError, KeyError, TypeError, ValueError, LocationInvalidError) as error:
         raise PlanInvalidError("the plan is not understood", subject=subject, found=str(error)) from error
+    return plan
 
 
 def _plan(told: Mapping[str, Any]) -> Plan:
+    for name, kind in _KINDS.items():
+        if not isinstance(told[name], kind):
+            raise TypeError(f"{name} is {told[name]!r:.50}")
     if not _RECOVERY.fullmatch(told["recovery"]):
         raise ValueError(f"{told['recovery']} is no id of a recovery")
     seal = tuple(told["seal"])
-    steps = tuple(parse_step(step) for step in told["steps"])
+    steps = _steps(told)
     if not all(isinstance(path, str) and _SEALS.fullmatch(path) for path in seal) or (steps and not seal):
         raise ValueError("the seal is not understood")
+    if not all(isinstance(each, str) for each in (*told["rests_on"], *told["evidence"], *told["listings"].values())):
+        raise TypeError("rests_on, evidence and listings hold texts")
+    for folder in told["listings"]:
+        if not _LOGS.fullmatch(folder):
+            raise ValueError(f"{folder} is no folder of a checkpoint's logs")
     for path, digest in told["guards"].items():
         require_own(path)
         if digest is not None and not _DIGEST.fullmatch(digest):
@@ -241,9 +272,25 @@ def _plan(told: Mapping[str, Any]) -> Plan:
         listings=told["listings"],
         guards=told["guards"],
         alternatives=tuple(_alternative(each) for each in told["alternatives"]),
+        proof=None if told.get("proof") is None else Proof.of(told["proof"]),
         made_at_ms=told["made_at_ms"],
         made_by=told["made_by"],
     )
+
+
+def _steps(told: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The steps; each touches the checkpoint, one of the plan's sinks, or the one file that the user has named."""
+    steps = tuple(parse_step(step) for step in told["steps"])
+    sinks = {sink["location"] for sink in told["sinks"]}
+    start_file = told["options"].get("start_file")
+    named = None if start_file is None else str(parse_location(start_file["location"]))
+    for step in steps:
+        if isinstance(step, StartFileStep) and step.path != named:
+            raise ValueError(f"{step.path} is outside of the checkpoint, and nobody named it")
+        sink = step.table if isinstance(step, DeltaStep) else step.sink if isinstance(step, FileSinkStep) else None
+        if sink is not None and sink not in sinks:
+            raise ValueError(f"{sink} is none of the plan's sinks")
+    return steps
 
 
 def _source(told: Mapping[str, Any]) -> SourcePrice:

@@ -6,23 +6,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
+from lastgood.checkpoint.initial import InitialOffset
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset
-from lastgood.diagnose.sink_reading import NONE
-from lastgood.diagnose.spark_version import SparkVersion
-from lastgood.recovery.draft import Draft, Edit, Known
+from lastgood.diagnosis.sink_reading import NONE
+from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.recovery.draft import Draft, Edit, Known, StartEdit
 from lastgood.recovery.goals import Fresh
+from lastgood.recovery.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
 from lastgood.recovery.placing import Placed, placed
 from lastgood.recovery.plan_reposition import finished, priced, refuse_stateful, with_lines
 from lastgood.recovery.plan_resume import require_sinks, resumed
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.pricing import Reached, ends
+from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.recovery.pricing import Reached, ends, weakest
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.repairs_lost import mirrored, newest_mirrored, restored
 from lastgood.recovery.standing import Standing, seen_as
+from lastgood.recovery.start_files import StartFile
+from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka_ranges import Offsets
+
+_ONLY_SOURCE = "0"
+_NO_LOG = "the assumption that the query reads nothing else and keeps no state: no log is left that could tell"
+_NOBODY = "(a query that is not there yet)"
 
 
 def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
@@ -36,6 +44,8 @@ def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
         return _from_mirror(work)
     if work.standing.world.is_stateful:
         raise refuse_stateful(work.standing)
+    if goal.via is not None:
+        return _via_application(work, goal, goal.offsets, goal.via)
     return _from_offsets(work, goal, goal.offsets)
 
 
@@ -44,7 +54,8 @@ def _from_mirror(work: Work) -> Draft:
         raise refuse(
             work.standing,
             "there is no mirror of this query",
-            expected="a mirror, or offsets to start at",
+            expected="a mirror, or what else tells how far the sinks have come: --at-sink, --offset-columns,"
+            " --at-last-commit, --earliest",
             next=work.standing.world.command("plan", "--goal", "fresh", "--earliest"),
         )
     query_id = work.known.mirrored_id
@@ -62,28 +73,127 @@ def _from_mirror(work: Work) -> Draft:
 def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
     standing = work.standing
     own_id = standing.query_id or work.known.mirrored_id
+    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    standing = Standing.of(world, work.spark)
+    template = _template(work, standing)
+    if template is None or not template.conf:
+        return _before_first(work, standing, goal, wanted)
     query_id = own_id or goal.new_query_id
     if query_id is None:
         raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
-    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
-    standing = Standing.of(world, work.spark)
     require_sinks(standing)
     plans, commits = _plans(work), _commits(work)
-    template = standing.checkpoint.newest_offsets or newest_mirrored(work.mirror)
-    base = _base(standing, template, wanted)
-    if template is None or base is None:
-        raise refuse(
-            standing,
-            "no plan tells the settings that Spark pinned for this query",
-            expected="a plan of it in the checkpoint, the mirror or a backup, with Kafka sources only",
-            effect="a plan without them would make Spark go by its oldest defaults",
-            next=standing.world.command("backup list"),
-        )
-    starts = placed(standing, base, wanted)
-    number = max(NONE, *plans, *commits, standing.furthest, standing.skipped_up_to, *_last_batches(standing))
+    starts = placed(standing, _base(standing, template, wanted), wanted)
+    number = max(NONE, *plans, *commits, standing.furthest, standing.skipped_up_to, *_numbers(standing))
     edits = _edits(standing, query_id, number, with_lines(template, starts.starts), commits, goal.chosen)
     repair = _priced(standing, goal, plans, starts, edits)
     return finished(work.with_repair(repair, world))
+
+
+def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
+    """No plan is left that tells what Spark pinned: the query begins at batch 0, where its source is told to begin.
+
+    Raises:
+        RepairRefusedError: it has another source, or a sink would drop batch 0.
+    """
+    checkpoint, asked_as = standing.checkpoint, standing.query_id
+    if list(wanted) != [_ONLY_SOURCE] or checkpoint.newest_offsets is not None:
+        raise refuse(
+            standing,
+            "no plan tells the settings that Spark pinned for this query",
+            expected="a plan of it in the checkpoint, the mirror or a backup; or a query with one Kafka source",
+            effect="a plan without them would make Spark go by its oldest defaults",
+            next=standing.world.command("backup list"),
+        )
+    query_id = asked_as if asked_as is not None and not _knows(standing) else goal.new_query_id
+    if query_id is None:
+        raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
+    world = seen_as(standing.world, query_id, asked_as=asked_as)
+    standing = Standing.of(world, work.spark)
+    require_room_at_zero(standing, otherwise=standing.world.command("backup list"))
+    base: dict[str, SourceOffset] = {_ONLY_SOURCE: KafkaOffset(wanted[_ONLY_SOURCE])}
+    starts = placed(standing, base, wanted)
+    edits = [each for each in set_aside(checkpoint) if each.path != METADATA]
+    begin = InitialOffset(_resolved(standing, starts.starts[_ONLY_SOURCE]), has_nul=True).to_bytes()
+    edits += [
+        Edit(METADATA, QueryMetadata(query_id).to_bytes(), "the query is a new one to its sinks"),
+        Edit(f"{SOURCES}/{_ONLY_SOURCE}/0", begin, f"it starts at {goal.chosen}"),
+    ]
+    repair = _priced(standing, goal, {}, starts, tuple(edits))
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, _NO_LOG)), world))
+
+
+def _template(work: Work, standing: Standing) -> OffsetEntry | None:
+    """The newest plan that is left, in the checkpoint or the mirror; None if there is none.
+
+    Raises:
+        RepairRefusedError: the mirror's shows a watermark, and what state went with it is gone.
+    """
+    found = standing.checkpoint.newest_offsets
+    copy = newest_mirrored(work.mirror) if found is None else None
+    if copy is not None and copy.batch_watermark_ms > 0:
+        raise refuse_stateful(standing)
+    return found or copy
+
+
+def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via: StartFile) -> Draft:
+    """The checkpoint is set aside, and the application told by its configuration where to start: at batch 0.
+
+    Raises:
+        RepairRefusedError: a sink goes by numbers, or might; or the query has another source.
+    """
+    standing = work.standing
+    own_id = standing.query_id or work.known.mirrored_id
+    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    standing = Standing.of(world, work.spark)
+    template = _template(work, standing)
+    if len(wanted) != 1 or (template is not None and len(template.sources) != 1):
+        raise refuse(
+            standing,
+            "one option startingOffsets cannot tell several sources where to start",
+            found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
+            expected="a query with one Kafka source",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    numbers_do_not_count(Standing.of(seen_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number)
+    source_id, topics = next(iter(wanted.items()))
+    base = {source_id: KafkaOffset(topics)} if template is None else _base(standing, template, wanted)
+    starts = placed(standing, base, wanted)
+    repair = _priced(standing, goal, _plans(work), starts, set_aside(standing.checkpoint))
+    start = starts.starts[source_id]
+    offsets = every_partition(start.topics if isinstance(start, KafkaOffset) else {}, standing.kafka)
+    assumed = [f"the assumption that the application takes its startingOffsets from {via.location}"]
+    assumed += [_NO_LOG] if template is None else []
+    drafted = finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+    return replace(drafted, start=StartEdit(via, offsets, f"it starts at {goal.chosen}"), is_plain=False)
+
+
+def _resolved(standing: Standing, start: SourceOffset) -> SourceOffset:
+    """As Spark itself would note it down: a source that begins knows no "earliest".
+
+    Raises:
+        RepairRefusedError: Kafka was not asked what the earliest is.
+    """
+    if not isinstance(start, KafkaOffset):
+        return start
+    earliest: Offsets = standing.kafka.earliest if standing.kafka else {}
+    found: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in ((t, p, at) for t, parts in start.topics.items() for p, at in parts.items()):
+        first = earliest.get(topic, {}).get(partition) if offset == OFFSET_EARLIEST else offset
+        if first is None:
+            raise refuse(
+                standing,
+                "only Kafka can tell where its topics begin",
+                subject=f"{topic}-{partition}",
+                expected="--kafka SERVERS",
+            )
+        found.setdefault(topic, {})[partition] = first
+    return KafkaOffset(found)
+
+
+def _knows(standing: Standing) -> bool:
+    """Whether a sink knows batches of the id in `metadata`."""
+    return any(each.shown > NONE or each.skips > NONE or not each.sink.known for each in standing.sinks)
 
 
 def _plans(work: Work) -> dict[int, OffsetEntry]:
@@ -99,28 +209,33 @@ def _commits(work: Work) -> dict[int, CommitEntry]:
     return {batch_id: entry for batch_id, entry in both.items() if isinstance(entry, CommitEntry)}
 
 
-def _last_batches(standing: Standing) -> list[int]:
-    """Numbers that sinks know, whether they show everything up to there or not."""
-    return [each.shown for each in standing.sinks]
+def _numbers(standing: Standing) -> list[int]:
+    """Numbers that sinks know, whether they show everything up to there or not, also under a name that users chose."""
+    named = [last for each in standing.sinks for name, last in each.sink.others.items() if not is_query_id(name)]
+    return [*(each.shown for each in standing.sinks), *named]
 
 
-def _base(
-    standing: Standing, template: OffsetEntry | None, wanted: Mapping[str, Offsets]
-) -> dict[str, SourceOffset] | None:
-    """Every partition at its beginning; None if the query reads something else than Kafka."""
+def _base(standing: Standing, template: OffsetEntry, wanted: Mapping[str, Offsets]) -> dict[str, SourceOffset]:
+    """Every partition at its beginning.
+
+    Raises:
+        RepairRefusedError: the query reads something else than Kafka, or nothing is chosen for a source.
+    """
     base: dict[str, SourceOffset] = {}
     for source_id, offset in ends(template).items():
-        if not isinstance(offset, KafkaOffset):
-            return None
-        if source_id not in wanted:
+        if not isinstance(offset, KafkaOffset) or source_id not in wanted:
+            is_kafka = isinstance(offset, KafkaOffset)
             raise refuse(
                 standing,
-                "no offsets are chosen for a source of the query",
+                "no offsets are chosen for a source of the query"
+                if is_kafka
+                else "offsets can be chosen of Kafka only",
                 subject=f"source {source_id}",
+                found=None if is_kafka else f"a source of the kind {offset.kind}",
                 expected="offsets for each of its sources",
             )
         base[source_id] = KafkaOffset({t: dict.fromkeys(parts, OFFSET_EARLIEST) for t, parts in offset.topics.items()})
-    return base if template is not None and template.conf else None
+    return base
 
 
 def _edits(
@@ -135,9 +250,8 @@ def _edits(
     number = max(number, 0)
     why = f"it starts at {chosen}"
     checkpoint = standing.checkpoint
-    behind = "it is left behind"
-    edits = [Edit(f"{COMMITS}/{n}", None, behind) for n in checkpoint.commits.ids if n != number]
-    edits += [Edit(f"{OFFSETS}/{n}", None, behind) for n in checkpoint.offsets.ids if n not in (number - 1, number)]
+    edits = [Edit(f"{COMMITS}/{n}", None, BEHIND) for n in checkpoint.commits.ids if n != number]
+    edits += [Edit(f"{OFFSETS}/{n}", None, BEHIND) for n in checkpoint.offsets.ids if n not in (number - 1, number)]
     if standing.query_id != query_id:
         edits.append(Edit(METADATA, QueryMetadata(query_id).to_bytes(), "the id by which sinks know the query"))
     content = plan.to_bytes()
@@ -156,14 +270,28 @@ def _priced(
         low, high = plans[min(shown)], plans[max(shown)]
         reached = Reached(ends(low), ends(high), ends(plans[max(plans)]))
         return priced(standing, reached, starts, edits, tuple(standing.marks()))
-    nothing = Reached(starts.starts, starts.starts, starts.starts)
-    repair = priced(standing, nothing, starts, edits, ())
-    prices = tuple(replace(price, bound=True) for price in repair.prices)
-    is_as_chosen = not starts.moved and not starts.doubts
-    word, line = Guarantee.LOSSY, "how far the sinks have come is not known"
-    if goal.proof_exact is not None and is_as_chosen:
-        word, line = Guarantee.EXACTLY_ONCE, goal.proof_exact
-        prices = repair.prices
-    elif goal.proof_complete is not None and is_as_chosen:
-        word, line = Guarantee.AT_LEAST_ONCE, goal.proof_complete
-    return replace(repair, word=word, rests_on=(line, *repair.rests_on), prices=prices)
+    extent = goal.extent
+    if extent is None or (extent.most is None and standing.kafka is None):
+        nothing = Reached(starts.starts, starts.starts, starts.starts)
+        repair = priced(standing, nothing, starts, edits, ("how far the sinks have come is not known",))
+        return replace(repair, word=Guarantee.LOSSY, prices=_bounded(repair))
+    least, most = _kafka(extent.least), None if extent.most is None else _kafka(extent.most)
+    reached = Reached(least, most, most or _ends_of(standing, least))
+    repair = priced(standing, reached, starts, edits, extent.rests_on)
+    word = weakest((repair.word, extent.word))
+    return replace(repair, word=word, prices=repair.prices if word is Guarantee.EXACTLY_ONCE else _bounded(repair))
+
+
+def _kafka(offsets: Mapping[str, Offsets]) -> dict[str, SourceOffset]:
+    return {source_id: KafkaOffset(topics) for source_id, topics in offsets.items()}
+
+
+def _ends_of(standing: Standing, least: Mapping[str, SourceOffset]) -> dict[str, SourceOffset]:
+    """Where Kafka ends: as far as a query may have read at most."""
+    latest: Offsets = standing.kafka.latest if standing.kafka else {}
+    named = {source_id: each for source_id, each in least.items() if isinstance(each, KafkaOffset)}
+    return {source_id: KafkaOffset({t: latest.get(t, {}) for t in each.topics}) for source_id, each in named.items()}
+
+
+def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
+    return tuple(replace(price, bound=True) for price in repair.prices)

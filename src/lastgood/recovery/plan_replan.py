@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.plan_resume import LOGS, foreseen, repaired, require_sinks, require_sources
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.repair import Work, refuse
-from lastgood.recovery.repairs_sinks import marks_beyond, retired
+from lastgood.recovery.repairs_sinks import retired
+from lastgood.recovery.repairs_sinks_back import mark_lowered, sinks_taken_back
 from lastgood.recovery.standing import Standing
 from lastgood.sources.files import FileState, never_found_again
 
@@ -28,8 +29,9 @@ def plan_replan(known: Known, spark: SparkVersion) -> Draft:
     require_sinks(work.standing)
     if not work.standing.has_orphan:
         return work.draft(foreseen(work))
-    marks_beyond(work)
+    work = repaired(work, (mark_lowered,))
     _require_committed(work.standing)
+    work = _sinks_at_the_commit(work)
     others = tuple(_planned_files(work.standing))
     work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others))
     work = repaired(work, LOGS)
@@ -47,6 +49,15 @@ def _require_committed(standing: Standing) -> None:
             expected=f"all sinks at batch {standing.committed}",
             next=standing.world.command("plan", "--goal", "resume"),
         )
+
+
+def _sinks_at_the_commit(work: Work) -> Work:
+    """Sinks that have the orphan give it back: what it read is to be read again (row 6)."""
+    standing = work.standing
+    if not standing.sinks_known or standing.furthest <= standing.committed:
+        return work
+    why = f"batch {standing.planned} is to be planned anew"
+    return work.with_repair(sinks_taken_back(standing, standing.committed, why))
 
 
 def _planned_files(standing: Standing) -> Iterator[Edit]:

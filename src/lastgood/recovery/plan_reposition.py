@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.diagnose.sink_reading import NONE
-from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.diagnosis.sink_reading import NONE
+from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
 from lastgood.recovery.placing import Placed, placed, without

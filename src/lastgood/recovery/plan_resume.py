@@ -15,12 +15,12 @@ from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.diagnose.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.restart import Outcome
-from lastgood.diagnose.rules_kafka_broker import suspicions
-from lastgood.diagnose.sink_reading import ABSENT, NONE
-from lastgood.diagnose.spark_version import SparkVersion
+from lastgood.diagnosis.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.rules_kafka_broker import suspicions
+from lastgood.diagnosis.sink_reading import ABSENT, NONE
+from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Known
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
@@ -35,7 +35,8 @@ from lastgood.recovery.repairs_logs import (
     strays,
 )
 from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, mirrored
-from lastgood.recovery.repairs_sinks import cut, lifted, marks_beyond, orphan, several_open
+from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
+from lastgood.recovery.repairs_sinks_back import mark_lowered
 from lastgood.recovery.standing import Standing
 from lastgood.sources.files import FileState
 from lastgood.sources.kafka_ranges import Ranges
@@ -78,7 +79,7 @@ def resumed(work: Work) -> Draft:
     require_sources(work.standing)
     work = repaired(work, (lost_checkpoint, *LOGS))
     require_sinks(work.standing)
-    marks_beyond(work)
+    work = repaired(work, (mark_lowered,))
     work = repaired(work, (*LOGS, *_SINKS, stale_state))
     return work.draft(foreseen(work))
 
@@ -303,6 +304,8 @@ def _rerun(standing: Standing) -> Outlook:
     start = ends(before)
     if batch_id == 0:
         start = begun(standing)
+    if start and start == ends(plan) and standing.committed == batch_id - 1 and not standing.world.is_stateful:
+        return Outlook(Guarantee.EXACTLY_ONCE, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
     if standing.committed < batch_id - 1 and not (

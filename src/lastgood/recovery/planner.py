@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
-from lastgood.diagnose.spark_version import SparkVersion
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.sink_reading import NONE
+from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.diagnosis.world import World
 from lastgood.position import locate
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
@@ -52,7 +53,8 @@ def _proven(sink: SinkEvidence) -> SinkEvidence:
     if sink.presumed_app_id is None:
         return sink
     because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven"
-    return unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because)
+    others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
+    return replace(unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 
 
 def batches_wanted(world: World) -> int:
@@ -81,11 +83,25 @@ def _alternatives(known: Known, goal: Goal, spark: SparkVersion) -> tuple[Altern
     earliest = _earliest(known)
     if earliest.offsets and any(each.goal == earliest.name and each.guarantee is None for each in found):
         found.append(_alternative(known, earliest, ("--earliest",), spark))
+    return ranked(found)
+
+
+def alternatives(
+    known: Known, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
+) -> tuple[Alternative, ...]:
+    """What further goals come to, each with the options that ask for it."""
+    return tuple(_alternative(known, goal, options, spark) for goal, options in goals)
+
+
+def ranked(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
+    """The best first, and last those that are refused as well."""
     return tuple(sorted(found, key=lambda each: len(WORDS) if each.guarantee is None else WORDS.index(each.guarantee)))
 
 
 def _others(known: Known, goal: Goal) -> Iterator[tuple[Goal, tuple[str, ...]]]:
     checkpoint = known.world.checkpoint
+    if checkpoint.newest_offsets is None and isinstance(goal, Fresh) and not known.mirror:
+        return  # nothing is left that could be gone on with
     if not isinstance(goal, Resume):
         yield Resume(), ()
     if not isinstance(goal, Replan) and checkpoint.orphan is not None:
@@ -119,10 +135,13 @@ def _alternative(known: Known, goal: Goal, options: tuple[str, ...], spark: Spar
         found = _drafted(known, goal, spark)
     except RepairRefusedError as error:
         return Alternative(goal.name, None, error.sentence)
-    return Alternative(goal.name, found.guarantee, _told(found), command)
+    return Alternative(goal.name, found.guarantee, _told(found, goal), command)
 
 
-def _told(found: Draft) -> str:
+def _told(found: Draft, goal: Goal) -> str:
     """One line: what it changes, and on what its word rests."""
     what = "Spark's own restart" if found.is_plain else f"{len(found.edits) + len(found.moves)} files change"
-    return f"{what}; rests on {found.rests_on[-1]}" if found.rests_on else what
+    what += f", and the mark in {found.sinks[0].location}" if found.sinks else ""
+    ground = found.rests_on[0 if isinstance(goal, Fresh) else -1] if found.rests_on else None
+    start = f"from {goal.chosen}; " if isinstance(goal, Fresh) else ""
+    return f"{start}{what}; rests on {ground}" if ground else f"{start}{what}"

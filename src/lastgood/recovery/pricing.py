@@ -14,8 +14,8 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.diagnose.kafka_reading import positions, topics_of
-from lastgood.diagnose.spans import BEFORE_FIRST_FILE
+from lastgood.diagnosis.kafka_reading import positions, topics_of
+from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets, planned

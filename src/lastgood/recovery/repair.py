@@ -18,13 +18,14 @@ from lastgood.checkpoint.layout import (
 )
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.diagnose.spark_version import SparkVersion
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.recovery.log_edits import edited, names_in, with_checksums
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import weakest
-from lastgood.recovery.standing import Standing, seen_as
+from lastgood.recovery.sink_steps import SinkEdit
+from lastgood.recovery.standing import Standing, seen_as, taken_back
 from lastgood.recovery.steps import MoveStep
 
 MIRROR = "the mirror"
@@ -40,6 +41,7 @@ class Repair:
     prices: tuple[SourcePrice, ...] = ()
     keeps_state: bool = False
     """Whether it may be done to a query with state, since the logs tell afterwards what they told before."""
+    sinks: tuple[SinkEdit, ...] = ()
     drops: bool = False
     """Whether a batch is taken back: state that was made beyond the newest commit is set aside."""
 
@@ -98,11 +100,13 @@ class Work:
                 expected="a plan that is dropped, or files that the mirror holds",
                 next=self.standing.world.command("backup list"),
             )
-        after = replace(before, checkpoint=edited(before.checkpoint, repair.edits))
+        sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
+        after = replace(before, checkpoint=edited(before.checkpoint, repair.edits), sinks=sinks)
         if self.standing.query_id is None:
             found = after.checkpoint.query
             after = after if found is None else _seen(after)
-        standing = Standing.of(after, self.spark)
+        moved = (*self.standing.moved, *(edit.location for edit in repair.sinks))
+        standing = Standing.of(after, self.spark, moved)
         require_micro_batch(standing)
         return replace(self, standing=standing, repairs=(*self.repairs, repair))
 
@@ -129,9 +133,10 @@ class Work:
             guarantee=weakest(words),
             rests_on=tuple(dict.fromkeys(lines)),
             moves=moves,
+            sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
             sources=outlook.prices or (prices[-1] if prices else ()),
             guards=tuple(path for path in self._read() if path not in touched),
-            is_plain=not edits and not moves,
+            is_plain=not (edits or moves or any(repair.sinks for repair in self.repairs)),
         )
 
     def _is_idle(self, edit: Edit) -> bool:

@@ -11,7 +11,7 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, pars
 from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.diagnose.sink_reading import DELTA, NONE
+from lastgood.diagnosis.sink_reading import DELTA, NONE
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
 from lastgood.recovery.price import Guarantee

@@ -6,56 +6,32 @@ from dataclasses import replace
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import (
-    DeltaOffset,
-    FileOffset,
-    IcebergOffset,
-    KafkaOffset,
-    RateMicroBatchOffset,
-    SourceOffset,
-    VoidOffset,
-)
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.restart import Outcome, Stage
-from lastgood.diagnose.sink_reading import NONE
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome, Stage
+from lastgood.diagnosis.sink_reading import NONE
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.price import Guarantee, SourcePrice
-from lastgood.recovery.pricing import Reached, ends, files_between, price_of_start
+from lastgood.recovery.pricing import Reached, ends, price_of_start
 from lastgood.recovery.repair import Repair, Work, copy_of, refuse
 from lastgood.recovery.repairs_lost import mirrored
+from lastgood.recovery.repairs_sinks_back import (
+    MAY_BE_READ_AGAIN,
+    READABLE_AGAIN,
+    go_on_from,
+    sinks_taken_back,
+    unserved,
+    writes_only_to_delta,
+)
+from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing
-from lastgood.sources.files import FileState
-from lastgood.sources.kafka_ranges import minus, planned, served
-
-_READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
-_MAY_BE_READ_AGAIN = (KafkaOffset, FileOffset, DeltaOffset, IcebergOffset, RateMicroBatchOffset, VoidOffset)
-
-
-def marks_beyond(work: Work) -> None:
-    """A sink's rows were taken back by hand and its mark was not (row 12).
-
-    Raises:
-        RepairRefusedError: it is so.
-    """
-    found = work.standing.skips_beyond
-    if found is None:
-        return
-    raise refuse(
-        work.standing,
-        "a sink would drop batches that it does not show: its rows were taken back, and its mark was not",
-        subject=found.sink.location,
-        found=f"it shows batch {found.sink.last_batch}, and drops every batch up to {found.skips}",
-        expected="a mark at the batch that it shows",
-        effect="what is planned under these numbers would be lost without a word",
-        next=found.status(),
-    )
 
 
 def lifted(work: Work) -> Repair | None:
-    """The sinks are ahead of the logs, which are older than they (row 7).
+    """The sinks are ahead of the logs, which are older than they: the logs are lifted (row 7), else the sinks go back.
 
     Raises:
-        RepairRefusedError: the mirror does not hold what lies between.
+        RepairRefusedError: the mirror does not hold what lies between, and the sinks cannot go back.
     """
     standing = work.standing
     shown, newest = standing.furthest, standing.planned
@@ -65,6 +41,9 @@ def lifted(work: Work) -> Repair | None:
     missing = [batch_id for batch_id in range(newest + 1, shown + 1) if batch_id not in plans]
     is_common = standing.common == shown or (shown in commits and all(each in (None, shown) for each in standing.shown))
     if missing or not is_common or not _continues(standing, plans):
+        back = go_on_from(standing, newest)
+        if back is not None:
+            return back
         raise refuse(
             standing,
             f"a sink shows batch {shown}, and the logs end with batch {newest}: they are older than it",
@@ -108,6 +87,8 @@ def cut(work: Work) -> Repair | None:
     if floor is None:
         return None
     if standing.common != floor:
+        if standing.sinks_known:
+            return sinks_taken_back(standing, floor, f"another sink shows nothing after batch {floor}")
         raise _cannot_cut(standing, floor, "sinks that differ, or do not tell", "all sinks at the same batch")
     plan, newest = standing.plan(floor), standing.plan(standing.planned)
     if plan is None or newest is None:
@@ -126,24 +107,9 @@ def cut(work: Work) -> Repair | None:
 
 def _require_served(standing: Standing, floor: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
     """See that a source still has what is to be read again; where nobody knows, that Spark would say so."""
-    if not isinstance(start, _MAY_BE_READ_AGAIN):
-        raise _cannot_cut(standing, floor, f"source {source_id} of the kind {start.kind}", _READABLE_AGAIN)
-    if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
-        facts, wanted = standing.kafka, planned(start.topics, end.topics)
-        if facts is None and not standing.world.fail_on_data_loss:
-            raise _cannot_cut(standing, floor, "failOnDataLoss=false, and no broker that was asked", "--kafka")
-        gone = minus(wanted, served(wanted, facts.earliest, facts.latest)) if facts else {}
-        if gone:
-            raise _cannot_cut(
-                standing, floor, f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
-            )
-    if isinstance(start, FileOffset) and isinstance(end, FileOffset):
-        files = files_between(standing.checkpoint, source_id, start.log_offset, end.log_offset)
-        states = {each.file.path: each.state for each in standing.world.files.get(source_id, ())}
-        doubtful = [path for path in files if states.get(path) is not FileState.PRESENT]
-        if doubtful or len(files) < end.log_offset - start.log_offset:
-            found = doubtful[0] if doubtful else "entries of its log that were not read"
-            raise _cannot_cut(standing, floor, f"source {source_id}: {found}", "every file as it was logged")
+    lacking = unserved(standing, source_id, start, end)
+    if lacking is not None:
+        raise _cannot_cut(standing, floor, *lacking)
 
 
 def _cannot_cut(standing: Standing, floor: int, found: str, expected: str) -> Exception:
@@ -249,7 +215,8 @@ def retired(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...
     """The orphan is taken back, and its range will be read by a batch that is planned anew.
 
     Where every sink is known to lack it, its number is free. Where one might have it and drop whatever comes under
-    that number, the number is used up: an empty batch is committed under it, and the next one reads the range.
+    that number, the number is used up: Spark runs it again as an empty batch, and the next one reads the range. It is
+    not enough to commit it in the logs alone: a file sink whose own log lacks a number cannot be read any more.
 
     Args:
         standing: Where the query stands.
@@ -275,18 +242,39 @@ def retired(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...
         )
     drop = Repair((*others, Edit(path, None, why)), drops=True)
     if standing.sinks_known and set(shown) == {batch_id - 1} and standing.would_take(batch_id):
-        return _priced(drop, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
-    begin, commit = standing.plan(batch_id - 1), standing.commit(standing.committed)
+        exact = _used_up(standing, batch_id, why, others) or drop
+        return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
+    begin = standing.plan(batch_id - 1)
     if standing.would_take(batch_id):
         line = f"no sink drops a batch {batch_id}; whether it is there already is not known of all"
         return _priced(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
-    if begin is not None and commit is not None and not standing.world.is_stateful:
+    if begin is not None and not standing.world.is_stateful:
         empty = f"{why}; what comes under its number would be dropped by a sink that has it"
-        edits = (*others, Edit(path, begin.to_bytes(), empty), Edit(f"{COMMITS}/{batch_id}", commit.to_bytes(), empty))
+        edits = (*others, Edit(path, begin.to_bytes(), empty))
         line = f"{OFFSETS}/{batch_id - 1}: everything from there on is read, under new numbers"
         return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
     line = f"nobody knows whether a sink has batch {batch_id} and would drop what comes under that number"
     return _priced(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
+
+
+def _used_up(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...]) -> Repair | None:
+    """The number of the orphan is used up in logs and table, where a driver inside it can reach no other sink.
+
+    So it matters no longer whether that driver is alive: its rows are refused, and its commit is there already.
+    """
+    begin, commit = standing.plan(batch_id - 1), standing.commit(batch_id - 1)
+    if begin is None or commit is None or standing.world.is_stateful or not writes_only_to_delta(standing):
+        return None
+    used = f"{why}; its number is used up"
+    sink = standing.world.sinks[0]
+    return Repair(
+        (
+            *others,
+            Edit(f"{OFFSETS}/{batch_id}", begin.to_bytes(), used),
+            Edit(f"{COMMITS}/{batch_id}", commit.to_bytes(), used),
+        ),
+        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, batch_id, why),),
+    )
 
 
 def _start(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
@@ -315,7 +303,7 @@ def _start(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
     before = standing.plan(batch_id - 1)
     if before is None:
         raise _start_unknown(standing, f"no {OFFSETS}/{batch_id - 1} that can be read")
-    unfit = [line for line in before.sources if not isinstance(line.offset, _MAY_BE_READ_AGAIN)]
+    unfit = [line for line in before.sources if not isinstance(line.offset, MAY_BE_READ_AGAIN)]
     if unfit:
         raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
     return ends(before)
@@ -326,7 +314,7 @@ def _start_unknown(standing: Standing, found: str) -> Exception:
         standing,
         f"batch {standing.planned} cannot be planned anew from where it begins",
         found=found,
-        expected=f"a plan before it, and sources that can be read again: {_READABLE_AGAIN}",
+        expected=f"a plan before it, and sources that can be read again: {READABLE_AGAIN}",
         next=standing.world.command("backup list"),
     )
 
@@ -348,12 +336,13 @@ def _priced(
         prices = tuple(replace(_lost_too(price), bound=True) for price in prices)
     if plan is None:
         prices = tuple(replace(price, bound=True) for price in prices)
-    return Repair(repair.edits, word, rests_on, prices, drops=repair.drops)
+    return replace(repair, word=word, rests_on=rests_on, prices=prices)
 
 
 def _newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
     """The furthest that a plan which nobody can read may have gone."""
     latest = standing.kafka.latest if standing.kafka else {}
+    newest = {log.name: max(log.listing.ids, default=NONE) for log in standing.checkpoint.sources}
     found = dict(start)
     for source_id, offset in start.items():
         if isinstance(offset, KafkaOffset):
@@ -361,6 +350,8 @@ def _newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[s
             found[source_id] = KafkaOffset(
                 {topic: {p: latest.get(topic, {}).get(p, at) for p, at in parts.items()} for topic, parts in topics}
             )
+        if isinstance(offset, FileOffset):
+            found[source_id] = FileOffset(max(offset.log_offset, newest.get(source_id, NONE)))
     return found
 
 

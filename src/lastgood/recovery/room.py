@@ -33,6 +33,14 @@ class RecoveryUnknownError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
+class CheckpointChangedError(LastgoodError):
+    """A file, or a sink, was changed by somebody else while the checkpoint was sealed."""
+
+    condition = "CHECKPOINT_CHANGED"
+    exit_code = 59
+    retry = Retry.AFTER_CHANGE
+
+
 class RecoveryOpenError(LastgoodError):
     """Another repair of the checkpoint was begun, and neither finished nor taken back."""
 
@@ -53,7 +61,9 @@ class Stage(enum.Enum):
     CLOSED = "closed"
     """The seal is gone: a driver may start."""
     UNDOING = "undoing"
-    """It is being taken back."""
+    """It is to be taken back, and may have put up its seal again; nothing else has been touched."""
+    TAKING_BACK = "taking_back"
+    """It is sealed; some steps may be back."""
     UNDONE = "undone"
     """Every byte is as it was; the seal may stand."""
     TAKEN_BACK = "taken_back"
@@ -63,6 +73,11 @@ class Stage(enum.Enum):
     def is_open(self) -> bool:
         """Whether the checkpoint may be sealed: somebody has to finish it or take it back."""
         return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
+
+    @property
+    def is_back(self) -> bool:
+        """Whether somebody has begun to take it back: then it cannot be carried out any more."""
+        return self in (Stage.UNDOING, Stage.TAKING_BACK, Stage.UNDONE, Stage.TAKEN_BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +121,7 @@ class Room:
         Raises:
             RecoveryUnknownError, PlanInvalidError: as `plan`.
         """
-        told = self.note(Stage.UNDOING).get("seal")
+        told = self.note(Stage.TAKING_BACK).get("seal", self.note(Stage.UNDOING).get("seal"))
         return tuple(map(str, told)) if isinstance(told, list) else self.plan().seal
 
     def forget(self, stage: Stage) -> None:
@@ -177,7 +192,7 @@ def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
     """
     known = recoveries(storage, checkpoint)
     if wanted == LAST and known:
-        return open_recovery(storage, checkpoint) or known[-1]
+        return open_recovery(storage, checkpoint) or max(known, key=lambda each: _age(storage, checkpoint, each))
     if wanted in known:
         return wanted
     raise RecoveryUnknownError(
@@ -185,6 +200,14 @@ def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
         subject=str(recoveries_folder(checkpoint)),
         found=", ".join(known[-5:]) or "no recovery",
     )
+
+
+def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
+    """What grows from one recovery to the next; its id does not, where a clock went back."""
+    raw = storage.read(recoveries_folder(checkpoint) / f"{recovery}/{Stage.BEGUN.value}.json", limit=_NOTE_BYTES_MAX)
+    told = json.loads(raw) if raw else {}
+    number = told.get("lease") if isinstance(told, dict) else None
+    return number if isinstance(number, int) else 0, recovery
 
 
 def latest(storage: Storage, folder: Location) -> Stage | None:

@@ -6,12 +6,15 @@ commit; one that starts dies because the newest plan is empty. All of that is Sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
-from lastgood.recovery.room import Room
+from lastgood.recovery.lease import LeaseLostError
+from lastgood.recovery.room import Room, Stage
 
 _BYTES_MAX = 1
+_UP = (Stage.BEGUN, Stage.APPLYING, Stage.UNDOING, Stage.TAKING_BACK)
+"""Stages of a recovery that needs its seal."""
 
 
 def seal_of(planned: int | None, committed: int | None, planned_then: int | None) -> tuple[str, ...]:
@@ -29,25 +32,49 @@ def seal_of(planned: int | None, committed: int | None, planned_then: int | None
     return (*plans, f"{COMMITS}/{planned}") if running else tuple(plans)
 
 
-def put_up(room: Room, seal: Iterable[str]) -> str | None:
+def put_up(room: Room, seal: Iterable[str], check: Callable[[], None] = lambda: None) -> str | None:
     """Seal a checkpoint; a part that stands already stays.
+
+    Args:
+        room: Where.
+        seal: From `seal_of`.
+        check: Raises LeaseLostError if somebody else has taken over.
 
     Returns:
         None, or the path of a part that cannot be put up, because a driver has written there.
     """
     for path in seal:
-        if not room.storage.create(room.file(path), b"") and not stands(room, path):
+        check()
+        if room.storage.create(room.file(path), b""):
+            _require_wanted(room, path, check)
+        elif not stands(room, path):
             return path
     return None
 
 
-def take_down(room: Room, seal: Sequence[str]) -> None:
+def _require_wanted(room: Room, path: str, check: Callable[[], None]) -> None:
+    """Take a part away again that was put up too late: the one who has taken over had no need of a seal any more."""
+    try:
+        check()
+    except LeaseLostError:
+        if room.stage() not in _UP:
+            take_down(room, [path])
+        raise
+
+
+def take_down(room: Room, seal: Sequence[str], check: Callable[[], None] = lambda: None) -> None:
     """Take away what is left of a seal: commits first, then plans, the newest of them last.
 
     Until that last file is gone no driver can start. What a step has written over a part of the seal stays.
+
+    Args:
+        room: Where.
+        seal: From `seal_of`.
+        check: Raises LeaseLostError if somebody else has taken over; called before each part goes.
     """
     for path in sorted(seal, key=_removal_rank):
         if stands(room, path):
+            check()
             room.storage.remove(room.file(path))
 
 

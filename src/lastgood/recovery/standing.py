@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.restart import Outcome, Restart
-from lastgood.diagnose.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading, sink_readings
-from lastgood.diagnose.spark_version import SparkVersion
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome, Restart
+from lastgood.diagnosis.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading, sink_readings
+from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.diagnosis.world import World
 from lastgood.position import Position, locate
+from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts
 
@@ -32,13 +34,15 @@ class Standing:
     position: Position
     restart: Restart
     sinks: tuple[SinkReading, ...]
+    moved: frozenset[str] = frozenset()
+    """Where sinks are whose marks are not yet what is told of them here."""
 
     @classmethod
-    def of(cls, world: World, spark: SparkVersion) -> Standing:
-        """What is so, and what a Spark of this version would do."""
+    def of(cls, world: World, spark: SparkVersion, moved: Iterable[str] = ()) -> Standing:
+        """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
         restart = predict(world, spark)
         position = locate(world.checkpoint, world.sinks)
-        return cls(world, spark, position, restart, tuple(sink_readings(world, position, restart)))
+        return cls(world, spark, position, restart, tuple(sink_readings(world, position, restart)), frozenset(moved))
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -144,7 +148,7 @@ class Standing:
     def marks(self) -> Iterator[str]:
         """What the sinks that are known rest on; one line each."""
         for each, shown in zip(self.sinks, self.shown, strict=True):
-            if shown is not None:
+            if shown is not None and each.sink.location not in self.moved:
                 yield self._mark(each.sink, shown)
 
     def _mark(self, sink: SinkEvidence, shown: int) -> str:
@@ -194,6 +198,28 @@ def seen_as(world: World, query_id: str, *, asked_as: str | None = None) -> Worl
     if query_id == asked_as:
         return world
     return replace(world, sinks=tuple(_seen_as(sink, query_id, asked_as) for sink in world.sinks))
+
+
+def taken_back(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:
+    """What a sink will say once it has gone back, if it is one of those that go."""
+    edit = next((each for each in edits if each.location == sink.location), None)
+    if edit is None:
+        return sink
+    return replace(
+        sink,
+        last_batch=edit.batch,
+        skips_up_to=edit.batch,
+        batches=tuple(each for each in sink.batches if each.batch_id <= edit.batch),
+        because=f"its mark is moved to batch {edit.batch}",
+        back_to=None,
+        log_names=tuple(name for name in sink.log_names if (_entry_number(name) or 0) <= edit.batch),
+        notes=(),
+    )
+
+
+def _entry_number(name: str) -> int | None:
+    number = name.removesuffix(COMPACT_SUFFIX)
+    return int(number) if number.isdecimal() else None
 
 
 def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvidence:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +27,8 @@ from lastgood.checkpoint.layout import (
     StateStoreFile,
     classify,
 )
+from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep, entry_rank, parse_sink_step
+from lastgood.recovery.start_steps import StartFileStep, parse_start_step
 
 PATH_MAX = 1024
 _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
@@ -102,7 +105,7 @@ class MoveStep:
         }
 
 
-Step: TypeAlias = FileStep | MoveStep
+Step: TypeAlias = FileStep | MoveStep | DeltaStep | FileSinkStep | StartFileStep
 
 
 def digest(content: bytes | None) -> str | None:
@@ -129,6 +132,9 @@ def parse_step(told: object) -> Step:
         case {"kind": "move", "path": str(path), "size": int(size), "why": str(why)} if _is_state(path):
             require_own(path)
             return MoveStep(path, size, why)
+    step = parse_sink_step(told) or parse_start_step(told)
+    if step is not None:
+        return step
     raise ValueError(f"the step {told!r:.200} is not understood")
 
 
@@ -166,16 +172,27 @@ def _decoded(text: str) -> bytes:
         raise ValueError("the content of a step is no base64") from error
 
 
+def files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:
+    """The files of the checkpoint that steps touch, as they leave them."""
+    own = (step for step in steps if isinstance(step, FileStep | MoveStep))
+    return {step.path: step.after if isinstance(step, FileStep) else None for step in own}
+
+
 def in_order(steps: list[Step]) -> tuple[Step, ...]:
     """Steps in the order in which they are safe.
 
-    What is removed goes first, commits before plans and newer before older; then what is written, `metadata` and
-    sources before plans, plans before commits, older before newer: at no instant is a batch committed and not planned.
+    Sinks go first: at no instant is one ahead of the logs that was not before. Then what is removed, commits before
+    plans and newer before older; then what is written, `metadata` and sources before plans, plans before commits, older
+    before newer: at no instant is a batch committed and not planned. Last comes the file outside of the checkpoint.
     """
     return tuple(sorted(steps, key=_rank))
 
 
 def _rank(step: Step) -> tuple[int, int, int, str]:
+    if isinstance(step, DeltaStep | FileSinkStep):
+        return -1, *(entry_rank(step) if isinstance(step, FileSinkStep) else (0, 0)), step.path
+    if isinstance(step, StartFileStep):
+        return 2, 0, 0, step.path
     folder, _, name = step.path.rpartition("/")
     number = name.removeprefix(".").removesuffix(".crc").removesuffix(".compact")
     batch_id = int(number) if number.isdecimal() else -1

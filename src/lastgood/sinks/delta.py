@@ -13,6 +13,7 @@ from lastgood.delta_log.actions import Transaction, interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, reason
+from lastgood.sinks.delta_back import reach_back
 from lastgood.sinks.delta_history import History, history_of
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknown_evidence
 from lastgood.storage import Location, Storage
@@ -26,7 +27,7 @@ WRITABLE_FEATURES = frozenset(
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"),
     }
 )
-"""Table features with which delta-rs commits a RESTORE or a marker; seen with deltalake 1.6.6."""
+"""Table features that ask nothing of a version which only moves files and markers; delta-rs writes them too."""
 
 _IDENTITY_COLUMNS_WRITER_VERSION = 6
 _WRITER_VERSION_MAX = 7
@@ -94,9 +95,12 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     """
     history = history_of(log.commits, app_id)
     marker = log.transactions.get(app_id)
+    if marker is not None and marker.version < 0:
+        marker = None  # a fence before the first batch
     retention = (log.metadata.configuration if log.metadata else {}).get(TRANSACTION_RETENTION)
     batch_id, unknown, because = _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
+    back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and not log.is_in_catalog
     return SinkEvidence(
         kind=DeltaSink.kind,
@@ -110,8 +114,11 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         batches=history.batches,
         complete_from=_complete_from(log, history, batch_id, unknown=unknown),
         identity=log.metadata.table_id if log.metadata else None,
-        others={other: txn.version for other, txn in log.transactions.items() if other != app_id},
+        app_id=app_id,
+        others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
         write_obstacles=write_obstacles(log),
+        back_to=back_to,
+        back_because=back_because,
         notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
     )
 
@@ -129,7 +136,7 @@ def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, n
 
 
 def write_obstacles(log: TableLog) -> tuple[str, ...]:
-    """Why delta-rs could not take anything back in this table; empty if it could, as far as the log tells."""
+    """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
     if log.protocol is None:
         return ("the protocol of the table is not known",)
     obstacles = [_IN_CATALOG] if log.is_in_catalog else []

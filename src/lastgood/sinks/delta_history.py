@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from lastgood.delta_log.actions import DELETE, RESTORE, TableCommit, Transaction
+from lastgood.delta_log.actions import DELETE, FENCE, PUT_BACK, RESTORE, TableCommit, Transaction
 from lastgood.sinks.evidence import CommittedBatch
 
 
@@ -62,7 +62,7 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
                 row_count=commit.row_count,
                 committed_at_ms=commit.timestamp_ms,
                 user_metadata=commit.user_metadata,
-                is_streaming=commit.query_id is not None,
+                is_streaming=None if commit.recovery is not None else commit.query_id is not None,
             )
             for commit, transaction in walk.written
         ),
@@ -97,7 +97,10 @@ class _Walk:
         if commit.operation == RESTORE:
             self.shown = self._restored(commit, earlier)
         if transaction is not None:
-            self._mark(commit, transaction.version)
+            if commit.operation == PUT_BACK:
+                self.shown = self._put_back(commit)
+            elif commit.operation != FENCE:
+                self._mark(commit, transaction.version)
             self._marker = transaction.version
         if self.shown.unclear is not None and self.shown is not before and commit.restored_version is None:
             self.unclear_before = commit.version
@@ -115,6 +118,11 @@ class _Walk:
         else:
             self.written.append((commit, commit.by_app[self._app_id]))
             self.shown = Shown(batch_id, live=_Live(batch_id, commit.version, self.shown.live))
+
+    def _put_back(self, commit: TableCommit) -> Shown:
+        version = commit.shown_again
+        found = None if version is None else self._after.get(version)
+        return found or Shown(unclear=f"version {commit.version} goes by one that is older than what could be read")
 
     def _restored(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> Shown:
         version = commit.restored_version

@@ -64,6 +64,8 @@ class SinkEvidence:
     """A batch from this one on that is not among `batches` was not committed. None: absence says nothing."""
     identity: str | None = None
     """Id of the table: another one, if it was created again. None where there is none."""
+    app_id: str | None = None
+    """Delta: the name under which the batches were written: query id, or `txnAppId`."""
     presumed_app_id: str | None = None
     """Delta: it shows nothing of the query's id, and was asked by the only application id that it holds instead. That
     the query writes under that name is likely and not proven; None if the answer does not rest on such a guess."""
@@ -73,6 +75,10 @@ class SinkEvidence:
     """File sink: what lies in its log, by name; folders end with a slash."""
     write_obstacles: tuple[str, ...] = ()
     """Why lastgood could not take anything back here, such as a table feature that it cannot write."""
+    back_to: int | None = None
+    """The oldest batch to which rows and mark could be taken back exactly, nobody else's touched; None: to none."""
+    back_because: str | None = None
+    """What stands against going further back; one line for a person."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()
@@ -143,9 +149,12 @@ class SinkEvidence:
             ],
             "complete_from": self.complete_from,
             "identity": self.identity,
+            "app_id": self.app_id,
             "presumed_app_id": self.presumed_app_id,
             "others": dict(self.others),
             "write_obstacles": list(self.write_obstacles),
+            "back_to": self.back_to,
+            "back_because": self.back_because,
             "unreadable": list(self.unreadable),
             "log_names": list(self.log_names),
             "files_gone": list(self.files_gone),

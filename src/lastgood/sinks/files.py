@@ -275,6 +275,8 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         complete_from=log.ids.runs[-1].start if log.ids.runs else None,
         unreadable=log.unreadable,
         log_names=log.names,
+        back_to=log.oldest_boundary,
+        back_because="older entries of its log are gone, or folded into one",
         notes=tuple(_notes(log)),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lastgood.errors import ConfigError, UsageError, command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
-from lastgood.supervise.policy import Policy
+from lastgood.supervise.policy import ACCEPTABLE, Policy
 
 CONFIG_NAME = "lastgood.toml"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -182,12 +182,16 @@ def _policy(table: _Table) -> Policy:
     if inner is None:
         return policy
     attempts = inner.integer("max_attempts")
+    accept = inner.strings("accept", may_be_empty=True)
+    if not set(accept) <= set(ACCEPTABLE):
+        raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")
     policy = replace(
         policy,
         max_attempts=policy.max_attempts if attempts is None else attempts,
         backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),
+        accept=tuple(dict.fromkeys(accept)),
     )
     inner.finish()
     return policy
@@ -249,10 +253,10 @@ class _Table:
         except ValueError as error:
             raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
 
-    def strings(self, key: str, *, required: bool = False) -> list[str]:
+    def strings(self, key: str, *, required: bool = False, may_be_empty: bool = False) -> list[str]:
         expected = 'a list of texts, such as ["spark-submit", "app.py"]'
         value = self._get(key, list, expected)
-        if value is None and not required:
+        if (value is None and not required) or (value == [] and may_be_empty):
             return []
         if not value or not all(isinstance(item, str) for item in value):
             raise self.wrong(key, "nothing" if value is None else repr(value), expected)

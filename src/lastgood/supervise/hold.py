@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import platformdirs
 
-from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.storage import Location
+from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError
+from lastgood.storage import Location, StorageDeniedError
 
 _MODE = 0o644
 
@@ -38,25 +39,19 @@ def hold_checkpoint(location: str, lock_file: Path) -> Iterator[None]:
 
     Raises:
         CheckpointHeldError: another process holds it; names it.
-        StorageError: the lock file cannot be made.
+        StorageError: the lock file cannot be written (subclasses).
     """
-    try:
+    with _writing(lock_file):
         lock_file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
-    except OSError as error:
-        raise StorageError(
-            "the checkpoint cannot be held",
-            subject=str(lock_file),
-            found=error.strerror,
-            expected="a folder that can be written to",
-        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _held(location, os.pread(descriptor, 4096, 0)) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _holder(), 0)
+        with _writing(lock_file):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _holder(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -69,6 +64,20 @@ def lock_file(location: Location) -> Path:
         return Path(location.sibling(".lastgood").path) / "run.lock"
     name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
     return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
+
+
+@contextlib.contextmanager
+def _writing(lock_file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
+        raise (StorageDeniedError if isinstance(error, PermissionError) else kind)(
+            "the checkpoint cannot be held",
+            subject=str(lock_file),
+            found=error.strerror,
+            expected="a folder that can be written to",
+        ) from error
 
 
 def _holder() -> bytes:

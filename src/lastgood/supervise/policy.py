@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ACCEPTABLE = ("duplicates", "loss")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -16,6 +18,8 @@ class Policy:
     backoff_max_seconds: float = 60.0
     grace_seconds: float = 30.0
     """How long the command may take to end after it was told to."""
+    accept: tuple[str, ...] = ()
+    """Of `ACCEPTABLE`: what a repair may cost without a person being asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Self
 
 _CHUNK_BYTES = 64 * 1024
@@ -18,7 +19,14 @@ class Proxy:
     clients wait for each answer.
     """
 
-    def __init__(self, port: int, *, seconds: float = 0.0, cut_after: int | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        seconds: float = 0.0,
+        cut_after: int | None = None,
+        on_request: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
         """Stand in front of a port on loopback.
 
         Args:
@@ -26,7 +34,9 @@ class Proxy:
             seconds: How long each request is held back, and on until none has come for as long: requests that do not
                 wait for each other pass together, however long a busy client takes to send them.
             cut_after: Close each connection after so many bytes of the server; None: never.
+            on_request: Gets the begin of each request, which is passed on once this returns.
         """
+        self._on_request = on_request
         self._target = ("127.0.0.1", port)
         self._seconds = seconds
         self.cut_after = cut_after
@@ -78,6 +88,7 @@ class Proxy:
                 if conversation.is_answered:
                     conversation.is_answered = False
                     self._hold(conversation)
+                    self._on_request(piece)
                 server.sendall(piece)
             _close(server)
             answers.join()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.diagnose.advice_facts import AdviceFacts, TableAround
+from lastgood.diagnosis.advice_facts import AdviceFacts, TableAround
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather
 from lastgood.records.record import Progress, Record

@@ -18,13 +18,13 @@ import pytest
 from lastgood.bundle.archive import PART_BYTES_MAX, BundleInvalidError
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import SourceFile
-from lastgood.diagnose.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
-from lastgood.diagnose.engine import diagnose
-from lastgood.diagnose.failure_class import FailureClass
-from lastgood.diagnose.failures import CodeLine, Failure, OffsetsNamed
-from lastgood.diagnose.rules_advice import find_advice
-from lastgood.diagnose.unsound import Unsound
-from lastgood.diagnose.world import Seal, World
+from lastgood.diagnosis.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
+from lastgood.diagnosis.engine import diagnose
+from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.diagnosis.failures import CodeLine, Failure, OffsetsNamed
+from lastgood.diagnosis.rules_advice import find_advice
+from lastgood.diagnosis.unsound import Unsound
+from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import is_bundle, open_bundle, save_bundle

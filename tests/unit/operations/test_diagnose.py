@@ -12,7 +12,7 @@ from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.diagnose.engine import Report
+from lastgood.diagnosis.engine import Report
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.diagnose.catalogue import names
+from lastgood.diagnosis.catalogue import names
 from lastgood.errors import UsageError
 from lastgood.operations.explain import conditions_by_theme, explain
 

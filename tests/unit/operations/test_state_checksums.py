@@ -8,12 +8,12 @@ import pytest
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, crc32c
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnose.engine import Report, diagnose
-from lastgood.diagnose.findings import Severity
-from lastgood.diagnose.restart import Outcome
-from lastgood.diagnose.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.diagnose.unsound import Unsound
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.engine import Report, diagnose
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
+from lastgood.diagnosis.unsound import Unsound
+from lastgood.diagnosis.world import World
 from lastgood.operations import state_checksums
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.storage import LocalStorage, parse_location

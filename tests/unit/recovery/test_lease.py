@@ -23,6 +23,7 @@ from lastgood.recovery.lease import (
     Pace,
     parse_lease,
     take_lease,
+    unless_overtaken,
 )
 from lastgood.storage import Location, parse_location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
@@ -298,6 +299,27 @@ def test_a_lease_whose_file_is_gone_is_lost() -> None:
         with pytest.raises(LeaseLostError) as lost:
             lease.check()
         assert lost.value.found == "no lease at all"
+
+
+class Lost:
+    def check(self) -> None:
+        raise LeaseLostError("somebody else has taken over")
+
+
+def test_who_was_overtaken_is_told_that_whatever_else_has_happened() -> None:
+    with pytest.raises(LeaseLostError), unless_overtaken(Lost()):  # type: ignore[arg-type]
+        raise StorageError("no such file")
+    with pytest.raises(LeaseLostError), unless_overtaken(Lost()):  # type: ignore[arg-type]
+        pass
+
+
+def test_who_was_not_overtaken_is_told_what_has_happened() -> None:
+    storage = MemoryWriter()
+    with take(storage) as lease:
+        with unless_overtaken(lease):
+            pass
+        with pytest.raises(StorageError, match="no such file"), unless_overtaken(lease):
+            raise StorageError("no such file")
 
 
 # Processes.

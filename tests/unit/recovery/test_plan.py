@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from lastgood.recovery.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, parse_plan
+from lastgood.recovery.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, _checksum, parse_plan
 from lastgood.recovery.price import Guarantee, SourcePrice, Waiver, needed
+from lastgood.recovery.proof import Proof
+from lastgood.recovery.sink_steps import FileSinkStep
+from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import FileStep, digest
 
 PLAN = Plan(
@@ -33,6 +37,7 @@ PLAN = Plan(
     listings={"offsets": "a" * 64},
     guards={"metadata": "b" * 64, "commits/7": None},
     alternatives=(Alternative("resume", Guarantee.EXACTLY_ONCE, "Spark runs batch 7 again"),),
+    proof=Proof(is_proven=True, spark="4.2.0", batch=7, reads=("orders/0 from 10",), leaves_open=("the state",)),
     made_at_ms=1,
     made_by="1.0",
 )
@@ -84,7 +89,13 @@ def test_plan_that_was_edited_by_hand_is_refused(edit: Callable[[dict[str, Any]]
         {"seal": ()},
         {"guards": {"../x": None}},
         {"guards": {"metadata": "x"}},
+        {"listings": {"..": "x"}},
+        {"listings": {"sources/..": "x"}},
+        {"listings": {"/etc": "x"}},
         {"steps": (FileStep("../x", None, b"", ""),)},
+        {"steps": (FileSinkStep("/etc", "_spark_metadata/7", 1, ""),)},
+        {"steps": (StartFileStep("/etc/passwd", None, b"", ""),)},
+        {"steps": (StartFileStep("/etc/passwd", None, b"", ""),), "options": {"start_file": {"location": "/etc/x"}}},
     ],
 )
 def test_plan_that_reaches_out_of_its_checkpoint_is_refused_also_with_a_checksum_that_fits(
@@ -92,6 +103,17 @@ def test_plan_that_reaches_out_of_its_checkpoint_is_refused_also_with_a_checksum
 ) -> None:
     with pytest.raises(PlanInvalidError, match="not understood"):
         parse_plan(replace(PLAN, **changed).to_bytes(), "plan.json")
+
+
+@pytest.mark.parametrize("field", [name for name in json.loads(PLAN.to_bytes()) if name != "checksum"])
+def test_plan_with_a_field_that_cannot_be_meant_so_is_refused_also_with_a_checksum_that_fits(field: str) -> None:
+    told = json.loads(PLAN.to_bytes())
+    del told["checksum"]
+    for odd in (None, 7.5, "", [], {}, [None], {"a": None}, [{}], [["a"]], "../x", -1):
+        changed = {**told, field: odd}
+        raw = json.dumps({**changed, "checksum": _checksum(changed)}).encode()
+        with contextlib.suppress(PlanInvalidError):
+            assert parse_plan(raw, "plan.json").to_json() == changed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planning import (
@@ -21,12 +22,15 @@ from planning import (
 )
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.spark_version import SPARK_4_2
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.goals import Fresh
+from lastgood.recovery.goals import Extent, Fresh
 from lastgood.recovery.price import Guarantee
+from lastgood.recovery.start_files import StartFile
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_ranges import Offsets
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -34,8 +38,17 @@ OTHER_ID = "0b7e60a2-1111-4222-8333-944445555666"
 MIRROR = Fresh()
 
 
-def at(offset: int, **others: str) -> Fresh:
+def at(offset: int, **others: Any) -> Fresh:
     return Fresh({"0": {"orders": {0: offset, 1: offset}}}, "where a test says", **others)
+
+
+def up_to(least: int, most: int | None = None, word: Guarantee = EXACT) -> Extent:
+    """How far the sinks have come, as somebody says."""
+
+    def both(offset: int) -> dict[str, Offsets]:
+        return {"0": {"orders": {0: offset, 1: offset}}}
+
+    return Extent(both(least), None if most is None else both(most), word, ("its own columns",))
 
 
 def lost(folder: Path, batches: int = 3, *, orphan: bool = False) -> dict[str, bytes]:
@@ -100,12 +113,12 @@ def test_mirror_of_a_query_with_a_watermark_is_refused_once_its_state_is_gone(tm
 
 def test_row_15_seeds_above_the_numbers_of_a_file_sink(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    found = drafted(known(tmp_path, files(8)), at(15, proof_exact="the folder's own columns"))
+    found = drafted(known(tmp_path, files(8)), at(15, extent=up_to(15, 15)))
     assert changes(found) == {
         **{f"{log}/{n}": "set aside" for log in ("offsets", "commits") for n in range(3)},
         **dict.fromkeys(("offsets/7", "offsets/8", "commits/8"), "written"),
     }
-    assert (found.guarantee, found.rests_on) == (EXACT, ("the folder's own columns",))
+    assert (found.guarantee, found.rests_on) == (EXACT, ("its own columns",))
     restart = predict(World(carried_out(tmp_path, found), sinks=(files(8),)), SPARK_4_2)
     assert (restart.stop, restart.batch) == (None, 9)
 
@@ -126,23 +139,45 @@ def test_row_16_is_exact_only_where_the_sink_ends(tmp_path: Path, offset: int, w
 
 
 @pytest.mark.parametrize(
-    ("goal", "word"),
-    [(at(15), LOSSY), (at(15, proof_complete="its last commit"), TWICE), (at(15, proof_exact="its columns"), EXACT)],
-    ids=["nothing", "complete", "exact"],
+    ("extent", "word"),
+    [
+        (None, LOSSY),
+        (up_to(15, 15), EXACT),
+        (up_to(15, 20), TWICE),
+        (up_to(10, 10), LOSSY),
+        (up_to(15, 15, TWICE), TWICE),
+        (up_to(15, 15, LOSSY), LOSSY),
+        (up_to(15), LOSSY),
+    ],
+    ids=["nothing", "exact", "sinks-ahead", "jumped-over", "doubted", "distrusted", "open-without-broker"],
 )
-def test_offsets_of_a_sink_that_nobody_can_place_are_only_as_good_as_their_proof(
-    tmp_path: Path, goal: Fresh, word: Guarantee
+def test_offsets_of_a_sink_that_nobody_can_place_are_only_as_good_as_what_tells_of_it(
+    tmp_path: Path, extent: Extent | None, word: Guarantee
 ) -> None:
     query(tmp_path, 3)
-    found = drafted(known(tmp_path, silent()), goal)
+    found = drafted(known(tmp_path, silent()), at(15, extent=extent))
     assert (found.guarantee, found.sources[0].bound) == (word, word is not EXACT)
 
 
-def test_proof_does_not_hold_for_offsets_that_had_to_be_moved(tmp_path: Path) -> None:
+def test_price_says_what_is_written_twice_and_what_is_jumped_over(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    facts = broker((18, 40), (0, 40))
-    found = drafted(known(tmp_path, silent(), kafka=facts), at(15, proof_exact="its columns"))
-    assert found.guarantee is LOSSY
+    twice = drafted(known(tmp_path, silent()), at(15, extent=up_to(15, 20))).sources[0]
+    assert (twice.duplicated, twice.lost) == ({"orders": {0: ((15, 20),), 1: ((15, 20),)}}, {})
+    lost = drafted(known(tmp_path, silent()), at(15, extent=up_to(10, 12))).sources[0]
+    assert (lost.duplicated, lost.lost) == ({}, {"orders": {0: ((10, 15),), 1: ((10, 15),)}})
+
+
+def test_what_lies_above_an_open_end_is_bounded_by_kafka(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = drafted(known(tmp_path, silent(), kafka=broker((0, 40), (0, 15))), at(15, extent=up_to(15, word=TWICE)))
+    assert (found.guarantee, found.sources[0].duplicated) == (TWICE, {"orders": {0: ((15, 40),)}})
+    assert found.sources[0].bound
+
+
+def test_offsets_that_have_expired_cost_what_lies_between(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = drafted(known(tmp_path, silent(), kafka=broker((18, 40), (0, 40))), at(15, extent=up_to(15, 15)))
+    assert (found.guarantee, found.sources[0].lost) == (LOSSY, {"orders": {0: ((15, 18),)}})
 
 
 def test_partition_for_which_nothing_is_chosen_begins_at_its_earliest(tmp_path: Path) -> None:
@@ -162,9 +197,56 @@ def test_new_id_is_taken_only_where_the_old_one_is_lost(tmp_path: Path) -> None:
         drafted(known(tmp_path), at(15))
 
 
-def test_seed_without_the_pinned_confs_is_refused(tmp_path: Path) -> None:
+def test_query_of_which_no_log_is_left_begins_at_batch_0_where_its_source_is_told(tmp_path: Path) -> None:
+    found = drafted(known(tmp_path / "lost", delta(None)), at(15, new_query_id=OTHER_ID, extent=up_to(15, 15)))
+    assert changes(found) == {"metadata": "written", "sources/0/0": "written"}
+    assert json.loads(written(found, "metadata") or b"") == {"id": OTHER_ID}
+    assert written(found, "sources/0/0") == b'\0v1\n{"orders":{"0":15,"1":15}}'
+    assert found.guarantee is EXACT
+    assert found.rests_on[-1].startswith("the assumption that the query reads nothing else and keeps no state")
+    restart = predict(World(carried_out(tmp_path / "lost", found)), SPARK_4_2)
+    assert (restart.stop, restart.batch) == (None, 0)
+
+
+def test_query_that_begins_at_batch_0_knows_no_earliest(tmp_path: Path) -> None:
+    goal = at(-2, new_query_id=OTHER_ID, extent=up_to(0, word=TWICE))
+    found = drafted(known(tmp_path / "lost", delta(None), kafka=broker((3, 9), (0, 9))), goal)
+    assert written(found, "sources/0/0") == b'\0v1\n{"orders":{"0":3,"1":0}}'
+    assert (found.guarantee, found.sources[0].lost) == (LOSSY, {"orders": {0: ((0, 3),)}})
+    with pytest.raises(RepairRefusedError, match="only Kafka can tell"):
+        drafted(known(tmp_path / "lost", delta(None)), goal)
+
+
+def test_query_known_to_its_table_begins_at_batch_0_as_another_one(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    for log in ("offsets", "commits"):
+        for n in range(3):
+            (tmp_path / log / str(n)).unlink()
+    found = drafted(known(tmp_path, delta(2)), at(15, new_query_id=OTHER_ID, extent=up_to(15, 15)))
+    assert json.loads(written(found, "metadata") or b"") == {"id": OTHER_ID}
+    assert found.guarantee is EXACT
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [files(8), delta(None, others={"nightly": 4})],
+    ids=["file-sink", "name-that-a-user-chose"],
+)
+def test_query_without_logs_is_refused_where_a_sink_goes_by_numbers(tmp_path: Path, sink: SinkEvidence) -> None:
+    with pytest.raises(RepairRefusedError, match="goes by numbers"):
+        drafted(known(tmp_path / "lost", sink), at(15, new_query_id=OTHER_ID))
+
+
+def test_query_without_logs_is_refused_if_it_has_several_sources(tmp_path: Path) -> None:
+    goal = Fresh({"0": {"a": {0: 1}}, "1": {"b": {0: 1}}}, "a test wants it", new_query_id=OTHER_ID)
     with pytest.raises(RepairRefusedError, match="settings that Spark pinned"):
-        drafted(known(tmp_path / "lost"), at(15, new_query_id=OTHER_ID))
+        drafted(known(tmp_path / "lost"), goal)
+
+
+def test_numbers_go_on_above_a_mark_under_a_name_that_a_user_chose(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = drafted(known(tmp_path, delta(None, others={"nightly": 9})), at(15))
+    assert changes(found)["commits/9"] == "written"
 
 
 def test_seed_of_another_source_than_kafka_is_refused(tmp_path: Path) -> None:
@@ -178,6 +260,14 @@ def test_row_17_refuses_a_fresh_start_of_a_query_with_state(tmp_path: Path) -> N
     (tmp_path / "state/0/0").mkdir(parents=True)
     with pytest.raises(RepairRefusedError, match="keeps state"):
         drafted(known(tmp_path, delta(2)), at(15))
+
+
+def test_query_with_a_watermark_in_its_mirror_is_refused_once_its_checkpoint_is_gone(tmp_path: Path) -> None:
+    mirror = lost(tmp_path)
+    mirror["offsets/2"] = mirror["offsets/2"].replace(b'"batchWatermarkMs":0', b'"batchWatermarkMs":7')
+    for goal in (at(15), at(15, via=StartFile("/etc/start.json"))):
+        with pytest.raises(RepairRefusedError, match="keeps state"):
+            drafted(known(tmp_path / "lost", delta(2), mirror=mirror), goal)
 
 
 def test_left_over_checksum_of_a_seeded_file_goes(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from planning import (
 )
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.diagnose.prediction import predict
-from lastgood.diagnose.spark_version import SPARK_4_2
-from lastgood.diagnose.world import World
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import Draft, RepairRefusedError
 from lastgood.recovery.goals import Reposition
 from lastgood.recovery.price import Guarantee

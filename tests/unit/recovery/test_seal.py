@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.recovery.room import Room
+from lastgood.recovery.lease import LeaseLostError
+from lastgood.recovery.room import Room, Stage
 from lastgood.recovery.seal import put_up, seal_of, stands, take_down
 from lastgood.storage import parse_location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
@@ -53,3 +54,46 @@ def test_part_that_was_written_over_is_no_part_any_more() -> None:
     take_down(sealed, ("offsets/9", "offsets/8"))
     assert not stands(sealed, "offsets/9")
     assert sealed.storage.read(sealed.file("offsets/8"), limit=10) == b"v1"
+
+
+def late() -> None:
+    raise LeaseLostError("somebody else has taken over")
+
+
+class SoonLate:
+    """A check that is passed once."""
+
+    def __init__(self) -> None:
+        self._passed = False
+
+    def __call__(self) -> None:
+        if self._passed:
+            late()
+        self._passed = True
+
+
+@pytest.mark.parametrize("stage", [None, Stage.APPLIED, Stage.CLOSED, Stage.UNDONE, Stage.TAKEN_BACK])
+def test_part_that_was_put_up_too_late_goes_again(stage: Stage | None) -> None:
+    sealed = room()
+    if stage is not None:
+        sealed.enter(stage, {})
+    with pytest.raises(LeaseLostError):
+        put_up(sealed, ("offsets/8",), SoonLate())
+    assert not stands(sealed, "offsets/8")
+
+
+@pytest.mark.parametrize("stage", [Stage.BEGUN, Stage.APPLYING, Stage.UNDOING, Stage.TAKING_BACK])
+def test_part_that_the_one_who_took_over_needs_stays(stage: Stage) -> None:
+    sealed = room()
+    sealed.enter(stage, {})
+    with pytest.raises(LeaseLostError):
+        put_up(sealed, ("offsets/8",), SoonLate())
+    assert stands(sealed, "offsets/8")
+
+
+def test_who_was_overtaken_takes_no_part_of_a_seal_away() -> None:
+    sealed = room()
+    put_up(sealed, ("offsets/8",))
+    with pytest.raises(LeaseLostError):
+        take_down(sealed, ("offsets/8",), late)
+    assert stands(sealed, "offsets/8")

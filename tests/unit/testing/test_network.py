@@ -72,3 +72,10 @@ def test_nobody_answers_when_it_is_over(port: int) -> None:
         assert ask(proxy.port) == CONTENT
     with pytest.raises(ConnectionRefusedError):
         ask(proxy.port)
+
+
+def test_each_request_is_shown_before_it_is_passed_on(port: int) -> None:
+    seen: list[bytes] = []
+    with Proxy(port, on_request=seen.append) as proxy:
+        ask(proxy.port, times=3)
+    assert [request.partition(b"\r\n")[0] for request in seen] == [b"GET / HTTP/1.1"] * 3

@@ -1,0 +1,192 @@
+"""The options that say what is wanted of a query, and what it may cost: the same for `plan` and `recover`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lastgood.cli.evidence import evidence_options
+from lastgood.cli.times import DURATION, TIME
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from lastgood.operations.positions import Where
+    from lastgood.recovery.price import Waiver
+    from lastgood.recovery.start_files import StartFile
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_WAIVERS = ("duplicates", "loss")
+
+
+class Waivers(click.ParamType["tuple[Waiver, ...]"]):
+    """`duplicates`, `loss`, or both with a comma."""
+
+    name = "WHAT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Waiver, ...]:
+        """See `click.ParamType`."""
+        from lastgood.recovery.price import Waiver
+
+        if isinstance(value, tuple):
+            return value  # the default
+        words = [word.strip() for word in str(value).split(",") if word.strip()]
+        if any(word not in _WAIVERS for word in words):
+            self.fail(f"{value!r} is none of duplicates, loss, duplicates,loss", param, ctx)
+        return tuple(Waiver(word) for word in dict.fromkeys(words))
+
+
+def _start_file(via: str | None, file: str | None, form: str, key: str | None) -> StartFile | None:
+    """The file that `--via app-config` writes.
+
+    Raises:
+        UsageError: one of its options stands alone, or lacks another.
+    """
+    from lastgood.recovery.start_files import StartFile, StartForm
+
+    if via is None:
+        if file is None and key is None:
+            return None
+        raise UsageError(
+            "only --via app-config writes such a file", subject="--start-file", expected="--via app-config"
+        )
+    if file is None:
+        raise UsageError("which file says where the application starts?", expected="--start-file FILE")
+    return StartFile(file, StartForm(form), key)
+
+
+_OPTIONS = (
+    click.option(
+        "--goal",
+        type=click.Choice(["resume", "replan", "reposition", "fresh"]),
+        default="resume",
+        show_default=True,
+        help="What is wanted.",
+    ),
+    click.option("--stable-lag", type=click.IntRange(0), metavar="N", help="Start after batch CURRENT-N."),
+    click.option("--batch", type=click.IntRange(0), metavar="N", help="Start after batch N."),
+    click.option("--at", metavar="FILE|JSON", help="Start from these startingOffsets."),
+    click.option("--at-time", "at_time_ms", type=TIME, help="Start from the first records written then or later."),
+    click.option("--earliest", is_flag=True, help="Start from the earliest, whatever that is when Spark starts."),
+    click.option("--latest", is_flag=True, help="Leave out all that is unread."),
+    click.option("--at-sink", is_flag=True, help="fresh: start after the newest batch that the sinks show."),
+    click.option(
+        "--offset-columns",
+        metavar="TOPIC,PARTITION,OFFSET",
+        help="fresh: start where the rows of the Delta table end, by these columns. Two names: rows of one topic.",
+    ),
+    click.option(
+        "--at-last-commit",
+        is_flag=True,
+        help="fresh: start from what was written to Kafka when the Delta table was last written to.",
+    ),
+    click.option(
+        "--margin",
+        type=DURATION,
+        metavar="DURATION",
+        help="With --at-last-commit: start this much earlier, as the query may have been behind; 1h if not said.",
+    ),
+    click.option("--only", multiple=True, metavar="TOPIC/PARTITION", help="Move this partition only. Repeatable."),
+    click.option("--source", metavar="ID", help="Of a query with several Kafka sources: which one."),
+    click.option(
+        "--via",
+        type=click.Choice(["app-config"]),
+        help="fresh: empty the checkpoint, and let the application's own configuration say where it starts.",
+    ),
+    click.option("--start-file", metavar="FILE", help="With --via: the file that is written; what it was is kept."),
+    click.option(
+        "--start-form",
+        type=click.Choice(["json", "properties", "spark-defaults"]),
+        default="json",
+        show_default=True,
+        help="With --via: the JSON alone, or one line KEY=JSON, or KEY JSON, among others that stay.",
+    ),
+    click.option("--start-key", metavar="KEY", help="With --via: the key of that line."),
+    click.option(
+        "--takes-any-number",
+        is_flag=True,
+        help="With --via: no sink goes by the numbers of batches, also of those that nobody can ask.",
+    ),
+    click.option("--accept", type=Waivers(), default=(), metavar="WHAT", help="duplicates, loss, or duplicates,loss."),
+    click.option("--spark", metavar="VERSION", help="The Spark that will start; by default the newest that can."),
+    click.option(
+        "--fail-on-data-loss",
+        type=click.BOOL,
+        default=True,
+        metavar="BOOLEAN",
+        help="As the query's Kafka source has it.",
+    ),
+)
+
+
+def goal_options(command: _F) -> _F:
+    """Add the options to a command, and those of the evidence; it gets them as one `PlanOptions`, named `wanted`."""
+
+    @functools.wraps(command)
+    def with_options(
+        *arguments: Any,
+        goal: str,
+        options: Any,
+        accept: tuple[Waiver, ...],
+        spark: str | None,
+        fail_on_data_loss: bool,
+        via: str | None,
+        start_file: str | None,
+        start_form: str,
+        start_key: str | None,
+        takes_any_number: bool,
+        **others: Any,
+    ) -> Any:
+        from lastgood.operations.plan import PlanOptions
+
+        wanted = PlanOptions(
+            goal,
+            _where({name: others.pop(name) for name in _PLACES}),
+            options,
+            accept,
+            spark,
+            fail_on_data_loss,
+            via=_start_file(via, start_file, start_form, start_key),
+            takes_any_number=takes_any_number,
+        )
+        return command(*arguments, wanted=wanted, **others)
+
+    decorated: Any = evidence_options(with_options)
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+_PLACES = (
+    "stable_lag",
+    "batch",
+    "at",
+    "at_time_ms",
+    "earliest",
+    "latest",
+    "at_sink",
+    "offset_columns",
+    "at_last_commit",
+    "margin",
+    "only",
+    "source",
+)
+"""Names of the options that say where a query is to start from."""
+
+
+def _where(given: dict[str, Any]) -> Where:
+    """Where a query is to start from.
+
+    Raises:
+        UsageError: a margin without a time.
+    """
+    from lastgood.operations.positions import MARGIN_MS, Where
+
+    margin = given.pop("margin")
+    if margin is not None and not given["at_last_commit"]:
+        raise UsageError(
+            "a margin is kept before a commit of the table", subject="--margin", expected="--at-last-commit"
+        )
+    return Where(**given, margin_ms=MARGIN_MS if margin is None else margin)

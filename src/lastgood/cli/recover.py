@@ -1,0 +1,108 @@
+"""`lastgood recover`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.cli.goals import goal_options
+from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.repair import print_plan, teller
+from lastgood.errors import command_line
+
+if TYPE_CHECKING:
+    from lastgood.operations.plan import PlanOptions
+    from lastgood.operations.recover import Decision
+
+
+@click.command()
+@click.argument("target")
+@goal_options
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Another configuration than lastgood.toml here: what may be accepted, and how the driver is known to be dead.",
+)
+@click.option("--observe", is_flag=True, help="Change nothing: print what would be done, and exit with 0.")
+@click.option(
+    "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to save a plan that a person has to decide on; by default in this user's state folder.",
+)
+@format_option
+def recover(
+    target: str,
+    *,
+    wanted: PlanOptions,
+    policy: Path | None,
+    observe: bool,
+    driver_is_dead: bool,
+    output: Path | None,
+    output_format: str,
+) -> int:
+    r"""Make a query ready to start, once: diagnose, plan, and carry out what the policy allows.
+
+    Meant to stand before the application in whatever starts it. A plain restart needs nothing and is told at once. A
+    repair that costs nothing, or what `accept` in lastgood.toml or --accept allow, is carried out, if the driver is
+    known to be dead. Anything else waits for a person, with the plan saved. Where no batch was ever planned it is a
+    first start, unless mirror or sink know better: a lost checkpoint is never taken for a new one.
+
+    \b
+    lastgood recover s3a://lake/chk/orders --sink s3a://lake/orders && spark-submit orders.py
+    lastgood recover orders --observe          # what would it do? changes nothing
+
+    Exit codes: 0 start the application now; 3 a person is needed, the plan is saved; 75 try again later; 2 usage;
+    10-14 storage; 59 changed by somebody else.
+    """
+    from lastgood.operations.recover import recover as operation
+
+    progress = teller(console(stderr=output_format == "json"))
+    decision = operation(
+        target,
+        wanted,
+        observe=observe,
+        driver_is_dead=driver_is_dead,
+        save_to=output,
+        tell=progress,
+        config=policy,
+    )
+    if output_format == "json":
+        print_json(decision.to_json())
+    else:
+        _print(decision)
+    return 0 if observe else decision.verdict.exit_code
+
+
+_SENTENCES = {
+    "start": "Start the application now",
+    "person": "A person is needed",
+    "later": "Try again later",
+}
+
+
+def _print(decision: Decision) -> None:
+    from rich.text import Text
+
+    out = console()
+    if decision.plan is not None and decision.plan.steps:
+        print_plan(decision.plan, out)
+    out.print(Text(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
+    if decision.error is not None:
+        for label, fact in decision.error.facts().items():
+            out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+    if decision.file is not None:
+        out.print(f"The plan is saved: {decision.file}", markup=False)
+        out.print(f"Carry it out with: {command_line('apply', decision.file)}", markup=False)
+    if decision.recovery is not None and decision.recovery.plan.steps:
+        out.print(f"Every file that was touched is kept in {decision.recovery.backup}.", markup=False)
+        out.print(f"Take it back with: {decision.recovery.undo_command}", markup=False)
+    else:
+        out.print("Nothing has been changed.")

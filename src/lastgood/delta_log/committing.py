@@ -1,0 +1,74 @@
+"""A new version of a Delta table that moves marks and files: its bytes, and how it is put in place.
+
+The file of a version is created where there is none, or not at all: so a version is whole or nothing, of several
+writers one has it, and what was read before it is what it goes on from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lastgood import __version__
+from lastgood.checkpoint.lines import byte_lines
+from lastgood.delta_log.actions import Transaction
+from lastgood.delta_log.listing import DELTA_LOG, commit_name
+from lastgood.storage import Location
+from lastgood.writing import WritableStorage
+
+Action = Mapping[str, Any]
+"""One line of the file of a version."""
+
+
+def version_bytes(operation: str, parameters: Mapping[str, object], actions: Iterable[Action], *, now_ms: int) -> bytes:
+    """The file of a version.
+
+    Args:
+        operation: What the history of the table says was done.
+        parameters: Its parameters, which Delta keeps as text.
+        actions: What was done.
+        now_ms: The time.
+    """
+    info = {
+        "timestamp": now_ms,
+        "operation": operation,
+        "operationParameters": {name: str(value) for name, value in parameters.items()},
+        "isBlindAppend": False,
+        "engineInfo": f"lastgood/{__version__}",
+    }
+    lines = [{"commitInfo": info}, *actions]
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+
+
+def put_version(storage: WritableStorage, table: Location, version: int, content: bytes) -> bool:
+    """Put a version in place; False if somebody else has made it.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses); it may have been made or not.
+    """
+    return storage.create(table / DELTA_LOG / commit_name(version), content)
+
+
+def marking(mark: Transaction) -> Action:
+    """The action that says how far an application has written."""
+    updated = {} if mark.last_updated_ms is None else {"lastUpdated": mark.last_updated_ms}
+    return {"txn": {"appId": mark.app_id, "version": mark.version, **updated}}
+
+
+def removing(added: Mapping[str, Any], *, now_ms: int) -> Action:
+    """The action that takes out a file, from the `add` that put it in."""
+    kept = {name: added[name] for name in ("size", "tags") if added.get(name) is not None}
+    fields = {"partitionValues": added.get("partitionValues") or {}, **kept}
+    body = {"path": added["path"], "deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
+    return {"remove": {**body, **fields}}
+
+
+def additions(raw: bytes) -> list[dict[str, Any]]:
+    """What a version added: the bodies of its `add` actions, as they stand.
+
+    Raises:
+        ValueError: it is no version.
+    """
+    actions = [json.loads(line) for line in byte_lines(raw) if line.strip()]
+    return [action["add"] for action in actions if "add" in action]

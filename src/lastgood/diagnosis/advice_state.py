@@ -1,0 +1,158 @@
+"""Advice about state: its bounds, its size, its partitions. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.lines import Json
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.checkpoint.state import StateOperator
+from lastgood.diagnosis import advice_conditions as told
+from lastgood.diagnosis.findings import Finding
+from lastgood.diagnosis.pace import median
+from lastgood.diagnosis.state_size import partition_sizes
+from lastgood.diagnosis.world import World
+
+_MIB = 1024 * 1024
+_GIB = 1024 * _MIB
+_SKEW_BYTES = 64 * _MIB
+_SKEW_RATIO = 5
+_SKEW_PARTITIONS = 4
+_HDFS_PARTITION_BYTES = 100 * _MIB
+_HDFS_OPERATOR_BYTES = _GIB
+_ROCKSDB_PARTITION_BYTES = _GIB
+_TINY_BYTES = _MIB
+_MANY_PARTITIONS = 50
+_PARTITION_WANTED_BYTES = 64 * _MIB
+_PARTITIONS_MIN = 8
+_SETTLED_BATCHES = 10
+"""A query that has committed fewer may still be filling its state."""
+_BUSY_ROWS = 10_000
+"""A task with so many rows in a batch is worth its cost, however little it keeps."""
+_GROWTH_BATCHES = 20
+_GROWING = ("stateStoreSave", "dedupe", "symmetricHashJoin", "sessionWindowStateStoreSaveExec")
+"""Operators whose keys only a watermark removes."""
+_WATERMARK_BATCHES = 3
+
+
+def state_advice(world: World) -> Iterator[Finding]:
+    """What could be better about the state of a query."""
+    checkpoint = world.checkpoint
+    if checkpoint.state is None or checkpoint.last_committed is None:
+        return
+    sizes = partition_sizes(checkpoint)
+    for operator in checkpoint.state.operators:
+        yield from _unbounded(world, operator)
+        found = sizes.get(operator.operator)
+        if found:
+            yield from _hdfs_backed(world, operator, found)
+            yield from _skewed(world, operator, found)
+            yield from _partitions(world, operator, found)
+
+
+def _name(operator: StateOperator) -> str | None:
+    return operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
+
+
+def _unbounded(world: World, operator: StateOperator) -> Iterator[Finding]:
+    name = _name(operator)
+    checkpoint = world.checkpoint
+    plans = [entry for entry in checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
+    commits = [entry for entry in checkpoint.commits.entries.values() if isinstance(entry, CommitEntry)]
+    moved = any(plan.batch_watermark_ms for plan in plans) or any(each.next_batch_watermark_ms for each in commits)
+    if moved or len(commits) < _WATERMARK_BATCHES or (name is not None and name not in _GROWING):
+        return
+    recorded = [batch for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
+    first, last = (recorded[0].state_rows, recorded[-1].state_rows) if recorded else (None, None)
+    if len(recorded) >= _GROWTH_BATCHES and (last or 0) <= (first or 0):
+        return  # its keys are a fixed set
+    defined = any(batch.has_watermark for batch in world.advice.batches)
+    removed = "nothing ever removes a key from it"
+    if name is None:  # Spark before 4.0 does not tell what an operator is
+        removed += ", unless the application does (mapGroupsWithState)"
+    why = "The watermark is defined, but has not moved" if defined else "Every batch ran without a watermark"
+    evidence: dict[str, Json] = {
+        "operator": operator.operator,
+        "name": name,
+        "batches": len(commits),
+        "watermark_ms": 0,
+    }
+    if recorded:
+        evidence |= {"state_rows_first": first, "state_rows_last": last, "recorded_batches": len(recorded)}
+    yield Finding(
+        told.UNBOUNDED,
+        f"state/{operator.operator}",
+        f"{why}: the state of operator {operator.operator} only grows, since {removed}.",
+        evidence,
+        '.withWatermark("EVENT_TIME", "1 hour")',
+    )
+
+
+def _hdfs_backed(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+    total, largest = sum(sizes.values()), max(sizes.values())
+    if not operator.is_hdfs_backed or (total < _HDFS_OPERATOR_BYTES and largest < _HDFS_PARTITION_BYTES):
+        return
+    yield Finding(
+        told.HDFS_BACKED,
+        f"state/{operator.operator}",
+        f"{_size(total)} of state on disk are held in the executors' heap, several times as large and in two versions;"
+        " a restart waits until all of it is loaded.",
+        {"operator": operator.operator, "bytes": total, "largest_partition_bytes": largest, "partitions": len(sizes)},
+        world.command("inspect", "--state"),
+    )
+
+
+def _skewed(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+    partition, largest = max(sizes.items(), key=lambda item: item[1])
+    middle = median(sizes.values())
+    if len(sizes) < _SKEW_PARTITIONS or largest < _SKEW_BYTES or largest < _SKEW_RATIO * middle:
+        return
+    ratio = largest / max(middle, 1)
+    yield Finding(
+        told.SKEWED,
+        f"state/{operator.operator}/{partition}",
+        f"Partition {partition} holds {_size(largest)} of state, {ratio:.0f} times the median: its task decides how"
+        " long a batch takes.",
+        {"operator": operator.operator, "partition": partition, "bytes": largest, "median_bytes": round(middle)},
+        world.command("inspect", "--state"),
+    )
+
+
+def _partitions(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+    count, total = len(sizes), sum(sizes.values())
+    stores = len(operator.stores) // count
+    mean = total // count
+    wanted = max(1, math.ceil(total / _PARTITION_WANTED_BYTES))
+    evidence: dict[str, Json] = {"operator": operator.operator, "partitions": count, "bytes": total, "mean_bytes": mean}
+    subject = f"state/{operator.operator}"
+    is_settled = (world.checkpoint.last_committed or 0) + 1 >= _SETTLED_BATCHES
+    busy = median(batch.rows or 0 for batch in world.advice.batches) >= _BUSY_ROWS * count
+    too_large = _HDFS_PARTITION_BYTES if operator.is_hdfs_backed else _ROCKSDB_PARTITION_BYTES
+    if count >= _MANY_PARTITIONS and mean < _TINY_BYTES and is_settled and not busy:
+        fewer = max(_PARTITIONS_MIN, wanted)
+        yield Finding(
+            told.TOO_MANY_PARTITIONS,
+            subject,
+            f"Every batch runs {count} tasks and writes {count * stores} files or more for {_size(total)} of state,"
+            f" {_size(mean)} a partition.",
+            evidence | {"files_per_batch": count * stores, "suggested": fewer},
+            world.command("inspect", "--state"),
+        )
+    elif mean >= too_large:
+        yield Finding(
+            told.TOO_FEW_PARTITIONS,
+            subject,
+            f"Each of {count} tasks loads, holds and writes {_size(mean)} of state.",
+            evidence | {"suggested": wanted},
+            world.command("inspect", "--state"),
+        )
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GiB", _GIB), ("MiB", _MIB), ("KiB", 1024)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,140 @@
+"""The diagnosis: position, what Spark would do, and every finding, worst first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.diagnosis.findings import Finding, Severity, worst_first
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.rules_advice import find_advice
+from lastgood.diagnosis.rules_kafka import find_kafka
+from lastgood.diagnosis.rules_logs import find_logs
+from lastgood.diagnosis.rules_seal import find_seal, not_of_the_seal
+from lastgood.diagnosis.rules_sinks import find_sinks
+from lastgood.diagnosis.rules_source_logs import find_source_logs
+from lastgood.diagnosis.rules_sources import find_sources
+from lastgood.diagnosis.rules_state import find_state
+from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
+from lastgood.diagnosis.world import World
+from lastgood.position import Position, locate
+
+if TYPE_CHECKING:
+    from lastgood.diagnosis.failures import Failure
+
+_READS_OFFSETS = {1: SPARK_3_5, 2: SPARK_4_2}
+_READS_COMMITS = {1: SPARK_3_5, 2: SPARK_4_0, 3: SPARK_4_2}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is the matter with a query."""
+
+    world: World
+    position: Position
+    restart: Restart
+    """For the version of Spark that was asked for."""
+    others: tuple[Restart, ...]
+    """For the versions that would do something else."""
+    findings: tuple[Finding, ...]
+    """Worst first."""
+    failures: tuple[Failure, ...] = ()
+    """What a driver's log told; empty if none was given."""
+
+    @property
+    def query_id(self) -> str | None:
+        """From `metadata`; None if that does not tell."""
+        query = self.world.checkpoint.query
+        return query.query_id if isinstance(query, QueryMetadata) else None
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity of the worst finding; None if there is none."""
+        return max((finding.severity for finding in self.findings), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `diagnose --format json` prints."""
+        checkpoint = self.world.checkpoint
+        return {
+            "checkpoint": self.world.location,
+            "query_id": self.query_id,
+            "mode": checkpoint.mode.value,
+            "log_versions": dict(log_versions(self.world)),
+            "last_planned": self.position.planned,
+            "last_committed": self.position.committed,
+            "last_good": self.position.last_good,
+            "stateful": checkpoint.is_stateful,
+            "position": self.position.to_json(),
+            "reasons": list(self.position.reasons),
+            "restart": self.restart.to_json(),
+            "other_versions": [restart.to_json() for restart in self.others],
+            "findings": [finding.to_json() for finding in self.findings],
+            "failures": [failure.to_json() for failure in self.failures],
+        }
+
+
+def diagnose(
+    world: World,
+    spark: SparkVersion | None = None,
+    failures: Sequence[Failure] = (),
+    *,
+    others: Sequence[Finding] = (),
+) -> Report:
+    """Diagnose a query.
+
+    Args:
+        world: What was found and asked.
+        spark: The version to predict for; None: the newest that can read the logs.
+        failures: What a driver's log told.
+        others: Findings from elsewhere, such as those about `failures`.
+    """
+    chosen = spark or newest_reading(world)
+    position = locate(world.checkpoint, world.sinks)
+    restart = predict(world, chosen)
+    predicted = (predict(world, version) for version in SPARK_VERSIONS if version != chosen)
+    findings = [
+        *others,
+        *find_logs(world, restart),
+        *find_source_logs(world, restart),
+        *find_state(world, restart),
+        *find_kafka(world, restart),
+        *find_sources(world, restart),
+        *find_sinks(world, position, restart),
+        *find_advice(world),
+    ]
+    findings = [*find_seal(world), *not_of_the_seal(world, findings)]
+    return Report(
+        world,
+        position,
+        restart,
+        tuple(other for other in predicted if _differs(other, restart)),
+        tuple(worst_first(findings)),
+        tuple(failures),
+    )
+
+
+def log_versions(world: World) -> Mapping[str, int | None]:
+    """The version of each log, by its newest entry that can be read."""
+    checkpoint = world.checkpoint
+    found: dict[str, int | None] = {}
+    for name, entries in (("offsets", checkpoint.offsets.entries), ("commits", checkpoint.commits.entries)):
+        newest = (entries[batch_id] for batch_id in sorted(entries, reverse=True))
+        found[name] = next((each.version for each in newest if isinstance(each, OffsetEntry | CommitEntry)), None)
+    return found
+
+
+def newest_reading(world: World) -> SparkVersion:
+    """The newest Spark that can read the logs."""
+    versions = log_versions(world)
+    needed = (_READS_OFFSETS.get(versions["offsets"] or 1), _READS_COMMITS.get(versions["commits"] or 1))
+    readers = [spark for spark in SPARK_VERSIONS if all(one is not None and spark >= one for one in needed)]
+    return readers[-1] if readers else SPARK_VERSIONS[-1]
+
+
+def _differs(one: Restart, other: Restart) -> bool:
+    return (one.outcome, one.batch, one.leaves_orphan) != (other.outcome, other.batch, other.leaves_orphan)

@@ -1,0 +1,91 @@
+"""What a file source does with its own log when a query starts. Pure.
+
+It reads the log twice: when it is made (the newest compaction and all after it, to know what was seen), and for each
+batch that it is asked for (the entries of that batch alone).
+"""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.file_logs import (
+    FileLogEntry,
+    compact_interval,
+    entry_name,
+    ids_read_at_start,
+    is_compaction,
+)
+from lastgood.checkpoint.logs import SourceLog
+from lastgood.diagnosis.messages import log_error
+from lastgood.diagnosis.restart import Stage, Stop, StoppedError
+from lastgood.diagnosis.spark_version import SparkVersion
+
+LOG_VERSION_NEWEST = 1
+
+
+def opening(log: SourceLog, spark: SparkVersion) -> None:
+    """A file source is made, which reads its log.
+
+    Raises:
+        StoppedError: it has a hole, or an entry cannot be read.
+    """
+    newest = log.listing.newest_listed
+    if newest is None or newest < 0:
+        return
+    interval = compact_interval(log.listing.compact)
+    for log_id in (newest, *ids_read_at_start(newest, interval)):  # the newest entry is opened before the others
+        path = f"{log.folder}/{entry_name(log_id, interval)}"
+        if not _is_there(log, log_id, interval):
+            is_newest = log_id == newest
+            error = f"{path} does" + (
+                " not exist" if is_newest else f"n't exist (latestId: {newest}, compactInterval: {interval})"
+            )
+            raise StoppedError(Stop(Stage.START, error, path, "the source's own log has a hole"))
+        _require_sound(log, log_id, path, spark)
+
+
+def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
+    """The entries after `start` up to `end` are read.
+
+    Spark asks for them when it runs a batch, and once more when it resumes after a committed one.
+
+    Raises:
+        StoppedError: they are not all there.
+    """
+    wanted = range(start + 1, end + 1)
+    found = [log_id for log_id in wanted if _can_be_read(log, log_id)]
+    for log_id in found:
+        _require_sound(log, log_id, f"{log.folder}/{log_id}", spark)
+    if len(found) < len(wanted):
+        span = f"exist (startId: Some({start + 1}), endId: Some({end}))"
+        error = span if found else f"batch {start + 1} doesn't exist"
+        missing = next(log_id for log_id in wanted if log_id not in found)
+        because = "the source's own log does not hold what was planned"
+        raise StoppedError(Stop(Stage.START, error, f"{log.folder}/{missing}", because))
+
+
+def _require_sound(log: SourceLog, log_id: int, path: str, spark: SparkVersion) -> None:
+    entry = log.entries.get(log_id)
+    if isinstance(entry, Damage) and entry.kind is not DamageKind.TOO_LARGE:
+        error = log_error(entry, spark, version_newest=LOG_VERSION_NEWEST)
+        raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
+
+
+def _can_be_read(log: SourceLog, log_id: int) -> bool:
+    interval = compact_interval(log.listing.compact)
+    if _is_there(log, log_id, interval):
+        return True
+    compact = log.listing.compact.newest
+    if compact is None or log_id > compact:
+        return False
+    entry = log.entries.get(compact)  # what was removed from the log is looked for in its newest compaction
+    return not isinstance(entry, FileLogEntry) or any(getattr(file, "log_id", None) == log_id for file in entry)
+
+
+def _is_there(log: SourceLog, log_id: int, interval: int) -> bool:
+    return log_id in log.listing.ids and (log_id in log.listing.compact) == is_compaction(log_id, interval)
+
+
+def next_name(log: SourceLog) -> str:
+    """Name of the entry that the source writes next."""
+    newest = log.listing.newest_listed
+    return entry_name(0 if newest is None else newest + 1, compact_interval(log.listing.compact))

@@ -1,0 +1,171 @@
+"""What a Kafka source reads next and what the broker says of it, side by side; and how partitions are named. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.spans import Span, Stand, spans, stands
+from lastgood.diagnosis.world import World
+from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka_ranges import Offsets, Ranges
+
+_SHOWN_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReading:
+    """One Kafka source of a query."""
+
+    world: World
+    restart: Restart
+    stand: Stand
+    read: tuple[Span, ...]
+    """Its batches, oldest first."""
+
+    @property
+    def start(self) -> Offsets:
+        """Where the next batch begins, without what is no position; empty if nobody knows."""
+        return positions(topics_of(self.stand.start))
+
+    @property
+    def end(self) -> Offsets:
+        """Where it ends, if it was planned already."""
+        return positions(topics_of(self.stand.end))
+
+    @property
+    def named(self) -> Offsets:
+        """Every topic and partition that the plans name for it."""
+        start, end = topics_of(self.stand.start), topics_of(self.stand.end)
+        return {topic: {**start.get(topic, {}), **end.get(topic, {})} for topic in {**start, **end}}
+
+    @property
+    def facts(self) -> KafkaFacts:
+        """What the broker said; nothing at all if it was not asked or did not answer."""
+        facts = self.world.kafka
+        return facts if facts is not None and facts.unknown is None else KafkaFacts("", 0)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the broker has answered."""
+        return self.world.kafka is not None and self.world.kafka.unknown is None
+
+    @property
+    def there(self) -> Mapping[str, TopicFacts]:
+        """Its topics that exist and of which the broker has told."""
+        found = {topic: self.facts.topics[topic] for topic in self.named if topic in self.facts.topics}
+        return {name: topic for name, topic in found.items() if topic.exists and not topic.unknown and topic.partitions}
+
+    @property
+    def is_in_sinks(self) -> bool:
+        """Whether the batch that runs again is in every sink, so that what it reads is not lost."""
+        sinks, batch_id = self.world.sinks, self.stand.batch_id
+        return self.stand.is_rerun and bool(sinks) and all(sink.known and sink.last_batch == batch_id for sink in sinks)
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether the broker said that there is no such topic: one without partitions does not exist either."""
+        found = self.facts.topics.get(topic)
+        if found is None:
+            return self.is_asked and not self.facts.topics  # it answered, and named none at all
+        if found.exists is None:
+            return False
+        return not found.exists or (found.unknown is None and not found.partitions)
+
+    def recorded_id(self, topic: str) -> str | None:
+        """The id that the topic had while it was read, if somebody wrote it down."""
+        return self.world.topic_ids.get(topic, self.facts.topic_ids_before.get(topic))
+
+    def finding(
+        self,
+        condition: Condition,
+        subject: str,
+        effect: str,
+        evidence: Mapping[str, Any],
+        command: str | None = None,
+        level: Severity | None = None,
+    ) -> Finding:
+        """A finding about this source; evidence that is None is left out."""
+        told = {name: value for name, value in evidence.items() if value is not None}
+        return Finding(condition, subject, effect, {"source": self.stand.source_id, **told}, command, level)
+
+    def planning_fails(self, what: str, silently: str) -> str:
+        """The effect of what Spark checks in the driver, when it plans.
+
+        Args:
+            what: What is so, without a full stop.
+            silently: What Spark does with `failOnDataLoss=false`.
+        """
+        what = what[:1].upper() + what[1:]
+        if self.world.fail_on_data_loss:
+            return f"{what}: Spark plans a batch and then fails, and that plan fails at every start."
+        return f"{what}: Spark {silently}."
+
+    def inspect(self) -> str:
+        """The command that shows the next batch."""
+        return self.world.command("inspect", "--batch", str(self.stand.batch_id))
+
+    def topics_command(self, *words: str) -> str:
+        """A line of Kafka's own tool."""
+        return shlex.join(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
+
+
+def readings(world: World, restart: Restart) -> Iterator[KafkaReading]:
+    """Every Kafka source of the query."""
+    read = spans(world.checkpoint)
+    for stand in stands(world.checkpoint):
+        if isinstance(stand.start, KafkaOffset) or isinstance(stand.end, KafkaOffset):
+            own = tuple(span for span in read if span.source_id == stand.source_id)
+            yield KafkaReading(world, restart, stand, own)
+
+
+def status_command(world: World) -> str:
+    """The command that shows what is lost and what will be."""
+    servers = world.kafka.bootstrap if world.kafka else ""
+    return world.command("status", *(("--kafka", servers) if servers else ()))
+
+
+def topics_of(offset: SourceOffset | None) -> Offsets:
+    """The offsets of a Kafka source; empty for any other."""
+    return offset.topics if isinstance(offset, KafkaOffset) else {}
+
+
+def positions(offsets: Offsets) -> Offsets:
+    """Without what is no position, such as `OFFSET_EARLIEST`."""
+    return {topic: {p: at for p, at in parts.items() if at >= 0} for topic, parts in offsets.items()}
+
+
+def within(offsets: Offsets, places: Mapping[str, Mapping[int, object]]) -> Offsets:
+    """The offsets of the partitions that `places` names as well."""
+    found = ((topic, parts, places[topic]) for topic, parts in offsets.items() if topic in places)
+    return {topic: {p: at for p, at in parts.items() if p in named} for topic, parts, named in found}
+
+
+def between(back: Mapping[str, Mapping[int, tuple[int, int]]]) -> Ranges:
+    """What `went_back` gives, as ranges that ascend."""
+    return {topic: {p: ((last, first),) for p, (first, last) in parts.items()} for topic, parts in back.items()}
+
+
+def names(places: Mapping[str, Mapping[int, object]]) -> str:
+    """Partitions as Kafka writes them."""
+    return _some([f"{topic}-{p}" for topic, parts in sorted(places.items()) for p in sorted(parts)])
+
+
+def told(ranges: Ranges) -> str:
+    """Ranges, for a sentence."""
+    each = ((topic, p, span) for topic, parts in sorted(ranges.items()) for p in sorted(parts) for span in parts[p])
+    return _some([f"[{first}, {last}) of {topic}-{p}" for topic, p, (first, last) in each])
+
+
+def to_json(offsets: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
+    """One value for each partition."""
+    return {topic: {str(p): parts[p] for p in sorted(parts)} for topic, parts in sorted(offsets.items())}
+
+
+def _some(items: list[str]) -> str:
+    more = len(items) - _SHOWN_MAX
+    return ", ".join(items) if more <= 0 else f"{', '.join(items[:_SHOWN_MAX])} and {more} more"

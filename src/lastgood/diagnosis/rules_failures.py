@@ -1,0 +1,138 @@
+"""What the log of a driver says about the end of a query. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.diagnosis.failures import Failure
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+
+
+def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
+    return Condition(f"FAILURE_{cls.name}", severity, title, story)
+
+
+_BY_CLASS = {
+    FailureClass.TRANSIENT: _condition(
+        FailureClass.TRANSIENT,
+        Severity.WARNING,
+        "the query failed of something that passes",
+        """\
+A broker, a storage or the network did not answer in time. Nothing is wrong with the checkpoint: the same start can work
+in a while. If it goes on, look at the service that is named.""",
+    ),
+    FailureClass.CONCURRENT_RUN: _condition(
+        FailureClass.CONCURRENT_RUN,
+        Severity.ERROR,
+        "another driver works on the checkpoint",
+        """\
+Two drivers wrote the same log, and the one that came second was ended. Where the sink does not go by batch numbers, the
+batch in flight may have been written by both.
+
+The same message comes from commits that are ahead of offsets, and a similar one from a left-over `.crc`: then there is
+no second driver, and the other findings say so. Else find the other one and stop it before this one is started.""",
+    ),
+    FailureClass.LOG_DAMAGED: _condition(
+        FailureClass.LOG_DAMAGED,
+        Severity.ERROR,
+        "a file of the checkpoint's logs stopped the query",
+        """\
+An entry of the offset log, the commit log, a source's or a sink's log, or `metadata` is missing or cannot be read.
+Starting again does not help. The other findings name the file and what is wrong with it now.""",
+    ),
+    FailureClass.STATE_DAMAGED: _condition(
+        FailureClass.STATE_DAMAGED,
+        Severity.ERROR,
+        "a state store could not be loaded",
+        """\
+A task could not load its part of the state. Starting again does not help unless the storage was to blame. The other
+findings name the files that are missing or damaged now.""",
+    ),
+    FailureClass.CODE_INCOMPATIBLE: _condition(
+        FailureClass.CODE_INCOMPATIBLE,
+        Severity.ERROR,
+        "the code does not go with the checkpoint",
+        """\
+The application or its settings were changed in a way that the checkpoint does not allow: other sources, another schema
+of the state, other operators. The code before the change goes on from here; the new code needs its state rebuilt, or a
+checkpoint of its own.""",
+    ),
+    FailureClass.POISON_DATA: _condition(
+        FailureClass.POISON_DATA,
+        Severity.ERROR,
+        "user code failed on the data of the batch",
+        """\
+A function of the application, or an expression, raised an error on what the batch holds. The batch stays planned, so
+every start fails in the same way until the code copes with the record, or the record's range is left out.""",
+    ),
+    FailureClass.SOURCE_EXPIRED: _condition(
+        FailureClass.SOURCE_EXPIRED,
+        Severity.ERROR,
+        "what was to be read is no longer there",
+        """\
+The source has deleted records or files that the batch was to read. The failure leaves the plan behind, which fails at
+every start even after the cause is gone: the plan has to go first, then it can be judged what is lost.""",
+    ),
+    FailureClass.SOURCE_RECREATED: _condition(
+        FailureClass.SOURCE_RECREATED,
+        Severity.ERROR,
+        "the source is another one of the same name, or gone",
+        """\
+A topic or table was deleted, and perhaps created again. The position of the query means nothing in the new one. The
+failure may leave a plan behind that fails at every start.""",
+    ),
+    FailureClass.RESOURCES: _condition(
+        FailureClass.RESOURCES,
+        Severity.ERROR,
+        "memory, disk or slots did not suffice",
+        """\
+The batch is planned and runs again with the same range: smaller limits do not make it smaller. Give it more, or have it
+planned anew with today's limits.""",
+    ),
+    FailureClass.STOPPED_ON_PURPOSE: _condition(
+        FailureClass.STOPPED_ON_PURPOSE,
+        Severity.INFO,
+        "somebody ended the query",
+        "A signal, `stop()`, or the end of the driver. Nothing is wrong.",
+    ),
+    FailureClass.UNKNOWN: _condition(
+        FailureClass.UNKNOWN,
+        Severity.WARNING,
+        "the query failed of something that no rule knows",
+        """\
+None of the exceptions in the log is one that lastgood can judge. Read the innermost one; the checkpoint itself is
+judged by the other findings.""",
+    ),
+}
+CONDITIONS = tuple(_BY_CLASS[cls] for cls in FailureClass)
+
+
+def find_failures(failures: Sequence[Failure], query_id: str | None) -> Iterator[Finding]:
+    """Findings about the failures of a query that a log tells of; those of other queries are left out."""
+    for failure in failures:
+        if query_id is not None and failure.query_id not in (None, query_id):
+            continue
+        effect = f"{failure.because[:1].upper()}{failure.because[1:]}."
+        command = f"lastgood explain {_BY_CLASS[failure.cls].name}"
+        yield Finding(_BY_CLASS[failure.cls], _subject(failure), effect, _evidence(failure), command)
+
+
+def _subject(failure: Failure) -> str:
+    if failure.batch_id is not None:
+        return f"batch {failure.batch_id}"
+    return f"query {failure.query_name or failure.query_id}" if failure.query_name or failure.query_id else "driver"
+
+
+def _evidence(failure: Failure) -> dict[str, Any]:
+    code = failure.user_code
+    told = {
+        "exception": failure.condition or failure.class_name,
+        "message": failure.message or None,
+        "file": failure.checkpoint_file,
+        "offsets": [f"{each.topic}-{each.partition}: {each.start} to {each.end}" for each in failure.offsets] or None,
+        "code": f"{code.file}:{code.line}" if code else None,
+        "log_lines": list(failure.lines) if failure.lines else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}

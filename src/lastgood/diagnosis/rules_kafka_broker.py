@@ -1,0 +1,256 @@
+"""Findings about a Kafka source by what its broker says: what is gone, what is new, what is not what it was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.diagnosis import kafka_conditions as conditions
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.diagnosis.kafka_reading import (
+    KafkaReading,
+    between,
+    names,
+    positions,
+    readings,
+    status_command,
+    to_json,
+    told,
+    topics_of,
+    within,
+)
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
+from lastgood.diagnosis.world import World
+from lastgood.sources.kafka_facts import TopicFacts
+from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
+from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity, identify_topic
+
+_RECREATED = {
+    TopicIdentity.ANOTHER: Severity.ERROR,
+    TopicIdentity.SHORTER: Severity.ERROR,
+    TopicIdentity.LOOKS_RECREATED: Severity.WARNING,
+    TopicIdentity.WITHIN_SKEW: Severity.INFO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A topic that may have been deleted and created again since it was read, without an id that proves it."""
+
+    source_id: str
+    topic: str
+    answer: IdentityAnswer
+    never_read: Ranges
+    """What of it would never be read if it was."""
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether clocks that differ cannot be the reason."""
+        return self.answer.identity is not TopicIdentity.WITHIN_SKEW
+
+
+def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
+    """Topics that look as if they were created again; none where the broker was not asked."""
+    for source in readings(world, restart):
+        for topic, found in source.there.items() if source.is_asked else ():
+            answer = _identity(source, topic, found)
+            if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
+                yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic))
+
+
+def find_broker(source: KafkaReading) -> Iterator[Finding]:
+    """Findings about one source whose broker has answered."""
+    identities = {topic: _identity(source, topic, found) for topic, found in source.there.items()}
+    for topic in source.named:
+        if topic not in identities:
+            yield _topic_gone(source, topic) if _may_be_gone(source, topic) else _silent(source, topic)
+            continue
+        found = source.there[topic]
+        yield from _silent_partitions(source, topic, found)
+        yield from _recreated(source, topic, identities[topic])
+        yield from _gone_partitions(source, topic, found)
+        yield from _new_partitions(source, topic, found)
+        yield from _nature(source, topic, found)
+    others = [topic for topic, answer in identities.items() if answer.identity is TopicIdentity.ANOTHER]
+    yield from _expired(source, others)
+    yield from _went_back(source)
+
+
+def _may_be_gone(source: KafkaReading, topic: str) -> bool:
+    return source.is_gone(topic) or topic not in source.facts.topics
+
+
+def _silent(source: KafkaReading, topic: str) -> Finding:
+    effect = f"Nobody knows whether what is to be read of {topic} is still there."
+    evidence = {"because": source.facts.topics[topic].unknown}
+    return source.finding(SOURCE_UNKNOWN, topic, effect, evidence, status_command(source.world))
+
+
+def _silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+    because = {
+        p: each.unknown or "an offset was not told"
+        for p, each in found.partitions.items()
+        if p in source.named[topic] and None in (each.earliest, each.latest)
+    }
+    if because:
+        subject = names({topic: because})
+        effect = f"Nobody knows whether what is to be read of {subject} is still there."
+        evidence = {"because": {str(p): why for p, why in because.items()}}
+        yield source.finding(SOURCE_UNKNOWN, subject, effect, evidence, status_command(source.world))
+
+
+def _topic_gone(source: KafkaReading, topic: str) -> Finding:
+    """It does not exist; of one that facts from a file leave out, that is not sure."""
+    if source.world.is_pattern:
+        effect = source.planning_fails("Its partitions count as deleted", "goes on and forgets where it stood in them")
+    else:
+        effect = "The query cannot start, whatever failOnDataLoss says, and what was unread in it is lost."
+    is_sure = source.is_gone(topic)
+    if not is_sure:
+        effect = f"The facts about Kafka do not name it. If it does not exist: {effect[:1].lower()}{effect[1:]}"
+    evidence = {"unread_from": to_json({topic: source.start.get(topic, {})})}
+    level = None if is_sure else Severity.WARNING
+    command = source.topics_command("--list")
+    return source.finding(conditions.SOURCE_TOPIC_GONE, topic, effect, evidence, command, level)
+
+
+def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
+    """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
+    recorded, ends = source.recorded_id(topic), source.start.get(topic, {})
+    answer = identify_topic(found, committed_end=ends, batch_timestamp_ms=0, first_after={}, recorded_topic_id=recorded)
+    return _by_time(source, topic, found) if answer.identity is TopicIdentity.UNKNOWN else answer
+
+
+def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
+    """By the newest batch for whose time the broker was asked."""
+    for span in reversed(source.read):
+        entry = source.world.checkpoint.offsets.entries.get(span.batch_id)
+        metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
+        time_ms = metadata.batch_timestamp_ms if metadata else 0
+        after = source.facts.first_at.get(time_ms + 1, {})
+        records = source.facts.first_after_batch.get(span.batch_id, after).get(topic)
+        ends = positions(topics_of(span.end)).get(topic)
+        if records and ends:
+            return identify_topic(found, committed_end=ends, batch_timestamp_ms=time_ms, first_after=records)
+    return IdentityAnswer(TopicIdentity.UNKNOWN, "neither its id nor its times are known")
+
+
+def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iterator[Finding]:
+    if answer.identity not in _RECREATED:
+        return
+    found, facts, ends = source.there[topic], source.facts, source.start.get(topic, {})
+    is_short = bool(went_back({topic: ends}, facts.latest))
+    never = _never_read(source, topic)
+    is_proven = answer.identity is TopicIdentity.ANOTHER
+    effect = f"{'What' if is_proven else 'If it was created again: what'} was unread of the old topic is gone"
+    if never:
+        effect += f", and {told(never)} of the new one is never read"
+        effect += "" if is_short else ", without a message and whatever failOnDataLoss says"
+    if is_short and source.world.fail_on_data_loss:
+        effect += "; Spark plans a batch, fails, and that plan fails at every start"
+    elif is_short:
+        effect += "; the offsets go back without a message"
+    evidence = {
+        "because": answer.because,
+        "topic_id": found.topic_id,
+        "topic_id_before": source.recorded_id(topic),
+        "partitions": sorted(answer.partitions),
+        "never_read": ranges_to_json(never),
+        "message.timestamp.type": found.config.get("message.timestamp.type"),
+    }
+    level, command = _RECREATED[answer.identity], source.topics_command("--describe", "--topic", topic)
+    yield source.finding(conditions.SOURCE_TOPIC_RECREATED, topic, f"{effect}.", evidence, command, level)
+
+
+def _never_read(source: KafkaReading, topic: str) -> Ranges:
+    """What there is below where the query stands."""
+    latest = source.facts.latest.get(topic, {})
+    passed = {topic: {p: min(end, latest.get(p, end)) for p, end in source.start.get(topic, {}).items()}}
+    return planned(within(source.facts.earliest, passed), passed)
+
+
+def _gone_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+    gone = {topic: {p: at for p, at in source.named[topic].items() if p not in found.partitions}}
+    if gone[topic]:
+        effect = source.planning_fails(
+            f"{names(gone)} is not there any more", "goes on and forgets where it stood there"
+        )
+        unread = within(source.start, gone) or gone
+        evidence = {"unread_from": to_json(unread), "partitions_now": sorted(found.partitions)}
+        command = source.topics_command("--describe", "--topic", topic)
+        yield source.finding(conditions.SOURCE_PARTITIONS_GONE, names(gone), effect, evidence, command)
+
+
+def _new_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+    """Partitions that no plan names yet."""
+    new = {p: each for p, each in found.partitions.items() if p not in source.named[topic]}
+    late = {topic: {p: ((0, each.earliest),) for p, each in new.items() if each.earliest}}
+    whole = {p: each for p, each in new.items() if not each.earliest}
+    if whole:
+        subject = names({topic: whole})
+        effect = f"The next batch reads {subject} from the beginning, whatever startingOffsets says; nothing is lost."
+        evidence = {"up_to": to_json({topic: {p: each.latest for p, each in whole.items()}})}
+        yield source.finding(conditions.SOURCE_PARTITIONS_ADDED, subject, effect, evidence)
+    if late[topic]:
+        effect = source.planning_fails(
+            f"{told(late)} is deleted before the query has read it", "begins after it without a word"
+        )
+        lost = {"lost": ranges_to_json(late)}
+        command = status_command(source.world)
+        yield source.finding(conditions.SOURCE_PARTITION_STARTS_LATE, names(late), effect, lost, command)
+
+
+def _nature(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:
+    """What keeps counts of offsets from proving anything."""
+    if found.is_compacted:
+        effect = "Fewer rows than offsets are no loss here, and reading again does not give the same rows."
+        evidence = {"cleanup.policy": found.config.get("cleanup.policy")}
+        yield source.finding(conditions.SOURCE_TOPIC_COMPACTED, topic, effect, evidence)
+    bounds = {p: (each.last_stable, each.latest) for p, each in found.partitions.items()}
+    held = {p: ((stable, end),) for p, (stable, end) in bounds.items() if stable is not None and end and stable < end}
+    if held:
+        effect = "A query with kafka.isolation.level=read_committed reads no further until the transaction ends."
+        ranges = {"held_back": ranges_to_json({topic: held})}
+        yield source.finding(conditions.SOURCE_TRANSACTION_OPEN, names({topic: held}), effect, ranges)
+
+
+def _expired(source: KafkaReading, others: Collection[str]) -> Iterator[Finding]:
+    """Unread offsets below the beginning of their partition; of another topic of that name they say nothing."""
+    unread = source.end if source.is_in_sinks else source.start
+    lost = {t: parts for t, parts in planned(unread, source.facts.earliest).items() if t not in others}
+    if not lost:
+        return
+    batch_id = source.stand.batch_id
+    if not source.world.fail_on_data_loss:
+        effect = f"{told(lost)} is skipped without a word: batch {batch_id} is committed with what is left."
+    elif source.restart.leaves_orphan:
+        effect = (
+            f"{told(lost)} can no longer be read: batch {batch_id} is planned and fails in its tasks, and its plan"
+            " stays behind and fails at every start."
+        )
+    else:
+        effect = f"{told(lost)} can no longer be read: batch {batch_id} fails in its tasks, at every start."
+    evidence = {
+        "lost": ranges_to_json(lost),
+        "lost_offsets": offset_count(lost),
+        "earliest": to_json(within(source.facts.earliest, lost)),
+        "batch": batch_id,
+    }
+    command = status_command(source.world)
+    yield source.finding(conditions.SOURCE_RANGE_EXPIRED, names(lost), effect, evidence, command)
+
+
+def _went_back(source: KafkaReading) -> Iterator[Finding]:
+    """Partitions that end below the position."""
+    back = went_back(source.start, source.facts.latest)
+    if back:
+        effect = source.planning_fails(
+            f"{names(back)} ends below the position of the query", "takes the lower offset, reads nothing, and goes on"
+        )
+        evidence = {
+            "position": to_json(within(source.start, back)),
+            "above_end": ranges_to_json(between(back)),
+        }
+        yield source.finding(SOURCE_OFFSET_WENT_BACK, names(back), effect, evidence, status_command(source.world))

@@ -1,0 +1,471 @@
+"""What is wrong with the logs of a checkpoint: offsets, commits, `metadata`, and the logs of its sources. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.contents import Checkpoint, Mode
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.logs import BatchLog, LogListing
+from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
+from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
+from lastgood.diagnosis.file_source import next_name
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.restart import Outcome, Restart
+from lastgood.diagnosis.world import World, removal
+
+_IDS_SHOWN = 20
+_DAY_MS = 24 * 60 * 60 * 1000
+
+ORPHAN_BATCH = Condition(
+    "ORPHAN_BATCH",
+    Severity.WARNING,
+    "a batch is planned and not committed",
+    """\
+Spark writes the plan of a batch (`offsets/N`) before it reads any data, and its commit (`commits/N`) after the sink is
+done. Between the two the batch is running, or the query died in it: on disk both look the same.
+
+The next start runs exactly that batch again: with its recorded range, its time and its pinned settings. New limits such
+as `maxOffsetsPerTrigger` do not make it smaller. A sink that recognises a batch by its number (Delta, the file sink)
+takes it once; any other gets its rows again.
+
+If the query runs, all is well. If it is dead, start it: nothing is lost by that.""",
+)
+COMMITS_AHEAD = Condition(
+    "COMMITS_AHEAD",
+    Severity.ERROR,
+    "commits are ahead of offsets",
+    """\
+A batch is committed that the offset log does not know. Spark never leaves that behind; it comes from deleting files of
+`offsets` by hand, or from a copy that was taken file by file while the query ran.
+
+Spark takes the newest plan for one that is not finished: it sends that batch through the sink once more, and only then
+fails, because its commit is there already (`CONCURRENT_STREAM_LOG_UPDATE`). It does so at every start, so a supervisor
+that restarts the query writes the same rows again and again. Spark 4.2 and later refuse at once if no plan is left.
+
+Do not start the query. Put the missing plans back; the mirror has them if one was kept.""",
+)
+UNCOMMITTED_BATCHES_SKIPPED = Condition(
+    "UNCOMMITTED_BATCHES_SKIPPED",
+    Severity.ERROR,
+    "planned batches without a commit will be skipped",
+    """\
+Two or more of the newest plans have no commit. Spark runs only the newest of them again; those below it are treated as
+done, with no more than a warning in the log.
+
+If only their commits were lost, nothing is missing. If the batches themselves were never written, their rows are lost
+without a message. Look at what the sink shows before the query is started.""",
+)
+OFFSET_LOG_GAP = Condition(
+    "OFFSET_LOG_GAP",
+    Severity.ERROR,
+    "the plan before the newest one is missing",
+    """\
+Where a batch begins is written nowhere but in the plan before it. Spark reads the two newest plans at every start, and
+fails if they do not follow each other (`batch N doesn't exist`, `Previous batch N not found in offset log`).
+
+Put the missing plan back from the mirror or a backup. Deleting the newest plan makes the query start, but reads again
+what was planned since.""",
+)
+LOG_HOLE = Condition(
+    "LOG_HOLE",
+    Severity.INFO,
+    "a log has a hole below its newest entries",
+    """\
+An entry further down is missing. Spark reads only the newest two plans and the newest commit, so it does not notice.
+The hole matters to whoever wants to go back to an older batch, and it shows that somebody or something removes files:
+a lifecycle rule of the object store, a clean-up script, a hand.""",
+)
+OFFSET_LOG_DAMAGED = Condition(
+    "OFFSET_LOG_DAMAGED",
+    Severity.ERROR,
+    "a plan cannot be read",
+    """\
+An entry of the offset log is empty, cut short or not what Spark writes. An empty file is what a full disk or a crash
+leaves; it is also how a sealed checkpoint looks. Spark stops at the newest two plans if they are damaged; further down
+it never looks.
+
+The mirror, a backup or the records of the query hold the original. Deleting a damaged newest plan that is not committed
+makes Spark plan it again, with another range perhaps.""",
+)
+COMMIT_LOG_DAMAGED = Condition(
+    "COMMIT_LOG_DAMAGED",
+    Severity.ERROR,
+    "a commit cannot be read",
+    """\
+An entry of the commit log is empty, cut short or not what Spark writes. Spark reads the newest one at each start and
+stops if it cannot; others it never reads.
+
+A commit tells that the sink was done. If the sink shows the batch, the commit can be written anew; if it does not, the
+batch has to run again.""",
+)
+LOG_VERSION_UNREADABLE = Condition(
+    "LOG_VERSION_UNREADABLE",
+    Severity.ERROR,
+    "a log is of a version that this Spark does not read",
+    """\
+The first line of each entry names its version. A newer Spark may write one that an older does not read; Spark 4.0 and
+4.1 even insist that commits have the very version that `spark.sql.streaming.stateStore.checkpointFormatVersion` asks
+for. Start the query with the Spark, and with the setting, that wrote the log.""",
+)
+LOG_NAME_NOT_CANONICAL = Condition(
+    "LOG_NAME_NOT_CANONICAL",
+    Severity.WARNING,
+    "a log holds a name that Spark lists and cannot open",
+    """\
+Spark takes every name that reads as a number for a batch, also `006` or `+6`, and then opens the file `6`. If such a
+name is the newest, no start succeeds (`File …/6 does not exist`). It comes from copying or renaming by hand.""",
+)
+STALE_CHECKSUM_FILE = Condition(
+    "STALE_CHECKSUM_FILE",
+    Severity.WARNING,
+    "a checksum file was left over",
+    """\
+On a local disk Hadoop keeps a `.N.crc` beside each file. Whoever deletes or edits a log by hand leaves it behind.
+
+Reading is not disturbed. But when Spark writes the entry N anew, the old checksum file is in its way: the query stops
+with `Multiple streaming queries are concurrently using …`, though there is no second query. Remove the `.crc`.""",
+)
+NAME_TAKEN = Condition(
+    "NAME_TAKEN",
+    Severity.ERROR,
+    "a folder stands where the next entry of a log belongs",
+    """\
+Spark cannot write its next entry and takes the folder for the work of another query (`CONCURRENT_STREAM_LOG_UPDATE`).
+Move the folder away.""",
+)
+QUERY_ID_LOST = Condition(
+    "QUERY_ID_LOST",
+    Severity.ERROR,
+    "the query has lost its id",
+    """\
+The file `metadata` is gone or unreadable. It holds the id by which Delta and Iceberg recognise the batches of a query.
+
+Spark 4.2 and later refuse to start (`STREAMING_CHECKPOINT_MISSING_METADATA_FILE`). Older ones make up a new id without
+a word and go on: from then on the sink takes an old batch for a new one and writes its rows a second time.
+
+The old id stands in the mirror, in the table's own log (`txn`, `queryId`) and in the driver's log.""",
+)
+REPARTITION_UNFINISHED = Condition(
+    "REPARTITION_UNFINISHED",
+    Severity.ERROR,
+    "a repartition of the state was not finished",
+    """\
+The newest plan changes the number of state partitions and is not committed. Spark 4.2 and later refuse to go on
+(`STREAMING_UNFINISHED_REPARTITION_DETECTED`). Spark's own repartition leaves this behind when it refuses half way, for
+example on the HDFS-backed state store. Run it again to its end, or remove the plan that it has written.""",
+)
+WATERMARK_IN_FUTURE = Condition(
+    "WATERMARK_IN_FUTURE",
+    Severity.WARNING,
+    "the watermark is ahead of the clock",
+    """\
+Rows older than the watermark are dropped as late, and a watermark never goes back. One that is more than a day ahead of
+the time at which the batch was planned comes from an event time in the future, or from a commit that was edited:
+windows close at once, and every row on time is dropped until the clock has caught up.""",
+)
+PROGRESS_SPARSE = Condition(
+    "PROGRESS_SPARSE",
+    Severity.INFO,
+    "the query writes its progress now and then",
+    """\
+Both logs hold the same few batches: asynchronous progress tracking. Holes that both have are normal there. After a
+crash everything since the last entry runs again as one batch: at least once. Restarted without the option, the query
+fails, since the batch before the newest was never written down. lastgood reads and predicts such a query and does not
+repair it.""",
+)
+CONTINUOUS_MODE = Condition(
+    "CONTINUOUS_MODE",
+    Severity.INFO,
+    "the query runs in continuous mode",
+    """\
+Its numbers are epochs, written after the fact, and its plans have no metadata. A start goes on after the newest commit
+and removes later plans. lastgood reads and predicts such a query and does not repair it.""",
+)
+FOREIGN_FILES = Condition(
+    "FOREIGN_FILES",
+    Severity.INFO,
+    "there are files that Spark did not write",
+    """\
+Spark does not look at them. They show that somebody works in the checkpoint by hand, or that two share it.
+
+There is one exception: Spark 4.1 and later begin at batch 0 only if `offsets`, `commits` and `state` are empty, and
+count left-over `.tmp` files too (`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`). Move them away if the query is to begin
+anew.""",
+)
+CONDITIONS = (
+    COMMITS_AHEAD,
+    UNCOMMITTED_BATCHES_SKIPPED,
+    ORPHAN_BATCH,
+    OFFSET_LOG_GAP,
+    OFFSET_LOG_DAMAGED,
+    COMMIT_LOG_DAMAGED,
+    LOG_VERSION_UNREADABLE,
+    LOG_NAME_NOT_CANONICAL,
+    STALE_CHECKSUM_FILE,
+    NAME_TAKEN,
+    QUERY_ID_LOST,
+    REPARTITION_UNFINISHED,
+    WATERMARK_IN_FUTURE,
+    LOG_HOLE,
+    PROGRESS_SPARSE,
+    CONTINUOUS_MODE,
+    FOREIGN_FILES,
+)
+
+
+def find_logs(world: World, restart: Restart) -> Iterator[Finding]:
+    """Findings about the logs, by what a start would make of them."""
+    checkpoint = world.checkpoint
+    yield from _query_id(world, restart)
+    yield from _modes(world)
+    if checkpoint.mode is not Mode.CONTINUOUS:
+        yield from _relation(world, restart)
+    if checkpoint.mode is Mode.MICRO_BATCH:
+        yield from _holes(world)
+    yield from _offset_entries(world, restart)
+    yield from _newest_commits(world, restart)
+    yield from _names(world)
+    yield from _left_over(world)
+    yield from _watermark(world)
+    yield from _not_empty(world, restart)
+    if checkpoint.foreign:
+        shown = [name for name in checkpoint.foreign if name != ".metadata.crc"]
+        if shown:
+            yield Finding(
+                FOREIGN_FILES, ", ".join(shown[:3]), "Spark does not look at them.", {"names": shown[:_IDS_SHOWN]}
+            )
+
+
+def _not_empty(world: World, restart: Restart) -> Iterator[Finding]:
+    """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
+    logs = {folder: listing for folder, listing in _listings(world.checkpoint) if listing.newest_listed is None}
+    folder = restart.stop.subject if restart.stop else ""
+    if restart.error == "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" and folder in logs:
+        names = [f"{folder}/{name}" for name in (*logs[folder].foreign, *logs[folder].temporary)]
+        effect = f"Spark {restart.spark} refuses to begin at batch 0 while {folder} is not empty."
+        evidence = {"names": names[:_IDS_SHOWN]}
+        yield Finding(FOREIGN_FILES, names[0], effect, evidence, world.command("verify"), Severity.ERROR)
+
+
+def _query_id(world: World, restart: Restart) -> Iterator[Finding]:
+    found = world.checkpoint.query
+    has_batches = world.checkpoint.last_planned is not None or world.checkpoint.last_committed is not None
+    if isinstance(found, Damage):
+        effect = "The query cannot start: its first step is to read this file."
+    elif found is None and has_batches:
+        effect = (
+            f"Spark {restart.spark} refuses to start."
+            if restart.error == "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
+            else f"Spark {restart.spark} makes up a new id: a Delta or Iceberg sink will not recognise what it has, and"
+            " takes the rows of a batch that runs again twice."
+        )
+    else:
+        return
+    evidence = {"metadata": str(found) if found else "not there"}
+    yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("backup list"))
+
+
+def _modes(world: World) -> Iterator[Finding]:
+    mode = world.checkpoint.mode
+    if mode is Mode.ASYNC_PROGRESS:
+        effect = "After a crash, what was read since the newest entry runs again as one batch."
+        ids = list(world.checkpoint.commits.ids.last(_IDS_SHOWN))
+        yield Finding(PROGRESS_SPARSE, "offsets, commits", effect, {"batches": [*ids]})
+    elif mode is Mode.CONTINUOUS:
+        yield Finding(CONTINUOUS_MODE, "offsets", "A start goes on after the newest committed epoch.")
+
+
+def _relation(world: World, restart: Restart) -> Iterator[Finding]:
+    """How plans and commits stand to each other."""
+    checkpoint = world.checkpoint
+    planned, committed = checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed
+    if committed is not None and (planned is None or committed > planned):
+        missing = range(0 if planned is None else planned + 1, committed + 1)
+        again = restart.outcome is Outcome.FAILS_AFTER_SINK
+        effect = (
+            f"Every start sends batch {restart.batch} through the sink again and then fails."
+            if again
+            else "The query cannot start."
+            if restart.outcome is Outcome.FAILS
+            else "Batches will run a second time."
+        )
+        evidence = {"last_planned": planned, "last_committed": committed, "missing": _some(missing)}
+        yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("backup list"))
+        return
+    if planned is None or committed == planned:
+        return
+    below = range(0 if committed is None else committed + 1, planned)
+    skipped = [batch_id for batch_id in below if batch_id in checkpoint.offsets.ids]
+    evidence = {"last_planned": planned, "last_committed": committed}
+    subject = f"offsets/{planned}"
+    if skipped:
+        effect = (
+            f"Only batch {planned} runs again. Batches {_span(skipped)} are treated as done, whatever the sink has."
+        )
+        command = world.command("inspect", "--batch", str(skipped[0]))
+        found = {**evidence, "skipped": _some(skipped)}
+        yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
+    if restart.outcome is Outcome.RERUNS:
+        effect = f"A start runs batch {planned} again with its recorded range; nothing is lost by that."
+    else:
+        effect = f"Batch {planned} is not finished, and a start cannot finish it as things stand."
+    yield Finding(ORPHAN_BATCH, subject, effect, evidence, world.command("inspect", "--batch", str(planned)))
+
+
+def _holes(world: World) -> Iterator[Finding]:
+    offsets, commits = world.checkpoint.offsets, world.checkpoint.commits
+    newest = offsets.newest
+    if newest and newest - 1 not in offsets.ids and newest == offsets.listing.newest_listed:
+        effect = "The query cannot start: where its newest batch begins is not known."
+        found = {"last_planned": newest, "missing": newest - 1}
+        yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, world.command("backup list"))
+    for log in (offsets, commits):
+        top = (log.newest or 0) - (1 if log is offsets else 0)
+        missing = [batch_id for gap in log.ids.gaps for batch_id in gap[:_IDS_SHOWN] if batch_id < top]
+        if log is commits and offsets.newest is not None:
+            missing = [batch_id for batch_id in missing if batch_id < offsets.newest]
+        if missing:
+            effect = "A start does not notice; going back to these batches is not possible."
+            yield Finding(LOG_HOLE, f"{log.folder}/{missing[0]}", effect, {"missing": _some(missing)})
+
+
+def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
+    log = world.checkpoint.offsets
+    newest = log.newest
+    read = {newest, None if newest is None else log.ids.before(newest)}
+    for batch_id, entry in sorted(log.entries.items(), reverse=True):
+        subject = f"offsets/{batch_id}"
+        stops = batch_id in read
+        effect = "The query cannot start." if stops else "A start does not read it; going back to this batch is lost."
+        command = world.command("backup list")
+        if isinstance(entry, Damage):
+            level = Severity.ERROR if stops else Severity.INFO
+            evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
+            condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else OFFSET_LOG_DAMAGED
+            yield Finding(condition, subject, effect, evidence, command, level)
+        elif restart.stop and restart.stop.subject == subject and "log version" in restart.stop.error:
+            evidence = {"version": entry.version, "spark": str(restart.spark)}
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
+        elif stops and (wrong := [line for line in entry.sources if _is_no_offset(line, log)]):
+            evidence = {"damage": DamageKind.NOT_JSON.value, "found": wrong[0].text, "source": wrong[0].source_id}
+            yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
+    newest_entry = log.newest_entry
+    if restart.error == "STREAMING_UNFINISHED_REPARTITION_DETECTED" and isinstance(newest_entry, OffsetEntry):
+        command = world.command("inspect", "--batch", str(newest))
+        yield Finding(REPARTITION_UNFINISHED, f"offsets/{newest}", "The query cannot start.", {}, command)
+
+
+def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:
+    """Whether a line is text, where the same source has offsets that can be read in other plans."""
+    if not isinstance(line.offset, TextOffset):
+        return False
+    plans = (entry for entry in log.entries.values() if isinstance(entry, OffsetEntry))
+    others = (plan.source(line.source_id) for plan in plans)
+    return any(other and not isinstance(other.offset, TextOffset | VoidOffset) for other in others)
+
+
+def _newest_commits(world: World, restart: Restart) -> Iterator[Finding]:
+    log = world.checkpoint.commits
+    for batch_id, entry in sorted(log.entries.items(), reverse=True):
+        subject = f"commits/{batch_id}"
+        is_newest = batch_id == log.newest
+        if isinstance(entry, Damage):
+            level = Severity.ERROR if is_newest else Severity.INFO
+            effect = "The query cannot start." if is_newest else "A start does not read it."
+            evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
+            condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else COMMIT_LOG_DAMAGED
+            command = world.command("inspect", "--batch", str(batch_id))
+            yield Finding(condition, subject, effect, evidence, command, level)
+        elif restart.stop and restart.stop.subject == subject and restart.batch is None:
+            evidence = {"version": entry.version, "spark": str(restart.spark)}
+            effect = "The query cannot start with this Spark."
+            yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
+
+
+def _names(world: World) -> Iterator[Finding]:
+    checkpoint = world.checkpoint
+    for folder, listing in _listings(checkpoint):
+        for name, batch_id in listing.noncanonical.items():
+            is_newest = batch_id == listing.newest_listed and batch_id not in listing.ids
+            level = Severity.ERROR if is_newest else Severity.WARNING
+            effect = (
+                f"The query cannot start: Spark takes it for the newest entry and opens {folder}/{batch_id}."
+                if is_newest
+                else "Nothing as long as it is not the newest entry."
+            )
+            subject, command = f"{folder}/{name}", world.command("verify")
+            yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
+
+
+def _left_over(world: World) -> Iterator[Finding]:
+    checkpoint = world.checkpoint
+    blocked = "The query stops when it writes this entry, as if a second query were running."
+    if ".metadata.crc" in checkpoint.foreign and world.is_local:
+        yield _stale(world, ".metadata.crc", blocked, Severity.ERROR)
+    for folder, listing in _listings(checkpoint):
+        due = _next_names(checkpoint, folder)
+        for name in due:
+            if f"{name}/" in listing.foreign:
+                effect = "The query stops when it writes this entry."
+                yield Finding(NAME_TAKEN, f"{folder}/{name}", effect, {}, world.command("verify"))
+        stale = [name for name in listing.stale_checksums if world.is_local]
+        blocking = [name for name in stale if name[1:-4] in due]
+        for name in blocking:
+            yield _stale(world, f"{folder}/{name}", blocked, Severity.ERROR)
+        others = [name for name in stale if name not in blocking]
+        if others:
+            effect = "Nothing yet; the query stops when it writes that entry."
+            yield _stale(world, f"{folder}/{others[0]}", effect, names=others[:_IDS_SHOWN])
+    for log in (checkpoint.offsets, checkpoint.commits):
+        for batch_id in log.checksum_damage:
+            effect = (
+                f"{log.folder}/{batch_id} was changed after Spark wrote it. Spark does not notice and goes by what it"
+                " says now; tools that check it (`hadoop fs -cat`) fail."
+            )
+            yield _stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
+
+
+def _stale(world: World, name: str, effect: str, level: Severity | None = None, **evidence: object) -> Finding:
+    return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, removal(world.location, name), level)
+
+
+def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
+    """Names of the entries that the next start writes into a log."""
+    planned, committed = checkpoint.last_planned, checkpoint.last_committed
+    following = 0 if planned is None else planned + 1
+    if folder == checkpoint.offsets.folder:
+        return [str(following)]
+    if folder == checkpoint.commits.folder:
+        is_orphan = planned is not None and (committed is None or committed < planned)
+        return [str(planned), str(following)] if is_orphan else [str(following)]
+    return [next_name(log) for log in checkpoint.sources if log.folder == folder]
+
+
+def _watermark(world: World) -> Iterator[Finding]:
+    entry = world.checkpoint.newest_offsets
+    commit = world.checkpoint.commits.newest_entry
+    if entry is None or entry.metadata is None:
+        return
+    planned_ms = entry.metadata.batch_timestamp_ms
+    watermark = entry.batch_watermark_ms
+    if isinstance(commit, CommitEntry):
+        watermark = max(watermark, commit.next_batch_watermark_ms)
+    if planned_ms and watermark > planned_ms + _DAY_MS:
+        effect = "Rows on time are dropped as late until the clock has caught up with the watermark."
+        found = {"watermark_ms": watermark, "planned_ms": planned_ms}
+        yield Finding(WATERMARK_IN_FUTURE, "watermark", effect, found, world.command("inspect"))
+
+
+def _listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:
+    logs: list[BatchLog[OffsetEntry] | BatchLog[CommitEntry]] = [checkpoint.offsets, checkpoint.commits]
+    return [(log.folder, log.listing) for log in logs] + [(log.folder, log.listing) for log in checkpoint.sources]
+
+
+def _some(ids: range | list[int]) -> list[int]:
+    return list(ids)[:_IDS_SHOWN]
+
+
+def _span(ids: list[int]) -> str:
+    return str(ids[0]) if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"

@@ -1,0 +1,43 @@
+"""Whether lastgood itself keeps drivers away from a checkpoint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.world import World
+from lastgood.errors import command_line
+
+SEALED_BY_LASTGOOD = Condition(
+    "SEALED_BY_LASTGOOD",
+    Severity.ERROR,
+    "a repair was begun and neither finished nor taken back",
+    """\
+Before lastgood changes a checkpoint it seals it: with an empty file where the next plan would stand, and if a batch is
+planned and not committed, another where its commit would. By Spark's own rules no driver can then go on with the
+checkpoint, and none can start: it fails at once (`Incomplete log file`), before its sink is called.
+
+The seal goes as the last step of the repair. If it stands and nobody is at work, the repair was interrupted; nothing is
+lost by that. `lastgood apply` with the same plan finishes it, `lastgood undo` takes it back. Do not remove the empty
+files by hand: what has been done so far would then be left half done.""",
+)
+CONDITIONS = (SEALED_BY_LASTGOOD,)
+
+
+def find_seal(world: World) -> Iterator[Finding]:
+    """The one finding, if there is a seal."""
+    if world.seal is None:
+        return
+    yield Finding(
+        SEALED_BY_LASTGOOD,
+        world.seal.paths[0],
+        "No driver can start on this checkpoint until the repair is finished or taken back.",
+        {"recovery": world.seal.recovery, "stage": world.seal.stage, "seal": list(world.seal.paths)},
+        command_line("undo", world.seal.recovery, "--checkpoint", world.location),
+    )
+
+
+def not_of_the_seal(world: World, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that are not about the empty files of the seal."""
+    ours = world.seal.paths if world.seal else ()
+    return [finding for finding in findings if finding.subject not in ours]

@@ -1,0 +1,343 @@
+"""Findings about sinks: what they show, what they would drop, and what they would take twice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.diagnosis import sink_conditions as conditions
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.restart import Restart, Stage
+from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
+from lastgood.diagnosis.sink_reading import ABSENT, FENCE, FILE, NONE, SinkReading, batches, sink_readings
+from lastgood.diagnosis.world import World, removal
+from lastgood.position import Position
+from lastgood.sinks.evidence import DedupeKey, is_query_id
+
+CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
+
+_SHOWN_MAX = 20
+
+
+def find_sinks(world: World, position: Position, restart: Restart) -> Iterator[Finding]:
+    """Findings about every sink that was asked.
+
+    Args:
+        world: What was found.
+        position: How far plans, commits and sinks have come.
+        restart: What Spark will do.
+    """
+    readings = sink_readings(world, position, restart)
+    for reading in readings:
+        yield from _not_known(reading)
+        yield from _shows_none(reading)
+        yield from _would_skip(reading)
+        yield from _orphan(reading)
+        yield from _behind(reading)
+        yield from _rolled_back(reading)
+        yield from _dropped(reading)
+        yield from _missing(reading)
+        yield from _twice(reading)
+        yield from _log_gap(reading)
+        yield from _in_the_way(reading)
+        yield from _files_gone(reading)
+        yield from _others(reading)
+        yield from _remarks(reading)
+    yield from _apart(world, readings)
+
+
+# What the sink does not tell.
+
+
+def _not_known(reading: SinkReading) -> Iterator[Finding]:
+    sink, orphan = reading.sink, reading.orphan
+    if sink.known or (sink.kind == FILE and sink.skips_known):
+        return
+    twice = "" if orphan is None else f" Whether a start writes batch {orphan} a second time is not known."
+    level = Severity.INFO if orphan is None else Severity.WARNING
+    if sink.skips_known or sink.identity is not None or sink.batches:
+        effect = f"Nobody can tell from it whether a batch is there.{twice}"
+        yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, {}, reading.status(), level)
+        return
+    is_answer = sink.kind == "unrecognised"
+    effect = f"Nobody knows whether it agrees with the checkpoint.{twice}"
+    yield reading.finding(conditions.SINK_UNKNOWN, effect, {}, reading.status(), level if is_answer else None)
+
+
+def _shows_none(reading: SinkReading) -> Iterator[Finding]:
+    """A sink that knows nothing of the query, though batches are committed."""
+    sink = reading.sink
+    if not reading.shows_none or reading.done == NONE or sink.kind == FILE:
+        return
+    if sink.kind == ABSENT:
+        effect = f"The rows of {batches(range(reading.done + 1))} are not there, and no start brings them back."
+        yield reading.finding(conditions.SINK_GONE, effect, {"done": reading.done}, reading.status())
+    elif not sink.others:
+        effect = "From this sink nobody can tell what is written; a batch that runs again is written again."
+        yield reading.finding(conditions.SINK_SHOWS_NONE, effect, {"done": reading.done}, reading.status())
+
+
+# What the sink would do with the batches that come.
+
+
+def _would_skip(reading: SinkReading) -> Iterator[Finding]:
+    """New data under numbers that the sink has already."""
+    sink, orphan, last = reading.sink, reading.orphan, reading.skips
+    first = reading.next_new
+    if orphan is not None and sink.known and (reading.shown < orphan or _is_replanned(reading)):
+        first = orphan
+    if last < first:
+        return
+    numbers = range(first, last + 1)
+    when = "" if reading.restart.stop is None else "As soon as the query can start: "
+    effect = f"{when}{batches(numbers)} will be committed and dropped by the sink, whatever new rows they bring."
+    if sink.dedupe_key is DedupeKey.DIRECTORY and reading.done == NONE:
+        effect += " The file sink knows no query: this checkpoint is new, the numbers are taken."
+    if orphan is not None and orphan < first and reading.shown > orphan:
+        effect += f" So will batch {orphan}, if it was planned again since the sink got it."
+    evidence = {"skips_up_to": last, "next_batch": first, "would_skip": [first, last]}
+    yield reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.backups())
+
+
+def _is_replanned(reading: SinkReading) -> bool:
+    """Whether the sink had the orphan before it was planned: then it holds another batch of that number."""
+    late, is_sure = reading.dropped()
+    return is_sure and reading.orphan in late
+
+
+def _orphan(reading: SinkReading) -> Iterator[Finding]:
+    """The batch that runs again, where the sink holds it."""
+    sink, orphan = reading.sink, reading.orphan
+    if orphan is None or not sink.known or reading.shown < orphan or _is_replanned(reading):
+        return
+    evidence = {"batch": orphan, "versions": list(sink.versions(orphan)) or None}
+    if sink.would_skip(orphan) is False and sink.kind != FENCE:
+        effect = f"The next start runs batch {orphan} again, and its rows are written a second time."
+        yield reading.finding(conditions.SINK_WOULD_REPEAT, effect, evidence, reading.inspect(orphan))
+    elif sink.would_skip(orphan) is None:
+        effect = f"Whether a start writes batch {orphan} a second time is not known."
+        yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, evidence, reading.status())
+    elif reading.shown == orphan:
+        effect = f"The next start runs batch {orphan} again, the sink drops it, and each of its rows is there once."
+        yield reading.finding(conditions.SINK_HOLDS_ORPHAN, effect, evidence)
+
+
+# What is missing in the sink, or there twice.
+
+
+def _behind(reading: SinkReading) -> Iterator[Finding]:
+    sink, first = reading.sink, reading.shown + 1
+    if not sink.known or reading.shows_none:
+        return
+    gone = reading.batches_done(first, reading.done)
+    missing = reading.may_have_rows(gone)
+    if not missing:
+        if gone:
+            effect = f"The sink shows nothing of {batches(gone)}; they read nothing, so nothing is missing."
+            yield reading.finding(conditions.SINK_BEHIND, effect, {"empty": gone[:_SHOWN_MAX]}, None, Severity.INFO)
+        return
+    effect = f"The rows of {batches(missing)} are not in it, and no start brings them back."
+    evidence = {"done": reading.done, "missing": missing[:_SHOWN_MAX], "missing_count": len(missing)}
+    level = None if reading.has_every_mark else Severity.WARNING
+    yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.inspect(missing[0]), level)
+
+
+def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
+    """Rows that were taken back: by a RESTORE that left the mark, or below batches that were written since."""
+    sink = reading.sink
+    empty = {each.batch_id for each in sink.batches if each.row_count == 0}
+    holes = reading.may_have_rows(batch_id for batch_id in sink.holes if batch_id not in empty)
+    is_high = sink.known and reading.skips > reading.shown
+    if not is_high and not holes:
+        return
+    gone = [*holes, *(range(reading.shown + 1, reading.skips + 1) if is_high else ())]
+    effect = f"The rows of {batches(gone)} are gone from the sink"
+    if is_high:
+        effect += (
+            f", and {'they are' if len(gone) > 1 else 'it is'} dropped if run again: its mark stands at {reading.skips}"
+        )
+    evidence = {"mark": sink.skips_up_to, "taken_back": gone[:_SHOWN_MAX], "holes": holes[:_SHOWN_MAX]}
+    yield reading.finding(conditions.SINK_ROLLED_BACK, f"{effect}.", evidence, reading.status())
+
+
+def _dropped(reading: SinkReading) -> Iterator[Finding]:
+    """Committed batches that the sink had before they were planned."""
+    late, is_sure = reading.dropped()
+    found = [batch_id for batch_id in late if batch_id != reading.orphan]
+    if found:
+        effect = f"What {batches(found)} read is not in the sink, but for what older batches of the same number wrote."
+        evidence = {"batches": found[:_SHOWN_MAX], "count": len(found)}
+        level = None if is_sure else Severity.WARNING
+        yield reading.finding(conditions.SINK_BATCHES_SKIPPED, effect, evidence, reading.inspect(found[0]), level)
+
+
+def _missing(reading: SinkReading) -> Iterator[Finding]:
+    """Batches below the newest that it shows, of which it shows nothing at all."""
+    sink = reading.sink
+    shown = {each.batch_id for each in sink.batches}
+    if not sink.known or not shown or sink.complete_from is None or sink.kind == FILE:
+        return
+    since = max(sink.complete_from, min(shown))  # below its first batch stands what another query id has written
+    inside = (batch_id for batch_id in reading.batches_done(since, reading.shown) if batch_id not in shown)
+    missing = reading.may_have_rows(inside)
+    if missing:
+        effect = f"The rows of {batches(missing)} are not in it, though later ones are, and no start brings them back."
+        level = None if reading.has_every_mark else Severity.WARNING
+        evidence = {"missing": missing[:_SHOWN_MAX], "complete_from": sink.complete_from}
+        yield reading.finding(conditions.SINK_BATCHES_MISSING, effect, evidence, reading.inspect(missing[0]), level)
+
+
+def _twice(reading: SinkReading) -> Iterator[Finding]:
+    versions: dict[int, list[int]] = {}
+    for each in reading.sink.batches:
+        if each.is_live and each.version is not None and each.row_count != 0:
+            versions.setdefault(each.batch_id, []).append(each.version)
+    twice = {batch_id: found for batch_id, found in versions.items() if len(found) > 1}
+    if twice:
+        effect = f"The rows of {batches(twice)} are in the sink more than once."
+        evidence = {"versions": {str(batch_id): found for batch_id, found in sorted(twice.items())[:_SHOWN_MAX]}}
+        yield reading.finding(conditions.SINK_BATCH_TWICE, effect, evidence, reading.inspect(min(twice)))
+
+
+def _log_gap(reading: SinkReading) -> Iterator[Finding]:
+    """The log of a file sink, which is all that its readers go by."""
+    sink, comes = reading.sink, reading.next_new
+    if sink.kind != FILE:
+        return
+    if sink.unreadable:
+        effect = "Spark cannot read the folder, and the next compaction fails."
+        yield reading.finding(conditions.SINK_LOG_GAP, effect, {"unreadable": list(sink.unreadable)}, reading.status())
+    elif not sink.known and sink.skips_known:
+        is_new = reading.done == NONE
+        effect = "Readers list the folder itself, unfinished files included, until the next batch begins a new log."
+        if is_new:
+            effect = "As soon as the first batch is written, Spark no longer reads the files that are there now."
+        level = Severity.WARNING if is_new else None
+        yield reading.finding(conditions.SINK_LOG_GAP, effect, {"done": reading.done}, reading.status(), level)
+    elif reading.shows_none and reading.done > NONE:
+        effect = (
+            f"Of {batches(range(reading.done + 1))} Spark reads nothing, without an error, and no start brings it back."
+        )
+        yield reading.finding(conditions.SINK_LOG_GAP, effect, {"done": reading.done}, reading.status())
+    if reading.orphan is not None and reading.orphan > reading.shown:
+        comes = reading.orphan
+    if sink.known and sink.last_batch is not None and comes > reading.shown + 1:
+        missing = range(reading.shown + 1, comes)
+        effect = f"{batches(missing)} will be missing in its log: the query runs until the next compaction."
+        evidence = {"next_batch": comes, "missing": list(missing)[:_SHOWN_MAX]}
+        yield reading.finding(conditions.SINK_LOG_GAP, effect, evidence, reading.inspect(missing[0]))
+
+
+def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
+    """What keeps a file sink from writing down the batch that runs next."""
+    stop = reading.restart.stop
+    if reading.sink.kind != FILE or stop is None or stop.stage is not Stage.SINK:
+        return
+    name = stop.subject.rpartition("/")[2]
+    effect, evidence = "The query stops when the sink writes this entry, at every start.", {"name": stop.subject}
+    if name.startswith("."):
+        command = removal(reading.sink.location, stop.subject)
+        yield reading.finding(STALE_CHECKSUM_FILE, effect, evidence, command, Severity.ERROR)
+    elif f"{name}/" in reading.sink.log_names:
+        yield reading.finding(NAME_TAKEN, effect, evidence, reading.status())
+
+
+def _files_gone(reading: SinkReading) -> Iterator[Finding]:
+    """Files that count and are not there."""
+    gone = reading.sink.files_gone
+    if gone:
+        effect = f"Spark cannot read the folder: {len(gone)} of its files are gone, and their rows with them."
+        evidence = {"files": list(gone[:_SHOWN_MAX]), "count": len(gone)}
+        yield reading.finding(conditions.SINK_FILES_GONE, effect, evidence, reading.status())
+
+
+# Who else is in the sink, and what else is to be known.
+
+
+def _others(reading: SinkReading) -> Iterator[Finding]:
+    sink = reading.sink
+    queries = {name: last for name, last in sink.others.items() if is_query_id(name)}
+    apps = {name: last for name, last in sink.others.items() if name not in queries}
+    candidates = _former_ids(reading, queries)
+    if candidates:
+        yield _id_changed(reading, candidates)
+    rest = {name: last for name, last in {**queries, **apps}.items() if name not in candidates}
+    if not rest:
+        return
+    stands = {reading.committed, NONE if reading.orphan is None else reading.orphan} - {NONE}
+    is_none = reading.shows_none and not candidates
+    level = Severity.WARNING if is_none and not stands.intersection(apps.values()) else Severity.INFO
+    effect = "If one of them is a former checkpoint of this application, what both have read is in the sink twice."
+    if is_none and reading.done > NONE:
+        effect = (
+            "It shows only their batches: it is another query's sink, or this one leaves its mark under another name."
+        )
+    elif is_none:
+        effect = "A new checkpoint writes again all that a former one of the same application has written."
+    evidence = {"others": dict(sorted(rest.items())[:_SHOWN_MAX])}
+    yield reading.finding(conditions.SINK_KNOWS_OTHER_QUERY, effect, evidence, None, level)
+    ahead = {name: last for name, last in apps.items() if is_none and last >= reading.next_new}
+    if ahead:
+        numbers = range(reading.next_new, max(ahead.values()) + 1)
+        effect = f"If the query writes under the name {min(ahead)}, {batches(numbers)} will be dropped by the sink."
+        skips = {"next_batch": reading.next_new, "would_skip": [numbers[0], numbers[-1]], "others": ahead}
+        yield reading.finding(conditions.SINK_WOULD_SKIP, effect, skips, reading.backups(), Severity.WARNING)
+
+
+def _former_ids(reading: SinkReading, queries: Mapping[str, int]) -> dict[str, int]:
+    """Query ids under which the sink holds this checkpoint's batches, up to where it stands or where its id changed."""
+    sink = reading.sink
+    if sink.dedupe_key is not DedupeKey.QUERY_ID or reading.done == NONE:
+        return {}
+    is_lost = not isinstance(reading.world.checkpoint.query, QueryMetadata)
+    if reading.shows_none or is_lost:
+        stands = {reading.committed, reading.done, NONE if reading.orphan is None else reading.orphan} - {NONE}
+        return {name: last for name, last in queries.items() if last in stands}
+    first = min((each.batch_id for each in sink.batches), default=0)
+    if first == 0 or sink.complete_from != 0:
+        return {}
+    return {name: last for name, last in queries.items() if last in (first - 1, first)}
+
+
+def _id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
+    evidence = {"former_ids": dict(candidates)}
+    highest = max(candidates.values())
+    if not reading.shows_none and isinstance(reading.world.checkpoint.query, QueryMetadata):
+        first = min(each.batch_id for each in reading.sink.batches)
+        is_twice = highest == first
+        effect = f"The id changed with batch {first}" + (
+            ", and its rows are in the sink under both ids." if is_twice else "; nothing was written twice by that."
+        )
+        level = Severity.ERROR if is_twice else Severity.INFO
+        return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.inspect(first), level)
+    orphan = reading.orphan
+    if orphan is not None and highest == orphan:
+        effect = (
+            f"The sink holds batch {orphan} under the old id and does not recognise it: its rows are written twice."
+        )
+        return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.backups(), Severity.ERROR)
+    effect = "The sink no longer recognises a batch of this checkpoint that runs again: its rows would come twice."
+    return reading.finding(conditions.QUERY_ID_CHANGED, effect, evidence, reading.backups())
+
+
+def _remarks(reading: SinkReading) -> Iterator[Finding]:
+    sink = reading.sink
+    if sink.write_obstacles and sink.kind != ABSENT:
+        effect = "A recovery that has to take batches back from this sink will be refused."
+        yield reading.finding(conditions.SINK_NOT_WRITABLE, effect, {"obstacles": list(sink.write_obstacles)})
+    if sink.notes:
+        effect = f"{sink.notes[0]}."
+        yield reading.finding(conditions.SINK_NOTES, effect, {"notes": list(sink.notes)})
+
+
+def _apart(world: World, readings: Sequence[SinkReading]) -> Iterator[Finding]:
+    """Several sinks, of which only some hold the batch that runs again."""
+    known = [each for each in readings if each.sink.known and not each.shows_none]
+    shown = {each.sink.location: each.sink.last_batch for each in known}
+    orphan = known[0].orphan if known else None
+    if orphan is None or len(set(shown.values())) < 2:
+        return
+    holding = [each.sink.location for each in known if each.shown >= orphan]
+    if holding:
+        effect = f"The next start brings batch {orphan} to the sinks that lack it; it must not be planned anew."
+        yield Finding(conditions.SINKS_APART, ", ".join(shown), effect, {"shown": shown, "holding": holding})

@@ -1,0 +1,256 @@
+"""Findings about sources of any kind, about files and about Delta tables that are read as streams. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.source_offsets import (
+    DeltaOffset,
+    FileOffset,
+    KafkaOffset,
+    RateMicroBatchOffset,
+    SourceOffset,
+)
+from lastgood.diagnosis import source_conditions as conditions
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.kafka_reading import between, names, positions
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.spans import Span, Stand, orphan_of, spans, stands
+from lastgood.diagnosis.world import World
+from lastgood.sources.delta import DeltaFacts, DeltaServing, Serving, can_serve
+from lastgood.sources.files import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
+from lastgood.sources.kafka_ranges import ranges_to_json, went_back
+
+CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
+
+_NAMES_SHOWN = 20
+
+
+def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
+    """Findings about every source, but for what only a Kafka broker can tell.
+
+    Args:
+        world: What was found, and what storages and tables said if they were asked.
+        restart: What Spark will do.
+    """
+    yield from _went_back(world, restart)
+    for source_id, files in world.files.items():
+        yield from _files(world, restart, source_id, files)
+    yield from _file_logs(world)
+    read = spans(world.checkpoint)
+    for stand in stands(world.checkpoint):
+        table = world.tables.get(stand.source_id)
+        if table is not None:
+            own = [span for span in read if span.source_id == stand.source_id]
+            yield from _table(world, stand, own, table)
+
+
+# Going back, whatever the source.
+
+
+def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
+    """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
+    for span in spans(world.checkpoint):
+        evidence = _back(span)
+        if evidence is None:
+            continue
+        evidence = {"source": span.source_id, "batch": span.batch_id, **evidence}
+        subject = f"offsets/{span.batch_id}"
+        command = world.command("inspect", "--batch", str(span.batch_id))
+        if span.is_done and restart.stop and restart.stop.subject == subject:
+            effect = "The query cannot start: Spark asks once more for the newest batch, which ends before it begins."
+            yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command)
+        elif span.is_done:
+            effect = (
+                f"Batch {span.batch_id} read nothing of it, and what was written at these offsets before the next plan"
+                " was not read."
+            )
+            yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.WARNING)
+        elif not isinstance(span.end, KafkaOffset):  # those are judged with all else that a broker can refuse
+            effect = f"Batch {span.batch_id} ends before it begins: every start fails at it."
+            yield Finding(conditions.ORPHAN_UNREPLAYABLE, subject, effect, evidence, command)
+
+
+def _back(span: Span) -> dict[str, object] | None:
+    """How a batch goes back; None if it does not, or if its offsets have no order."""
+    start, end = span.start, span.end
+    if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
+        back = went_back(positions(start.topics), positions(end.topics))
+        return {"partitions": names(back), "went_back": ranges_to_json(between(back))} if back else None
+    first, last = _order(start), _order(end)
+    if start is None or first is None or last is None or first[0] != last[0] or first <= last:
+        return None
+    return {"start": start.to_text(), "end": end.to_text()}
+
+
+def _order(offset: SourceOffset | None) -> tuple[str, int, int] | None:
+    """What it is an offset of, and where in it; None if nobody knows how such offsets follow each other."""
+    match offset:
+        case FileOffset():
+            return (offset.kind, offset.log_offset, 0)
+        case RateMicroBatchOffset():
+            return (offset.kind, offset.offset, 0)
+        case DeltaOffset():
+            return (offset.table_id, offset.table_version, offset.index)
+    return None
+
+
+# Files.
+
+
+def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
+    """What has become of the files of the newest plan."""
+    planned = world.checkpoint.last_planned
+    orphan = orphan_of(world.checkpoint)
+    subject = f"sources/{source_id}"
+    by_state = {state: [each for each in files if each.state is state] for state in FileState}
+    evidence: dict[str, object] = {"batch": planned, "of": len(files)}
+    command = world.command("inspect", "--batch", str(planned))
+    if gone := by_state[FileState.MISSING]:
+        found = {**evidence, "count": len(gone), "files": _paths(gone)}
+        if orphan is None:
+            effect = f"Batch {planned} has read them and is committed; nobody can go back behind it."
+            yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, None, Severity.INFO)
+        else:
+            rows = "no rows at all" if len(gone) == len(files) else "the rows of the others only"
+            when = "" if restart.batch == orphan and restart.stop is None else "As soon as it can run, "
+            effect = f"{when}{'b' if when else 'B'}atch {orphan} runs with {rows}, and is committed without an error."
+            yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, command)
+    if changed := by_state[FileState.CHANGED]:
+        found = {**evidence, "count": len(changed), "files": _paths(changed)}
+        if orphan is None:
+            effect = "What was written into them since is not read: a file that is to be read again needs a new name."
+        else:
+            effect = f"Batch {orphan} reads what is in them now, not what its first attempt may have read."
+        level = Severity.INFO if orphan is None else Severity.WARNING
+        yield Finding(conditions.SOURCE_FILES_CHANGED, subject, effect, found, command, level)
+    if unknown := by_state[FileState.UNKNOWN]:
+        found = {**evidence, "count": len(unknown), "files": _paths(unknown), "because": unknown[0].because}
+        effect = f"Nobody knows whether the files of batch {planned} are still there."
+        level = Severity.INFO if orphan is None else Severity.WARNING
+        yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command, level)
+
+
+def _file_logs(world: World) -> Iterator[Finding]:
+    """What a file source's own log says of files that are planned and not committed, and of itself."""
+    read = {stand.source_id: stand for stand in stands(world.checkpoint)}
+    for log in world.checkpoint.sources:
+        large = [
+            n for n, entry in log.entries.items() if isinstance(entry, Damage) and entry.kind is DamageKind.TOO_LARGE
+        ]
+        if large:
+            subject = f"{log.folder}/{log.entry_name(large[-1])}"
+            effect = "Each compaction writes all of it again: those batches are slow."
+            yield Finding(conditions.SOURCE_LOG_LARGE, subject, effect)
+        stand = read.get(log.name)
+        done = stand.start if stand else None
+        if not isinstance(done, FileOffset):
+            continue
+        each = {n: tuple(entry) for n, entry in log.entries.items() if isinstance(entry, FileLogEntry)}
+        files = [file for entry in each.values() for file in entry if isinstance(file, SourceFile)]
+        open_files = [file for file in files if file.log_id > done.log_offset]
+        old = never_found_again(open_files, [file for file in files if file.log_id <= done.log_offset])
+        if old:
+            effect = (
+                f"If the entries above {done.log_offset} are removed to plan their files anew, Spark takes"
+                f" {len(old)} of these files for too old, and never reads them."
+            )
+            paths = [file.path for file in old[:_NAMES_SHOWN]]
+            evidence = {"count": len(old), "files": paths, "max_file_age_ms": MAX_FILE_AGE_DEFAULT_MS}
+            yield Finding(conditions.SOURCE_FILES_TOO_OLD, log.folder, effect, evidence)
+
+
+def _paths(files: list[FileFacts]) -> list[str]:
+    return [each.file.path for each in files[:_NAMES_SHOWN]]
+
+
+# Delta tables.
+
+
+def _table(world: World, stand: Stand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
+    """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
+    newest = read[-1] if read else None
+    end = newest.end if newest else stand.start
+    if not isinstance(end, DeltaOffset):
+        return
+    evidence = {"source": stand.source_id, "table": table.location, "table_id": table.table_id, "offset": end.to_text()}
+    command = world.command("inspect", "--batch", str(newest.batch_id if newest else 0))
+    subject = table.location
+    if table.unknown is not None or table.exists is None:
+        effect = "Nobody knows whether the table still has what is to be read."
+        found = {**evidence, "because": table.unknown}
+        yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command)
+        return
+    if not table.exists or table.latest_version is None:
+        effect = "The query cannot start, and what was unread in the table is lost with it."
+        yield Finding(conditions.SOURCE_TABLE_GONE, subject, effect, evidence, command)
+        return
+    if table.table_id is not None and table.table_id != end.table_id:
+        effect = "The query cannot start; the offsets of the old table say nothing about the new one."
+        found = {**evidence, "table_id_before": end.table_id}
+        yield Finding(conditions.SOURCE_TABLE_REPLACED, subject, effect, found, command)
+        return
+    yield from _versions(world, stand, _asked_from(newest), end, table)
+
+
+def _asked_from(newest: Span | None) -> DeltaOffset | None:
+    """Where the range begins that Spark asks for first: that of the newest plan, committed or not."""
+    start = newest.start if newest else None
+    return start if isinstance(start, DeltaOffset) else None
+
+
+def _versions(
+    world: World, stand: Stand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
+) -> Iterator[Finding]:
+    unread = end if not stand.is_rerun or start is None else start
+    evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}
+    command = world.command("inspect", "--batch", str(max(0, stand.batch_id - (not stand.is_rerun))))
+    latest = -1 if table.latest_version is None else table.latest_version
+    if (end.table_version, end.index) > (latest + 1, -1):
+        effect = (
+            f"The table ends at version {latest}, below the position of the query: the query cannot start, and versions"
+            " that are written again under these numbers are not read."
+        )
+        found = {**evidence, "offset": end.to_text()}
+        yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, table.location, effect, found, command)
+        return
+    asked = can_serve(table, start or end)
+    if asked.serving is Serving.UNKNOWN:
+        effect = "Nobody knows whether the table still has what is to be read."
+        yield Finding(
+            conditions.SOURCE_UNKNOWN, table.location, effect, {**evidence, "because": asked.because}, command
+        )
+    if asked.serving is not Serving.NO:
+        return
+    left = can_serve(table, unread)
+    yield _versions_gone(world, table, {**evidence, "offset": end.to_text()}, asked, left, command)
+
+
+def _versions_gone(
+    world: World,
+    table: DeltaFacts,
+    evidence: dict[str, object],
+    asked: DeltaServing,
+    left: DeltaServing,
+    command: str,
+) -> Finding:
+    """`asked` is the range of the newest plan and all after it, `left` only what is unread."""
+    lost = left.lost_versions if left.serving is Serving.NO else range(0)
+    if asked.lost_versions and not world.fail_on_data_loss:
+        what = (
+            f"versions {lost.start} to {lost.stop - 1} are skipped without a word" if lost else "nothing unread is lost"
+        )
+        effect = f"The query starts; {what}."
+    elif left.serving is Serving.NO:
+        effect = f"The query cannot start, and what is unread is no longer in the log: {left.because}."
+    else:
+        effect = f"The query cannot start, though nothing unread is missing: {asked.because}."
+    found = {
+        **evidence,
+        "because": asked.because,
+        "missing_versions": [asked.lost_versions.start, asked.lost_versions.stop] if asked.lost_versions else None,
+        "unread_versions": [lost.start, lost.stop] if lost else None,
+    }
+    return Finding(conditions.SOURCE_VERSIONS_GONE, table.location, effect, found, command)

@@ -1,0 +1,257 @@
+"""What is wrong with the state of a query. Pure.
+
+Every condition that tells of state which cannot be loaded begins with `STATE_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
+from lastgood.checkpoint.state_files import StateFile
+from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.spark_version import SPARK_4_1
+from lastgood.diagnosis.state_load import is_about_format
+from lastgood.diagnosis.state_partitions import repinned
+from lastgood.diagnosis.world import World
+
+_SHOWN = 20
+
+STATE_FILE_MISSING = Condition(
+    "STATE_FILE_MISSING",
+    Severity.ERROR,
+    "a file of the state is missing",
+    """\
+Batch N loads version N of every state store of every partition: the newest snapshot at or below it, and the changes of
+each version after that. One of these files is not there.
+
+The batch is planned before its tasks find that out, so each failed start leaves an orphan behind. Spark 4.1 and later
+can go past a broken snapshot to an older one, if all changes since are still there.
+
+State lives nowhere else. It comes back from a copy of the checkpoint, or it has to be rebuilt from the source.""",
+)
+STATE_PARTITION_MISSING = Condition(
+    "STATE_PARTITION_MISSING",
+    Severity.ERROR,
+    "the state of a whole partition is missing",
+    """\
+An operator has as many partitions as it was started with; the folder of one of them is gone or empty. All keys that
+hash there have lost their state, and every start fails in the tasks of that partition.""",
+)
+STATE_FOLDER_MISSING = Condition(
+    "STATE_FOLDER_MISSING",
+    Severity.ERROR,
+    "the state of the query is gone",
+    """\
+The query keeps state, and its folder `state` is empty or not there. Spark 4.2 and later say so at the first batch
+(`STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY`); older ones fail in their tasks. Either way the batch is planned
+first, and left behind as an orphan.""",
+)
+STATE_FILE_DAMAGED = Condition(
+    "STATE_FILE_DAMAGED",
+    Severity.ERROR,
+    "a file of the state cannot be read",
+    """\
+A snapshot or the changes of a version are empty, cut short, or do not fit the files that they name. Spark notices when
+a task loads the version, after the batch was planned.""",
+)
+STATE_PARTS_MISSING = Condition(
+    "STATE_PARTS_MISSING",
+    Severity.ERROR,
+    "a RocksDB snapshot lacks files that it is made of",
+    """\
+A RocksDB snapshot (`V.zip`) names the SST files that belong to it, which several snapshots share. One of them is
+missing or of another size. Spark 4.1 and later go back to an older snapshot and apply the changes since, if changelog
+checkpointing is on and all of them are there.""",
+)
+STATE_FORMAT_CHANGED = Condition(
+    "STATE_FORMAT_CHANGED",
+    Severity.ERROR,
+    "plan or commit do not fit the way the state is kept",
+    """\
+The newest plan pins how state is laid out, and in state checkpoint format v2 the newest commit names its files. One of
+them was edited, copied from elsewhere or written by hand, and Spark cannot bring state and logs together.""",
+)
+STALE_STATE_SNAPSHOT = Condition(
+    "STALE_STATE_SNAPSHOT",
+    Severity.ERROR,
+    "a snapshot of the state is newer than the logs",
+    """\
+The logs were taken back to an older batch, and the state was not: there are snapshots of versions that have yet to be
+made. When the query comes to such a version it writes its changes anew, and the old snapshot stays. A later start loads
+that snapshot, from the time that was abandoned, and applies the new changes to it. Nothing fails; totals are wrong.
+
+Before the query is started, every state file above the version that the logs stand for has to be set aside. RocksDB
+without changelog checkpointing and state checkpoint format v2 are not affected.""",
+)
+STATE_PARTITIONS_CHANGED = Condition(
+    "STATE_PARTITIONS_CHANGED",
+    Severity.ERROR,
+    "the newest plan pins another number of partitions than the state has",
+    """\
+State is spread over as many partitions as `spark.sql.shuffle.partitions` said when the query was first started. Every
+plan pins that number, and Spark goes by the newest one, whatever the session says. Somebody has changed it there.
+
+With more, tasks look for partitions that never were, and every start fails. With fewer, nothing fails: the partitions
+beyond are not loaded any more, keys are looked for where they never were, and totals begin anew. Write the old number
+back before the query is started. Spark 4.2 and later can repartition state, while the query is down.""",
+)
+STATE_LEFT_OVER = Condition(
+    "STATE_LEFT_OVER",
+    Severity.ERROR,
+    "there is state, and no batch that made it",
+    """\
+The logs are empty or gone and the state is still there. Spark 4.1 and later refuse to begin at batch 0
+(`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`). Older ones begin, and may load what is left of the old state later.""",
+)
+STATE_VERSIONS_AHEAD = Condition(
+    "STATE_VERSIONS_AHEAD",
+    Severity.INFO,
+    "there are state files of versions that have yet to be made",
+    """\
+A batch that was begun and not finished leaves them, or logs that were taken back. Changes without a snapshot are
+overwritten when the version is made, so they do no harm.""",
+)
+CONDITIONS = (
+    STATE_FILE_MISSING,
+    STATE_PARTITION_MISSING,
+    STATE_FOLDER_MISSING,
+    STATE_FILE_DAMAGED,
+    STATE_PARTS_MISSING,
+    STATE_FORMAT_CHANGED,
+    STATE_PARTITIONS_CHANGED,
+    STATE_LEFT_OVER,
+    STALE_STATE_SNAPSHOT,
+    STATE_VERSIONS_AHEAD,
+)
+
+
+def find_state(world: World, restart: Restart) -> Iterator[Finding]:
+    """Findings about the state, by the version that the next batch loads."""
+    checkpoint = world.checkpoint
+    state = checkpoint.state
+    if not world.is_stateful:
+        return
+    planned, committed = checkpoint.last_planned, checkpoint.last_committed
+    if planned is None:
+        if state is not None and state.operators:
+            effect = f"Spark {restart.spark} " + (
+                "refuses to begin at batch 0." if restart.spark >= SPARK_4_1 else "begins at batch 0 over old state."
+            )
+            yield Finding(STATE_LEFT_OVER, "state", effect, {}, world.command("status"))
+        return
+    if state is None or not state.operators:
+        effect = "No batch can run: what the query remembered is lost."
+        yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, world.command("status"))
+        return
+    batch = planned + 1 if committed == planned else planned
+    if batch > 0:
+        yield from _obstacles(world, state, batch, restart)
+    stop = restart.stop
+    if stop and is_about_format(stop):
+        command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
+        yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
+    yield from _partitions(world, planned)
+    yield from _unsound(world, batch, restart)
+    yield from _ahead(world, state, max(planned, committed or 0) + 1)
+
+
+def _partitions(world: World, planned: int) -> Iterator[Finding]:
+    for each in repinned(world.checkpoint):
+        if each.pinned > each.kept:
+            effect = (
+                f"No batch can run: Spark looks for {each.pinned} partitions of the state, and there are {each.kept}."
+            )
+        else:
+            effect = (
+                f"Nothing fails, and totals are wrong: of {each.kept} partitions of the state {each.pinned} are loaded,"
+                " and keys are looked for where they never were."
+            )
+        evidence = {"operator": each.operator, "pinned": each.pinned, "partitions": each.kept}
+        command = world.command("inspect", "--batch", str(planned))
+        yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
+
+
+def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:
+    """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
+    is_stopped = restart.stop is not None and restart.stop.subject in world.unsound
+    effects = {
+        "stops": f"Batch {batch} cannot run, at no start: what it loads is not what was written.",
+        "passed": "Spark goes past it to an older snapshot, as long as that and all changes since are there.",
+        "unnoticed": "It was changed since it was written: Spark may fail at it, or read other values, without a word.",
+    }
+    for kind, effect in effects.items():
+        found = {
+            name: each
+            for name, each in world.unsound.items()
+            if kind == (("stops" if is_stopped else "passed") if each.stops(restart.spark) else "unnoticed")
+        }
+        if found:
+            name, first = next(iter(found.items()))
+            evidence = {"files": list(found)[:_SHOWN], "damage": str(first.damage)}
+            level = None if kind == "stops" else Severity.WARNING
+            yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, world.command("inspect", "--state"), level)
+
+
+def _obstacles(world: World, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
+    obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_1)
+    effect = (
+        f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
+        "Every failed start leaves its plan behind."
+    )
+    lost = _lost_partitions(state, obstacles)
+    command = world.command("inspect", "--state")
+    for folder in lost:
+        yield Finding(STATE_PARTITION_MISSING, folder, effect, {"version": batch}, command)
+    rest = [obstacle for obstacle in obstacles if obstacle.name.rpartition("/")[0] not in lost]
+    for condition in (STATE_FILE_MISSING, STATE_PARTS_MISSING, STATE_FILE_DAMAGED):
+        alike = [obstacle for obstacle in rest if _condition(obstacle.damage) is condition]
+        if alike:
+            evidence = {
+                "version": batch,
+                "files": [obstacle.name for obstacle in alike[:_SHOWN]],
+                "stores": len(alike),
+                "damage": str(alike[0].damage) if alike[0].damage else None,
+            }
+            yield Finding(condition, alike[0].name, effect, evidence, command)
+
+
+def _condition(damage: Damage | None) -> Condition:
+    if damage is None:
+        return STATE_FILE_MISSING
+    return STATE_PARTS_MISSING if damage.kind is DamageKind.MISSING_PART else STATE_FILE_DAMAGED
+
+
+def _lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[str]:
+    """Folders of stores that hold no version at all, although others of their operator do."""
+    held = {store.folder for operator in state.operators for store in operator.stores if store.files}
+    folders = dict.fromkeys(obstacle.name.rpartition("/")[0] for obstacle in obstacles)
+    return [folder for folder in folders if folder not in held]
+
+
+def _ahead(world: World, state: State, newest: int) -> Iterator[Finding]:
+    """State files above the version that the newest planned batch makes."""
+    stale: list[str] = []
+    harmless: list[str] = []
+    for store in (store for operator in state.operators for store in operator.stores):
+        for file in store.files:
+            if file.version > newest and file.unique_id is None:
+                (stale if _stays(store, file) else harmless).append(f"{store.folder}/{file.name}")
+    if stale:
+        effect = (
+            "Totals will be wrong without a message: a later start loads this snapshot, which is of a time that the"
+            " logs do not know, and goes on from there."
+        )
+        evidence = {"newest_version": newest, "files": stale[:_SHOWN], "count": len(stale)}
+        yield Finding(STALE_STATE_SNAPSHOT, stale[0], effect, evidence, world.command("inspect", "--state"))
+    elif harmless:
+        effect = "They are overwritten when their version is made."
+        evidence = {"newest_version": newest, "files": harmless[:_SHOWN], "count": len(harmless)}
+        yield Finding(STATE_VERSIONS_AHEAD, harmless[0], effect, evidence)
+
+
+def _stays(store: StateStore, file: StateFile) -> bool:
+    """Whether a file of a later version outlives the making of that version."""
+    return file.kind.is_snapshot and store.format is not StateFormat.ROCKSDB

@@ -1,0 +1,232 @@
+"""What Spark says when it cannot load its state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.checkpoint.state import (
+    Loads,
+    Obstacle,
+    State,
+    StateFormat,
+    StateOperator,
+    StateStore,
+    UniqueIds,
+    unique_ids_of,
+)
+from lastgood.diagnosis.restart import Stage, Stop, StoppedError
+from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnosis.state_partitions import repinned
+from lastgood.diagnosis.unsound import Unsound
+
+_FORMAT_KEYS = {
+    "stateStoreSave": "spark.sql.streaming.aggregation.stateFormatVersion",
+    "symmetricHashJoin": "spark.sql.streaming.join.stateFormatVersion",
+}
+_OTHER_SCHEMA = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
+_OTHER_SCHEMA_3_5 = "org.apache.spark.sql.execution.streaming.state."
+"""One task finds another schema, another rows that do not fit it."""
+_NO_IDS = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED"
+_NO_IDS_ROCKSDB = "None.get"
+_NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state file of"
+
+
+def is_about_format(stop: Stop) -> bool:
+    """Whether a plan or a commit stops Spark because it does not fit the way the state is laid out."""
+    is_told = stop.error in (_OTHER_SCHEMA, _OTHER_SCHEMA_3_5, _NO_IDS, _NO_IDS_ROCKSDB)
+    return is_told and stop.subject.startswith(("offsets/", "commits/"))
+
+
+def missing_folder(spark: SparkVersion) -> None:
+    """The folder `state` of a query that keeps state is gone or empty.
+
+    Raises:
+        StoppedError: always.
+    """
+    because = "the state of the query is gone"
+    if spark >= SPARK_4_2:
+        error = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+        raise StoppedError(Stop(Stage.PLANNED, error, "state", because))
+    raise StoppedError(Stop(Stage.TASK, "Error reading", "state", because))
+
+
+def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> None:
+    """A plan whose pinned confs are lost makes Spark lay out its state in the legacy way.
+
+    Raises:
+        StoppedError: the state is laid out in another way.
+    """
+    entry = checkpoint.offsets.entries.get(newest)
+    if not isinstance(entry, OffsetEntry) or checkpoint.state is None:
+        return
+    for key in {_format_key(operator) for operator in checkpoint.state.operators}:
+        written = _pinned(checkpoint, key) if key else None
+        if key and key not in entry.conf and written not in (None, "1"):
+            stage, error = (Stage.TASK, _OTHER_SCHEMA_3_5) if spark < SPARK_4_0 else (Stage.PLANNED, _OTHER_SCHEMA)
+            because = f"it does not pin {key}, and Spark takes 1 where the state has {written}"
+            raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
+
+
+def _format_key(operator: StateOperator) -> str | None:
+    """The conf that pins how an operator lays out its rows; None if there is none."""
+    if isinstance(operator.metadata, OperatorMetadata):
+        return _FORMAT_KEYS.get(operator.metadata.operator_name)
+    is_join = any(store.name.startswith(("left-", "right-")) for store in operator.stores)
+    return _FORMAT_KEYS["symmetricHashJoin" if is_join else "stateStoreSave"]
+
+
+def _pinned(checkpoint: Checkpoint, key: str) -> str | None:
+    entries = checkpoint.offsets.entries.values()
+    return next((e.conf[key] for e in entries if isinstance(e, OffsetEntry) and key in e.conf), None)
+
+
+def load_state(
+    checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion, unsound: Mapping[str, Unsound]
+) -> list[str]:
+    """A batch loads `version` of the state.
+
+    Args:
+        checkpoint: With its state.
+        version: The number of the batch that runs.
+        committed: The newest commit, whose ids Spark goes by in state checkpoint format v2.
+        spark: Its version.
+        unsound: Files that are not what was written, by path.
+
+    Returns:
+        Which of them it reads, where nobody knows what this Spark makes of it; one line each.
+
+    Raises:
+        StoppedError: it cannot.
+    """
+    state = checkpoint.state
+    if state is None:
+        return []
+    _require_ids(checkpoint, version, committed)
+    stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
+    stopped = {stop.subject.rpartition("/")[0] for stop in stops}
+    doubts: list[str] = []
+    for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
+        for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
+            if wrong.stops(spark):
+                because = f"it cannot be read: {wrong.damage}"
+                stops.append(Stop(Stage.TASK, _unsound_error(wrong, store, spark), name, because))
+                break
+            doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
+    if stops:
+        raise StoppedError(_first_to_fail(stops, spark))
+    return doubts
+
+
+def _first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
+    """Tasks race, and the first to fail is told: where they differ only what they have in common is sure."""
+    if len({stop.error for stop in stops}) == 1:
+        return stops[0]
+    return replace(stops[0], error="CANNOT_LOAD_STATE_STORE" if spark >= SPARK_4_0 else "Error")
+
+
+def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None) -> None:
+    """What a commit says of the files of a state fits how they are named."""
+    formats = {store.format for store in _stores(checkpoint)}
+    if StateFormat.ROCKSDB_V2 not in formats and _names_ids(checkpoint, committed):
+        is_hdfs = StateFormat.HDFS_BACKED in formats
+        error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
+        because = "it is of a version that names the files of a state in checkpoint format v2"
+        raise StoppedError(Stop(Stage.TASK, error, f"commits/{committed}", because))
+    if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
+        because = f"commits/{committed} names the state after another batch than {version - 1}"
+        raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
+
+
+def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
+    """One for each store of which files are not there, or end too early."""
+    stores = [store for operator in state.operators for store in operator.stores]
+    by_folder = {store.folder: store for store in stores}
+    for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
+        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark)
+        because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
+        yield Stop(Stage.TASK, error, obstacle.name, because)
+
+
+def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
+    """One for each operator of which the newest plan pins more partitions than its state has."""
+    formats = {store.format for store in _stores(checkpoint)}
+    for each in repinned(checkpoint):
+        if each.pinned > each.kept:
+            because = f"the plan pins {each.pinned} partitions, and the state has {each.kept}"
+            error = _NO_DELTA if StateFormat.HDFS_BACKED in formats else _NO_FILE
+            if StateFormat.ROCKSDB_V2 in formats:
+                error = f"ArrayIndexOutOfBoundsException: Index {each.kept} out of bounds for length {each.kept}"
+            yield Stop(Stage.TASK, error, f"state/{each.operator}/{each.kept}", because)
+
+
+def _changed(
+    store: StateStore, ids: UniqueIds, version: int, spark: SparkVersion, unsound: Mapping[str, Unsound]
+) -> Iterator[tuple[str, Unsound]]:
+    """Of the files that a load reads those that are not what was written, unless Spark goes past them."""
+    repairs = spark >= SPARK_4_1 and store.format is not StateFormat.ROCKSDB
+    for file in Loads(store, ids, auto_repair=repairs).path(version):
+        name = f"{store.folder}/{file.name}"
+        wrong = unsound.get(name)
+        if wrong is None:
+            continue
+        is_passed = repairs and spark >= SPARK_4_2 and file.kind.is_snapshot and wrong.stops(spark)
+        if not (is_passed and _loads_without(store, ids, version, unsound)):
+            yield name, wrong
+
+
+def _stores(checkpoint: Checkpoint) -> list[StateStore]:
+    return [store for operator in checkpoint.state.operators for store in operator.stores] if checkpoint.state else []
+
+
+def _unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
+    """What Spark says of a file that does not fit a checksum: Hadoop's, its own, or the one within the file."""
+    is_within = not wrong.is_snapshot and not (wrong.by_spark and spark >= SPARK_4_1)
+    if is_within and (store.format is StateFormat.HDFS_BACKED or spark < SPARK_4_0):
+        return "Stream is corrupted"
+    return "Checksum error" if spark < SPARK_4_0 else "CANNOT_LOAD_STATE_STORE"
+
+
+def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Mapping[str, Unsound]) -> bool:
+    """Whether a version can be loaded from what is older than the snapshots that are not what was written."""
+    named = ((file, unsound.get(f"{store.folder}/{file.name}")) for file in store.files if file.kind.is_snapshot)
+    broken = {file: wrong.damage for file, wrong in named if wrong}
+    without = replace(store, snapshots={**store.snapshots, **broken})
+    return version in Loads(without, ids, auto_repair=True).loadable()
+
+
+def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateStore], spark: SparkVersion) -> str:
+    """What Spark says of one store; one without any file is of the format of the others."""
+    kind = store.format if store else None
+    kind = kind or next((other.format for other in stores if other.format), None)
+    damage = obstacle.damage
+    name = obstacle.name.rpartition("/")[2]
+    if damage is not None:
+        is_checked = name.endswith(".zip") and store is not None and name in store.checksummed
+        return _damage_error(damage, kind, spark, is_zip=name.endswith(".zip"), is_checked=is_checked)
+    if name.endswith(".zip"):  # only in state checkpoint format v2 is a snapshot looked for by name
+        return "AUTO_SNAPSHOT_REPAIR_FAILED" if spark >= SPARK_4_1 else "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
+    return _NO_DELTA if kind is StateFormat.HDFS_BACKED else _NO_FILE
+
+
+def _damage_error(
+    damage: Damage, kind: StateFormat | None, spark: SparkVersion, *, is_zip: bool, is_checked: bool
+) -> str:
+    if damage.kind is DamageKind.MISSING_PART:
+        return "FileNotFoundException"
+    if spark >= SPARK_4_0 and kind is not StateFormat.HDFS_BACKED:
+        return "CANNOT_LOAD_STATE_STORE"
+    if is_zip and damage.kind is DamageKind.EMPTY:
+        return "NoSuchFileException"
+    return "Checksum error" if is_checked else "EOFException"
+
+
+def _names_ids(checkpoint: Checkpoint, committed: int | None) -> bool:
+    """Whether the newest commit is of a version that goes with state checkpoint format v2."""
+    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    return isinstance(entry, CommitEntry) and entry.version > 1

@@ -1,0 +1,82 @@
+"""All that a diagnosis rests on: a checkpoint, and what is known of what stands around it. Values only. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.diagnosis.advice_facts import AdviceFacts
+from lastgood.diagnosis.unsound import Unsound
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.delta import DeltaFacts
+from lastgood.sources.files import FileFacts
+from lastgood.sources.kafka_facts import KafkaFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A repair of lastgood that is open, and keeps every driver away."""
+
+    recovery: str
+    stage: str
+    """How far it has come."""
+    paths: tuple[str, ...]
+    """The empty files of the seal that stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What was found and asked."""
+
+    checkpoint: Checkpoint
+    location: str = "."
+    """Of the checkpoint, as a person types it."""
+    now_ms: int = 0
+    sinks: tuple[SinkEvidence, ...] = ()
+    """Empty: none was asked."""
+    kafka: KafkaFacts | None = None
+    """None: not asked."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids that the topics had while the query read them, where somebody recorded them."""
+    fail_on_data_loss: bool = True
+    """The option of the Kafka source, which no file records."""
+    is_pattern: bool = False
+    """Whether Kafka topics are subscribed by a pattern, which no file records either."""
+    is_local: bool = True
+    """Whether the checkpoint lies on a local disk, where Hadoop keeps a `.crc` beside each file."""
+    files: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)
+    """Per file source: the files of the newest plan."""
+    tables: Mapping[str, DeltaFacts] = field(default_factory=dict)
+    """Per Delta source: what its table still serves."""
+    seal: Seal | None = None
+    """None: no repair is open."""
+    unsound: Mapping[str, Unsound] = field(default_factory=dict)
+    """Files of the state that the next batch loads and that are not what was written, by their path."""
+    advice: AdviceFacts = field(default_factory=AdviceFacts)
+    """Where the checkpoint lies, and how its query was seen to run."""
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
+        return self.checkpoint.is_stateful or self.advice.is_stateful or _ran_without_data(self.checkpoint)
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command about this checkpoint that can be pasted; `verb` may be two words."""
+        return shlex.join(["lastgood", *verb.split(), self.location, *options])
+
+
+def _ran_without_data(checkpoint: Checkpoint) -> bool:
+    """Whether a batch only moved the watermark: Spark plans such batches for a stateful query alone."""
+    plans = {n: entry for n, entry in checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
+    pairs = ((plans[n - 1], plan) for n, plan in plans.items() if n - 1 in plans)
+    return any(
+        before.sources == plan.sources and before.batch_watermark_ms < plan.batch_watermark_ms for before, plan in pairs
+    )
+
+
+def removal(location: str, name: str) -> str:
+    """The command that removes a file on a local disk; `name` is its path below `location`."""
+    return shlex.join(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])

@@ -1,0 +1,238 @@
+"""The verbs as functions, for programs: the same parts and the same answers as on the command line.
+
+Import them from `lastgood` itself:
+
+    import lastgood
+
+    report = lastgood.diagnose("s3a://lake/chk/orders", kafka="broker:9092", sink="s3a://lake/orders")
+    plan = lastgood.plan("s3a://lake/chk/orders", goal=lastgood.Reposition(stable_lag=3), accept=["duplicates"])
+    recovery = lastgood.apply(plan, driver_is_dead=True)
+    lastgood.undo(recovery.id)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, TypedDict, Unpack
+
+from lastgood.diagnosis.engine import Report
+from lastgood.errors import LastgoodError
+from lastgood.operations import apply as _apply
+from lastgood.operations import diagnose as _diagnose
+from lastgood.operations import plan as _plan
+from lastgood.operations import recover as _recover
+from lastgood.operations.apply import Recovery
+from lastgood.operations.positions import Where
+from lastgood.operations.recover import Decision
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Waiver
+
+__all__ = [
+    "Decision",
+    "Evidence",
+    "Fresh",
+    "LastgoodError",
+    "Plan",
+    "Recovery",
+    "Replan",
+    "Report",
+    "Reposition",
+    "Resume",
+    "apply",
+    "diagnose",
+    "plan",
+    "recover",
+    "undo",
+]
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Run again from the last good batch, in the cheapest way that is exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Drop the plan that is not committed, so that today's limits apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reposition(Where):
+    """Start again from chosen offsets, in place; one of its fields says from where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh(Where):
+    """Seed a new checkpoint; one of its fields says from where, else as the mirror has it."""
+
+
+class Evidence(TypedDict, total=False):
+    """Where else to look than into the checkpoint; the same for all verbs."""
+
+    sink: str | Iterable[str]
+    """Where the query writes; one or several."""
+    kafka: str | None
+    """`bootstrap.servers` of the source, or a file of facts."""
+    kafka_config: str | Path | None
+    """A `client.properties`, as Kafka's own tools take it."""
+    topics: Iterable[str]
+    """Topics beside those that the logs name."""
+    subscribe_pattern: str | None
+    """As Spark's option `subscribePattern`."""
+
+
+Goal: TypeAlias = Resume | Replan | Reposition | Fresh
+
+
+def diagnose(
+    target: str,
+    *,
+    log: str | None = None,
+    spark: str | None = None,
+    fail_on_data_loss: bool | None = None,
+    config: Path | None = None,
+    **evidence: Unpack[Evidence],
+) -> Report:
+    """Every finding, worst first, and what Spark would do on restart; nothing is changed.
+
+    Args:
+        target: Location, name in `lastgood.toml`, or a bundle.
+        log: A file with a driver's log, a traceback or an agent's records.
+        spark: The version to predict for; None: the newest that can read the logs.
+        fail_on_data_loss: As the query's Kafka source has it; None: as the log tells, else true.
+        config: Another configuration than `lastgood.toml` here.
+        **evidence: Where else to look than into the checkpoint; see `Evidence`.
+
+    Raises:
+        LastgoodError: there is no checkpoint, an option is not understood, the storage does not answer (subclasses).
+    """
+    options = _diagnose.DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log)
+    return _diagnose.diagnose(target, options, config=config)
+
+
+def plan(
+    target: str,
+    *,
+    goal: Goal | None = None,
+    accept: Iterable[str] = (),
+    spark: str | None = None,
+    fail_on_data_loss: bool = True,
+    prove: bool = False,
+    config: Path | None = None,
+    **evidence: Unpack[Evidence],
+) -> Plan:
+    """How a query is to run again, and what that costs; nothing is changed.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        goal: What is wanted; None: `Resume()`.
+        accept: Of `duplicates` and `loss`: what it may cost.
+        spark: The version that will start; None: the newest that can read the logs.
+        fail_on_data_loss: As the query's Kafka source has it.
+        prove: Whether real Spark is to show on a copy of the logs what it does then.
+        config: Another configuration than `lastgood.toml` here.
+        **evidence: Where else to look than into the checkpoint; see `Evidence`.
+
+    Raises:
+        RepairRefusedError: it cannot be done in a way of which anything can be promised; it says why.
+        LastgoodError: as `diagnose`.
+    """
+    waivers = tuple(map(Waiver, accept))
+    wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), waivers, spark, fail_on_data_loss, prove)
+    return _plan.make_plan(target, wanted, config=config)
+
+
+def apply(
+    plan: Plan | str, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
+) -> Recovery:
+    """Carry out a plan, or a saved one: exactly that, or an error and nothing is changed.
+
+    Args:
+        plan: From `plan`, or its file.
+        driver_is_dead: Whether you have seen that the application has ended; else `driver_check` has to tell.
+        tell: Gets a line for a person at each turn.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        WaiverNeededError, PlanStaleError, DriverNotProvenDeadError, LeaseHeldError, …: see `docs/reference/plan.md`.
+    """
+    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config)
+
+
+def undo(
+    recovery: str,
+    *,
+    checkpoint: str | None = None,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+) -> Recovery:
+    """Put every byte back as it was before a recovery, while nothing has moved since.
+
+    Args:
+        recovery: Its id, or `last` for that of `checkpoint`.
+        checkpoint: Location, or name in `lastgood.toml`; None: this machine remembers.
+        driver_is_dead: As `apply`.
+        tell: As `apply`.
+        config: As `apply`.
+
+    Raises:
+        UndoRefusedError: the query has gone on since.
+        LastgoodError: as `apply`.
+    """
+    return _apply.undo(recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=tell, config=config)
+
+
+def recover(
+    target: str,
+    *,
+    goal: Goal | None = None,
+    accept: Iterable[str] = (),
+    spark: str | None = None,
+    fail_on_data_loss: bool = True,
+    observe: bool = False,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    **evidence: Unpack[Evidence],
+) -> Decision:
+    """Once, before a start: diagnose, plan, and carry out what the policy allows.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        goal: What is wanted; None: `Resume()`.
+        accept: Of `duplicates` and `loss`: what it may cost beside what the policy accepts.
+        spark: As `plan`.
+        fail_on_data_loss: As `plan`.
+        observe: Change nothing; say what would be done.
+        driver_is_dead: As `apply`.
+        tell: As `apply`.
+        config: As `apply`.
+        **evidence: As `plan`.
+
+    Raises:
+        LastgoodError: as `diagnose`; what a person can mend, or may be otherwise in a while, is a `Decision`.
+    """
+    wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss)
+    return _recover.recover(target, wanted, observe=observe, driver_is_dead=driver_is_dead, tell=tell, config=config)
+
+
+def _where(goal: Goal | None) -> tuple[str, Where]:
+    name = "resume" if goal is None else type(goal).__name__.lower()
+    return name, goal if isinstance(goal, Where) else Where()
+
+
+def _asked(evidence: Evidence) -> EvidenceOptions:
+    sink, properties = evidence.get("sink", ()), evidence.get("kafka_config")
+    return EvidenceOptions(
+        sinks=(sink,) if isinstance(sink, str) else tuple(sink),
+        kafka=evidence.get("kafka"),
+        topics=tuple(evidence.get("topics", ())),
+        subscribe_pattern=evidence.get("subscribe_pattern"),
+        kafka_config=None if properties is None else Path(properties),
+    )

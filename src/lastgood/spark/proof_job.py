@@ -1,0 +1,90 @@
+"""Starts a query that writes nothing on a copy of a checkpoint, and says what Spark made of it: a PySpark script.
+
+    spark-submit proof_job.py SPEC ANSWER
+
+SPEC and ANSWER are JSON files. The query has the sources of the real one and a sink that looks at no row, so nothing is
+read: Spark only plans its first batch. It runs on the pyspark of this very Python.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from lastgood.spark.agent.failures import failure_of_error, failure_of_query
+
+
+class SecondBatchError(Exception):
+    """The first batch has told all."""
+
+
+class Sink:
+    """Notes down the first batch, looks at no row, and lets there be no second one."""
+
+    def __init__(self) -> None:
+        self.batch: int | None = None
+
+    def __call__(self, _: DataFrame, batch_id: int) -> None:
+        """What Spark calls for each batch."""
+        if self.batch is not None:
+            raise SecondBatchError
+        self.batch = batch_id
+
+
+def stub(spark: SparkSession, source: dict[str, Any]) -> DataFrame:
+    """A source of the real query, as far as its logs tell of it."""
+    reader = spark.readStream.format(source["format"]).options(**source["options"])
+    frame = reader.load(*source["paths"])
+    return frame.selectExpr("1 AS stub")
+
+
+def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
+    """What became of the query."""
+    sink = Sink()
+    frame = reduce(DataFrame.unionAll, [stub(spark, source) for source in spec["sources"]])
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", spec["checkpoint"])
+    query = writer.trigger(availableNow=True).start()
+    told: dict[str, Any] = {"ended": "finished", "causes": []}
+    try:
+        if not query.awaitTermination(spec["seconds"]):
+            told["ended"] = "hangs" if sink.batch is None else "finished"
+            query.stop()
+    except StreamingQueryException:
+        if sink.batch is None:
+            failed = failure_of_query(query._jsq.exception().get(), query.id, None)  # noqa: SLF001 - the causes in Java
+            told.update(ended="failed", causes=failed["causes"])
+    progress = [json.loads(each.json()) for each in query._jsq.recentProgress()]  # noqa: SLF001 - as it is in Java
+    first = next((each for each in progress if each["batchId"] == sink.batch), None)
+    told["batch"] = sink.batch
+    told["idle_at"] = progress[-1]["batchId"] if progress and sink.batch is None else None
+    told["sources"] = [
+        [as_text(each["startOffset"]), as_text(each["endOffset"])] for each in (first or {"sources": []})["sources"]
+    ]
+    return told
+
+
+def as_text(offset: Any) -> str | None:
+    """An offset as it stands in a log: Spark shows it as JSON where it is JSON."""
+    return None if offset is None else json.dumps(offset) if not isinstance(offset, str) else offset
+
+
+def main(question: str, answer: str) -> None:
+    """Run the job."""
+    spec = json.loads(Path(question).read_text(encoding="utf-8"))
+    spark = SparkSession.builder.appName("lastgood plan --prove").getOrCreate()
+    try:
+        told = watched(spark, spec)
+    except PySparkException as error:
+        told = {"ended": "failed", "batch": None, "sources": [], "causes": failure_of_error(error)["causes"]}
+    Path(answer).write_text(json.dumps({"spark": spark.version, **told}), encoding="utf-8")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,334 @@
+"""`plan --goal fresh`, as it is typed: what a lost checkpoint is seeded from, and what is said where nobody knows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
+
+LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
+COLUMNS = "topic,partition,offset"
+FRESH = ("--goal", "fresh", "--sink", "table")
+TOPIC = ("--topic", "orders", "--kafka", "kafka.json")
+PER_BATCH, BATCHES, LATEST = 5, 3, 40
+TIME_MS = 1_795_290_600_000
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    partitions = {str(number): {"earliest": 0, "latest": LATEST} for number in range(2)}
+    facts = {"bootstrap": "broker:9092", "captured_at_ms": TIME_MS, "topics": {"orders": {"partitions": partitions}}}
+    Path("kafka.json").write_text(json.dumps(facts))
+
+
+def write(batch: int, rows: Iterable[tuple[int, int]]) -> None:
+    """One batch of the query, as a table shows it."""
+    partitions, offsets = zip(*rows, strict=True)
+    data = {
+        "topic": ["orders"] * len(offsets),
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+    }
+    mark = CommitProperties(app_transactions=[Transaction(QUERY_ID, batch, TIME_MS)])
+    write_deltalake("table", pa.table(data), mode="append", commit_properties=mark)
+
+
+def batch_rows(batch: int) -> list[tuple[int, int]]:
+    return [(p, at) for p in (0, 1) for at in range(batch * PER_BATCH, (batch + 1) * PER_BATCH)]
+
+
+@pytest.fixture
+def table() -> Path:
+    """Three batches of the query, whose checkpoint is lost."""
+    for batch in range(BATCHES):
+        write(batch, batch_rows(batch))
+    return Path("table")
+
+
+@pytest.fixture
+def torn() -> Path:
+    """The same without offset 7 of partition 0."""
+    for batch in range(BATCHES):
+        write(batch, [row for row in batch_rows(batch) if row != (0, 7)])
+    return Path("table")
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [*LASTGOOD, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def answer(*words: object, code: int = 0) -> dict[str, Any]:
+    done = run(*words, "--format", "json")
+    assert done.returncode == code, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def error(*words: object, code: int = 2) -> dict[str, Any]:
+    told: dict[str, Any] = answer("plan", "chk", *words, code=code)["error"]
+    return told
+
+
+def test_rows_of_a_table_are_enough_to_seed_a_lost_checkpoint(table: Path) -> None:
+    del table
+    plan = answer("plan", "chk", *FRESH, "--offset-columns", COLUMNS, "-o", "plan.json")
+    assert (plan["guarantee"], plan["needs"], plan["from_batch"]) == ("exactly_once", [], 0)
+    assert plan["options"]["offsets"] == {"0": {"orders": {"0": 15, "1": 15}}}
+    assert not Path("chk").exists()
+    assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
+    assert Path("chk/sources/0/0").read_bytes() == b'\0v1\n{"orders":{"0":15,"1":15}}'
+    assert answer("undo", plan["recovery"], "--driver-is-dead")["state"] == "undone"
+    assert not [each for each in Path("chk").rglob("*") if each.is_file()]
+
+
+def test_hole_is_told_with_its_price_and_the_other_ways(torn: Path) -> None:
+    del torn
+    done = run("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)
+    assert done.returncode == 0, done.stderr
+    assert "Guarantee at least once" in done.stdout
+    assert "offsets are missing in orders-0 (from 7 on)" in done.stdout
+    assert "written twice at most 8 offsets: orders/0 [7, 15)" in done.stdout
+    assert "Needs     --accept duplicates" in done.stdout
+    others = [line for line in done.stdout.splitlines() if line.startswith("Or ")]
+    assert [line.split()[2] for line in others] == ["at", "lossy,"]
+    assert "--earliest" in done.stdout
+    assert """--at '{"orders": {"0": 15, "1": 15}}'""" in done.stdout
+
+
+def test_rows_that_came_meanwhile_make_a_plan_stale(table: Path) -> None:
+    del table
+    answer("plan", "chk", *FRESH, "--offset-columns", COLUMNS, "-o", "plan.json")
+    write(BATCHES, batch_rows(BATCHES))
+    refused = answer("apply", "plan.json", "--driver-is-dead", code=52)["error"]
+    assert (refused["condition"], refused["found"]) == ("PLAN_STALE", "version 3")
+    assert not [each for each in Path("chk").rglob("*") if each.is_file()]
+
+
+def test_another_query_that_writes_to_the_table_takes_the_exact_word_away(table: Path) -> None:
+    del table
+    other = CommitProperties(app_transactions=[Transaction("0b7e60a2-1111-4222-8333-944445555666", 4, TIME_MS)])
+    data = {"topic": ["more"], "partition": pa.array([0], pa.int32()), "offset": pa.array([0], pa.int64())}
+    write_deltalake("table", pa.table(data), mode="append", commit_properties=other)
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)
+    assert plan["guarantee"] == "at_least_once"
+    assert any("others write to" in line for line in plan["rests_on"])
+
+
+def test_rows_of_one_topic_need_its_name_where_no_log_tells_it(table: Path) -> None:
+    del table
+    asked = error(*FRESH, "--offset-columns", "partition,offset")
+    assert (asked["condition"], asked["expected"]) == (
+        "OFFSET_COLUMNS_INVALID",
+        "--topic NAME, or TOPIC,PARTITION,OFFSET",
+    )
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", "partition,offset")
+    assert plan["guarantee"] == "exactly_once"
+
+
+def test_mirror_comes_first_and_what_follows_is_named_where_there_is_none(table: Path) -> None:
+    del table
+    refused = error(*FRESH, *TOPIC, code=57)
+    assert refused["condition"] == "REPAIR_REFUSED"
+    assert "--offset-columns" in refused["expected"]
+    CheckpointBuilder(Path("chk")).run(BATCHES)
+    assert run("backup", "create", "chk").returncode == 0
+    shutil.rmtree("chk")
+    plan = answer("plan", "chk", *FRESH)
+    assert (plan["options"]["chosen"], plan["guarantee"]) == ("the mirror", "exactly_once")
+
+
+def test_ledger_knows_where_the_batch_ended_that_the_sink_shows(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del table
+    CheckpointBuilder(Path("chk")).run(BATCHES)
+    assert run("backup", "create", "chk", "--ledger", "sqlite:///ledger.db").returncode == 0
+    shutil.rmtree("chk")
+    shutil.rmtree("chk.lastgood")
+    monkeypatch.setenv("LASTGOOD_LEDGER", "sqlite:///ledger.db")
+    for words in ((), ("--at-sink",)):
+        plan = answer("plan", "chk", *FRESH, *words)
+        assert plan["guarantee"] == "exactly_once"
+        assert plan["options"]["offsets"] == {"0": {"orders": {"0": 15, "1": 15}}}
+        assert plan["options"]["chosen"] == "the end of batch 2, the newest that the sink shows"
+
+
+def test_earliest_is_lossless_only_while_kafka_has_everything(table: Path) -> None:
+    del table
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--earliest")
+    assert (plan["guarantee"], plan["needs"]) == ("at_least_once", ["duplicates"])
+    assert plan["sources"][0]["duplicated"] == {"orders": {"0": [[0, LATEST]], "1": [[0, LATEST]]}}
+    Path("kafka.json").write_text(Path("kafka.json").read_text().replace('"earliest": 0', '"earliest": 9', 1))
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--earliest")
+    assert (plan["guarantee"], plan["needs"]) == ("lossy", ["loss", "duplicates"])
+    assert plan["sources"][0]["lost"] == {"orders": {"0": [[0, 9]]}}
+
+
+def test_time_of_the_last_batch_but_one_is_where_kafka_is_asked(table: Path) -> None:
+    written_ms = DeltaTable(table).history()[1]["timestamp"]
+    facts = json.loads(Path("kafka.json").read_text())
+    facts["first_at"] = {str(written_ms - 60_000): {"orders": {"0": {"offset": 6}, "1": {}}}}
+    Path("kafka.json").write_text(json.dumps(facts))
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--at-last-commit", "--margin", "1m")
+    assert (plan["guarantee"], plan["options"]["offsets"]) == (
+        "at_least_once",
+        {"0": {"orders": {"0": 6, "1": LATEST}}},
+    )
+    assert plan["sources"][0]["duplicated"] == {"orders": {"0": [[6, LATEST]]}}
+    assert plan["sources"][0]["bound"]
+    assert plan["rests_on"][0].startswith(f"the time of version 1 of {table.resolve()}, {written_ms} ms")
+
+
+def test_topic_that_is_younger_than_the_rows_is_not_trusted(table: Path) -> None:
+    after_ms = DeltaTable(table).history()[0]["timestamp"] + 300_000
+    facts = json.loads(Path("kafka.json").read_text())
+    facts["first_at"] = {str(after_ms): {"orders": {"0": {"offset": 14}, "1": {"offset": 15}}}}
+    Path("kafka.json").write_text(json.dumps(facts))
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)
+    assert (plan["guarantee"], plan["needs"]) == ("lossy", ["loss"])
+    assert any("orders-0 looks as if it was created again" in line for line in plan["rests_on"])
+
+
+def test_time_of_the_only_batch_tells_nothing() -> None:
+    write(0, batch_rows(0))
+    told = error(*FRESH, *TOPIC, "--at-last-commit")
+    assert told["found"] == "1 versions that wrote rows, by 1 writers"
+    assert "--earliest" in told["expected"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--goal", "fresh", "--offset-columns", COLUMNS), "--sink LOCATION of one Delta table"),
+        (("--goal", "fresh", "--at-last-commit"), "--topic NAME and --kafka SERVERS"),
+        (("--goal", "fresh", "--earliest"), "--topic NAME and --kafka SERVERS"),
+        ((*FRESH, "--offset-columns", COLUMNS, "--earliest"), None),
+        ((*FRESH, "--offset-columns", "a,b,c,d"), "TOPIC,PARTITION,OFFSET, or PARTITION,OFFSET where all rows"),
+        ((*FRESH, "--offset-columns", "topic,part,offset"), "part of the type"),
+        ((*FRESH, "--kafka", "kafka.json", "--at-last-commit"), "a broker that can be asked"),
+        ((*FRESH, "--at-sink"), "--sink LOCATION, one that shows batches of this query"),
+        ((*FRESH, "--margin", "5m", "--earliest"), "--at-last-commit"),
+        (("--goal", "reposition", "--at-sink"), None),
+    ],
+)
+def test_what_is_missing_is_said(table: Path, words: tuple[str, ...], expected: str | None) -> None:
+    del table
+    if "reposition" in words:
+        CheckpointBuilder(Path("chk")).run(BATCHES)
+    told = error(*words)
+    assert told["found"] or told["expected"]
+    if expected is not None:
+        assert expected in told["expected"]
+
+
+def test_help_teaches_where_a_fresh_start_begins() -> None:
+    done = run("plan", "--help")
+    for option in ("--at-sink", "--offset-columns", "--at-last-commit", "--earliest"):
+        assert option in done.stdout
+    assert "in the order in which it can be trusted" in done.stdout
+
+
+VIA = ("--via", "app-config", "--start-file", "start.json")
+
+
+@pytest.fixture
+def checkpoint(table: Path) -> Path:
+    """The same query, whose checkpoint is there and is to be left behind."""
+    del table
+    CheckpointBuilder(Path("chk")).run(BATCHES)
+    return Path("chk")
+
+
+def test_application_is_told_where_to_start_and_the_checkpoint_is_emptied(checkpoint: Path) -> None:
+    before = {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()}
+    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    assert (plan["guarantee"], plan["from_batch"], plan["promise"]["outcome"]) == ("exactly_once", 0, "starts")
+    assert any("takes its startingOffsets from start.json" in line for line in plan["rests_on"])
+    assert plan["steps"][-1]["do"].startswith(f"write {Path.cwd()}/start.json: it starts at the end of batch 2")
+    assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
+    assert Path("start.json").read_text() == '{"orders":{"0":15,"1":15}}\n'
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    assert answer("undo", plan["recovery"], "--driver-is-dead")["state"] == "undone"
+    assert {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()} == before
+    assert not Path("start.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "line"),
+    [
+        ("properties", "orders.start", 'orders.start={"orders":{"0":15,"1":15}}\n'),
+        ("spark-defaults", "spark.orders.start", 'spark.orders.start {"orders":{"0":15,"1":15}}\n'),
+    ],
+)
+def test_one_line_of_a_file_says_where_to_start_and_the_others_stay(
+    checkpoint: Path, form: str, key: str, line: str
+) -> None:
+    del checkpoint
+    was = f"# mine\nother = 1\n{key} : \\\n   {{old}}\nlast=\\u00e9"
+    Path("app.conf").write_text(was)
+    words = ("--via", "app-config", "--start-file", "app.conf", "--start-form", form, "--start-key", key)
+    plan = answer("plan", "chk", *FRESH, *words, "-o", "plan.json")
+    assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
+    assert Path("app.conf").read_text() == f"# mine\nother = 1\nlast=\\u00e9\n{line}"
+    assert answer("undo", plan["recovery"], "--driver-is-dead")["state"] == "undone"
+    assert Path("app.conf").read_text() == was
+
+
+def test_file_that_was_changed_since_makes_a_plan_stale(checkpoint: Path) -> None:
+    before = {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()}
+    answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    Path("start.json").write_text("{}")
+    assert answer("apply", "plan.json", "--driver-is-dead", code=52)["error"]["condition"] == "PLAN_STALE"
+    assert {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()} == before
+    assert Path("start.json").read_text() == "{}"
+
+
+def test_file_sink_goes_by_numbers_and_is_refused(checkpoint: Path) -> None:
+    log = Path("files/_spark_metadata")
+    log.mkdir(parents=True)
+    for batch in range(BATCHES):
+        (log / str(batch)).write_text("v1")
+    told = error("--goal", "fresh", "--sink", "files", "--batch", "2", *VIA, code=57)
+    assert "goes by numbers" in told["sentence"]
+    assert told["next"] == f"lastgood plan {checkpoint.resolve()} --goal fresh"
+
+
+def test_sink_that_nobody_can_ask_needs_a_word_of_a_person(checkpoint: Path) -> None:
+    del checkpoint
+    told = error("--goal", "fresh", "--batch", "2", *VIA, code=57)
+    assert "--takes-any-number" in told["expected"]
+    plan = answer("plan", "chk", "--goal", "fresh", "--batch", "2", *VIA, "--takes-any-number")
+    assert (plan["guarantee"], plan["from_batch"]) == ("lossy", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--start-file", "start.json"), "--via app-config"),
+        (("--via", "app-config"), "--start-file FILE"),
+        ((*VIA, "--start-key", "k"), "no key"),
+        ((*VIA, "--start-form", "properties"), "the key under which it stands"),
+        ((*VIA, "--start-form", "spark-defaults", "--start-key", "k"), "begins with spark."),
+        (("--via", "app-config", "--start-file", "chk/start.json"), "a file of the application's configuration"),
+        (("--via", "app-config", "--start-file", "app.py"), "--start-form properties"),
+        (("--via", "app-config", "--start-file", "table"), "a file"),
+    ],
+)
+def test_start_file_that_cannot_be_meant_gets_a_clear_error(
+    checkpoint: Path, words: tuple[str, ...], expected: str
+) -> None:
+    del checkpoint
+    Path("app.py").write_text("print('mine')\n")
+    assert expected in error(*FRESH, *words)["expected"]
+    assert Path("app.py").read_text() == "print('mine')\n"

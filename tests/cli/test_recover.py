@@ -1,0 +1,181 @@
+"""`recover`, as a scheduler calls it before the application."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.operations.backup import create
+from lastgood.storage import parse_location
+from lastgood.supervise.hold import hold_checkpoint, lock_file
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
+DEAD = "--driver-is-dead"
+REPLAN = ("--goal", "replan")
+
+Damaged = tuple[Path, dict[str, bytes]]
+"""A checkpoint, and its files as they were before the damage."""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Seven batches are committed, an eighth is planned."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    return tmp_path / "chk"
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LASTGOOD, "recover", *map(str, words)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def answer(*words: object, code: int = 0) -> dict[str, Any]:
+    done = run(*words, "--format", "json")
+    assert done.returncode == code, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Damaged:
+    """Seven batches are committed, and the newest plan is cut off; the mirror has it."""
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint).run(7)
+    create(str(checkpoint))
+    before = files(checkpoint)
+    (checkpoint / "offsets/6").write_bytes(b"v1\n{")
+    return checkpoint, before
+
+
+def test_plain_restart_is_told_at_once_and_needs_nothing(checkpoint: Path) -> None:
+    before = files(checkpoint)
+    told = answer(checkpoint)
+    assert (told["decision"], told["steps"], told["from_batch"], told["error"]) == ("start", [], 7, None)
+    assert files(checkpoint) == before
+
+
+def test_what_costs_nothing_is_carried_out(damaged: Damaged) -> None:
+    checkpoint, before = damaged
+    told = answer(checkpoint, DEAD)
+    assert (told["decision"], told["state"]) == ("start", "applied")
+    assert files(checkpoint) == before
+    assert answer(checkpoint)["steps"] == []
+
+
+def test_what_nobody_accepted_waits_for_a_person_with_the_plan_saved(checkpoint: Path) -> None:
+    before = files(checkpoint)
+    told = answer(checkpoint, *REPLAN, DEAD, code=3)
+    assert (told["decision"], told["needs"]) == ("person", ["duplicates"])
+    assert json.loads(Path(told["file"]).read_bytes())["recovery"] == told["recovery"]
+    assert files(checkpoint) == before
+    assert told["file"] in run(checkpoint, *REPLAN, DEAD, "-o", told["file"]).stdout
+
+
+@pytest.mark.parametrize("target", ["orders", "chk"])
+def test_what_the_policy_accepts_is_carried_out(checkpoint: Path, target: str) -> None:
+    Path("lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\ndriver_check = ["true"]\n'
+        'policy = { accept = ["duplicates"] }\n'
+    )
+    told = answer(target, *REPLAN)
+    assert (told["decision"], told["state"], told["accepted"]) == ("start", "applied", ["duplicates"])
+
+
+def test_policy_that_accepts_what_there_is_not_is_a_clear_error(checkpoint: Path) -> None:
+    Path("lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\npolicy = {{ accept = ["everything"] }}\n'
+    )
+    error = answer("orders", code=2)["error"]
+    assert "pipeline.orders.policy.accept" in error["subject"]
+    assert "duplicates, loss" in error["expected"]
+
+
+def test_driver_that_may_be_alive_is_left_to_a_person(damaged: Damaged) -> None:
+    checkpoint, _ = damaged
+    before = files(checkpoint)
+    told = answer(checkpoint, code=3)
+    assert (told["decision"], told["error"]["condition"]) == ("person", "DRIVER_NOT_PROVEN_DEAD")
+    assert Path(told["file"]).exists()
+    assert files(checkpoint) == before
+
+
+@pytest.mark.parametrize("words", [(), REPLAN])
+def test_observe_changes_nothing_and_always_exits_with_0(checkpoint: Path, words: tuple[str, ...]) -> None:
+    before = files(checkpoint)
+    answer(checkpoint, *words, "--observe", DEAD)
+    assert files(checkpoint) == before
+
+
+def test_observe_says_what_would_be_done(damaged: Damaged) -> None:
+    checkpoint, _ = damaged
+    before = files(checkpoint)
+    told = answer(checkpoint, "--observe", DEAD)
+    assert (told["decision"], told["because"]) == ("start", "the plan would be carried out")
+    assert files(checkpoint) == before
+
+
+def test_repair_that_was_interrupted_is_finished(damaged: Damaged) -> None:
+    checkpoint, before = damaged
+    damage = (checkpoint / "offsets/6").read_bytes()
+    told = answer(checkpoint, DEAD)
+    folder = Path(f"{checkpoint}.lastgood/recoveries/{told['recovery']}")
+    for stage in ("applied", "closed"):
+        (folder / f"{stage}.json").unlink()
+    (checkpoint / "offsets/6").write_bytes(damage)
+    (checkpoint / "offsets/7").write_bytes(b"")
+    assert "would be finished" in answer(checkpoint, "--observe")["because"]
+    again = answer(checkpoint)
+    assert (again["decision"], again["recovery"]) == ("start", told["recovery"])
+    assert files(checkpoint) == before
+
+
+def test_first_start_is_told_from_a_lost_checkpoint(damaged: Damaged, tmp_path: Path) -> None:
+    checkpoint, _ = damaged
+    assert answer(tmp_path / "nothing")["decision"] == "start"
+    shutil.rmtree(checkpoint)
+    lost = answer(checkpoint, DEAD, code=3)
+    assert (lost["decision"], lost["needs"]) == ("person", ["duplicates"])  # the mirror may lack the newest batch
+    assert answer(checkpoint, DEAD, "--accept", "duplicates")["state"] == "applied"
+    assert (checkpoint / "commits/6").exists()
+
+
+def test_checkpoint_that_is_gone_is_no_first_start_where_the_sink_holds_batches(tmp_path: Path) -> None:
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_bytes(b"v1")
+    told = answer(tmp_path / "nothing", "--sink", f"file:{tmp_path / 'sink'}", code=3)
+    assert (told["decision"], told["error"]["condition"]) == ("person", "CHECKPOINT_MISSING")
+    assert "--goal fresh" in told["error"]["next"]
+
+
+def test_somebody_else_at_work_is_a_reason_to_try_later(damaged: Damaged) -> None:
+    checkpoint, _ = damaged
+    with hold_checkpoint(str(checkpoint), lock_file(parse_location(str(checkpoint)))):
+        told = answer(checkpoint, DEAD, code=75)
+    assert told["decision"] == "later"
+
+
+def test_help_teaches() -> None:
+    shown = run("--help").stdout
+    assert "spark-submit" in shown
+    assert "75" in shown

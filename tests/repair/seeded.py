@@ -1,0 +1,171 @@
+"""An application whose checkpoint is lost: its topic, its table, and what a plan for a fresh start does to them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from conformance.sparks import RunningSpark
+from deltalake import DeltaTable
+
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.operations.apply import apply_plan
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.operations.positions import Where
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Guarantee
+from lastgood.sources.kafka_ranges import Ranges
+
+PARTITIONS = 2
+BEFORE, AFTER = 20, 10
+"""Records of each partition that the application has read, and that come while it is down."""
+COLUMNS = "topic,partition,offset"
+_FLUSH_SECONDS = 30
+
+Row = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """One application on a real broker and a real Spark."""
+
+    spark: RunningSpark
+    broker: KafkaBroker
+    topic: str
+    folder: Path
+    where: str = "true"
+    """Which records it keeps."""
+    sink: str = "delta"
+    starting_offsets: str = "earliest"
+    config: str | None = None
+    """A file that it reads its `startingOffsets` from."""
+    per_transaction: int | None = None
+    """How many records of a partition a producer commits at once; each leaves an offset without a record."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table"
+
+    def begin(self) -> None:
+        """It has read and written all that there was, and more has come since."""
+        self.broker.create_topic(self.topic, PARTITIONS)
+        self.produce(0, BEFORE)
+        assert self.start() is None
+        assert self.rows() == self.wanted(BEFORE)
+        self.produce(BEFORE, BEFORE + AFTER)
+
+    def produce(self, first: int, end: int) -> None:
+        size = self.per_transaction
+        settings: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
+        producer = Producer({**settings, **({} if size is None else {"transactional.id": self.topic})})
+        if size is not None:
+            producer.init_transactions(_FLUSH_SECONDS)
+        for begin in range(first, end, size or end):
+            if size is not None:
+                producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                for number in range(begin, min(begin + (size or end), end)):
+                    producer.produce(self.topic, f"{partition}-{number}", partition=partition)
+            if size is not None:
+                producer.commit_transaction(_FLUSH_SECONDS)
+        assert producer.flush(_FLUSH_SECONDS) == 0
+
+    def start(self) -> str | None:
+        """Start it as it is; why it failed."""
+        told = {
+            "do": "start",
+            "bootstrap": self.broker.bootstrap,
+            "topic": self.topic,
+            "checkpoint": str(self.checkpoint),
+            "table": str(self.table),
+            "where": self.where,
+            "sink": self.sink,
+            "starting_offsets": self.starting_offsets,
+            "config": self.config,
+        }
+        error: str | None = self.spark.ask(told)["error"]
+        return error
+
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    def rows(self) -> Counter[Row]:
+        """What the table shows."""
+        found = DeltaTable(self.table).scan(columns=["partition", "offset"])
+        return Counter((row["partition"], row["offset"]) for batch in found for row in _rows(batch))
+
+    def wanted(self, end: int = BEFORE + AFTER) -> Counter[Row]:
+        """What it shows once every record is there once."""
+        size = self.per_transaction
+        offsets = [number if size is None else number + number // size for number in range(end)]
+        both = [(partition, offset) for partition in range(PARTITIONS) for offset in offsets]
+        hole = self.where.removeprefix("offset <> ")
+        return Counter(row for row in both if not hole.isdecimal() or row[1] != int(hole))
+
+    def planned(self, where: Where, **options: Any) -> Plan:
+        """A plan to start it afresh."""
+        evidence = EvidenceOptions(sinks=(str(self.table),), kafka=self.broker.bootstrap, topics=(self.topic,))
+        evidence = replace(evidence, **self.evidence)
+        return make_plan(str(self.checkpoint), PlanOptions(goal="fresh", where=where, evidence=evidence, **options))
+
+    def carry_out(self, plan: Plan) -> None:
+        """Apply a plan, whatever it costs."""
+        file = self.folder / "plan.json"
+        file.write_bytes(plan.accepting(plan.needs).to_bytes())
+        apply_plan(str(file), driver_is_dead=True)
+
+
+def _rows(batch: Any) -> list[dict[str, int]]:
+    import pyarrow as pa
+
+    found: list[dict[str, int]] = pa.record_batch(batch).to_pylist()
+    return found
+
+
+def judged(app: Application, plan: Plan) -> list[str]:
+    """Where the start after a plan is not as the plan said; one line each."""
+    error = app.start()
+    if error is not None:
+        return [f"it did not run: {error}"]
+    wanted, found = app.wanted(), app.rows()
+    lost, twice = wanted - found, found - wanted
+    is_bound = any(source.bound for source in plan.sources)
+    wrong = []
+    if plan.guarantee is not Guarantee.LOSSY and lost:
+        wrong.append(f"{plan.guarantee.value}, and lost are {_told(lost)}")
+    if plan.guarantee is Guarantee.EXACTLY_ONCE and twice:
+        wrong.append(f"exactly_once, and twice there are {_told(twice)}")
+    for what, rows in (("lost", lost), ("duplicated", twice)):
+        priced = _priced([getattr(source, what) for source in plan.sources])
+        if rows.keys() - priced:
+            wrong.append(f"{what}, though not in the price: {_told(rows.keys() - priced)}")
+        if not is_bound and priced - rows.keys():
+            wrong.append(f"the price says {what}, and these are not: {_told(priced - rows.keys())}")
+    return wrong
+
+
+def _priced(ranges: Iterable[Ranges]) -> set[Row]:
+    return {
+        (partition, offset)
+        for each in ranges
+        for partitions in each.values()
+        for partition, spans in partitions.items()
+        for first, end in spans
+        for offset in range(first, end)
+    }
+
+
+def _told(rows: Iterable[Row]) -> str:
+    return ", ".join(map(str, sorted(rows)[:8]))

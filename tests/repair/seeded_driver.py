@@ -1,0 +1,70 @@
+"""Runs inside Spark: starts one application, as it is told, on whatever checkpoint it finds, and says how it ended.
+
+The application knows nothing of lastgood: it reads a topic and writes every record into a Delta table. Commands and
+answers are JSON lines over a loopback connection; the session stays between its starts.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LIMIT = "10"
+
+
+def application(spark, told):
+    """Every record of a topic into a table, with where it came from."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", told["bootstrap"])
+    reader = reader.option("subscribe", told["topic"]).option("maxOffsetsPerTrigger", LIMIT)
+    reader = reader.option("startingOffsets", starting_offsets(told))
+    rows = reader.load().selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+    writer = rows.where(told["where"]).writeStream.option("checkpointLocation", told["checkpoint"])
+    writer = writer.trigger(availableNow=True)
+    if told["sink"] == "foreachBatch":
+        return writer.foreachBatch(lambda frame, _: append(frame, told["table"])).start()
+    return writer.format("delta").start(told["table"])
+
+
+def append(frame, table):
+    """A function that leaves no mark: who calls it twice gets the rows twice."""
+    frame.write.format("delta").mode("append").save(table)
+
+
+def starting_offsets(told):
+    """As the configuration of the application says, if it has one; else what its author wrote."""
+    config = told.get("config")
+    return Path(config).read_text() if config else told["starting_offsets"]
+
+
+def start(spark, told):
+    """One start of the application, to its end."""
+    try:
+        application(spark, told).awaitTermination()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+        return {"error": str(error)[:2000]}
+    return {"error": None}
+
+
+def sql(spark, told):
+    """Any statement."""
+    spark.sql(told["text"])
+    return {}
+
+
+def main(port):
+    spark = SparkSession.builder.getOrCreate()
+    verbs = {"start": start, "sql": sql}
+    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
+        print(json.dumps({"version": spark.version}), file=lines, flush=True)
+        for line in lines:
+            told = json.loads(line)
+            print(json.dumps(verbs[told["do"]](spark, told)), file=lines, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,178 @@
+"""A driver in cluster deploy mode: what started it has ended long ago, and it is alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from lastgood.lab.ports import LOOPBACK, accepts, free_ports
+from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit_env
+from lastgood.operations.apply import apply_plan
+from lastgood.operations.backup import create
+from lastgood.operations.driver_death import DriverNotProvenDeadError
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.process.child import Child
+from lastgood.process.java import Java
+
+APP = Path(__file__).with_name("cluster_app.py")
+DEADLINE_SECONDS = 180
+BATCHES = 3
+ROWS = 10
+CHECK = """
+import json, sys, urllib.request
+told = json.load(urllib.request.urlopen(sys.argv[1], timeout=10))
+raise SystemExit(bool(told["activedrivers"]))
+"""
+
+
+def await_(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+class Cluster:
+    """A standalone master and a worker on the loopback interface."""
+
+    def __init__(self, folder: Path, spark: SparkEnvironment, java: Java) -> None:
+        self.folder = folder
+        self.spark = spark
+        self.port, self.page = free_ports(2)
+        self.master = f"spark://{LOOPBACK}:{self.port}"
+        small = {"SPARK_DAEMON_MEMORY": "160m", "SPARK_DAEMON_JAVA_OPTS": SMALL_CONF["spark.driver.extraJavaOptions"]}
+        self.env = {**submit_env(spark, java, os.environ), **small}
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._running.close()
+            raise
+        return self
+
+    def _start(self) -> None:
+        place = ["--host", LOOPBACK, "--webui-port"]
+        self.start("master.Master", *place, str(self.page), "--port", str(self.port))
+        await_(lambda: accepts(self.port) and self.answers())
+        work = ["--cores", "2", "--memory", "2g", "--work-dir", str(self.folder / "work")]
+        self.worker = self.start("worker.Worker", *place, "0", *work, self.master)
+        await_(lambda: bool(self.state()["aliveworkers"]))
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.page}/json/"
+
+    def state(self) -> dict[str, Any]:
+        with urllib.request.urlopen(self.url, timeout=10) as answer:
+            told: dict[str, Any] = json.load(answer)
+        return told
+
+    def answers(self) -> bool:
+        """Whether the page of the master is there: its port accepts connections a little earlier."""
+        try:
+            return bool(self.state())
+        except OSError:
+            return False
+
+    def start(self, name: str, *arguments: str) -> Child:
+        log = self._running.enter_context((self.folder / f"{name}.log").open("wb"))
+        command = [str(self.spark.home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+        return self._running.enter_context(Child(command, env=self.env, output=log))
+
+    def deploy(self, folder: Path) -> None:
+        """Submit the application, and see the command end at once."""
+        small = {"spark.driver.memory": "600m", "spark.executor.memory": "500m", "spark.cores.max": "1"}
+        conf = {**SMALL_CONF, **small, "spark.master": self.master}
+        settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        jar = next((self.spark.home / "jars").glob("spark-launcher_*.jar"))
+        runner = ["--deploy-mode", "cluster", "--class", "org.apache.spark.deploy.PythonRunner", f"file://{jar}"]
+        command = [str(self.spark.home / "bin/spark-submit"), *settings, *runner, str(APP), "", str(folder)]
+        with (self.folder / "submit.log").open("ab") as log, Child(command, env=self.env, output=log) as submitted:
+            ending = submitted.wait(DEADLINE_SECONDS)
+            assert ending is not None
+            assert ending.is_success
+
+    def driver(self) -> psutil.Process:
+        """The process of the driver: the worker has it, not we."""
+        return next(each for each in self.worker.processes() if "DriverWrapper" in " ".join(each.cmdline()))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, java: Java) -> Iterator[Cluster]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with Cluster(folder, default_spark(), java) as running:
+        yield running
+
+
+def feed(folder: Path, first: int, last: int) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    for number in range(first, last):
+        rows = [json.dumps({"id": number * ROWS + n}) for n in range(ROWS)]
+        draft = folder / f"draft-{number}"
+        draft.write_text("\n".join(rows))
+        draft.rename(folder / f"input/f{number:03d}.json")
+
+
+def shown(folder: Path) -> Counter[int]:
+    """The rows that readers of the sink see."""
+    logs = sorted((folder / "sink/_spark_metadata").glob("[0-9]*"))
+    files = {json.loads(line)["path"] for log in logs for line in log.read_text().splitlines()[1:]}
+    return Counter(row for file in files for row in pq.read_table(file.removeprefix("file://"))["id"].to_pylist())
+
+
+def logs(checkpoint: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()}
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it_is_dead(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "orders"
+    checkpoint, config, file = folder / "checkpoint", tmp_path / "lastgood.toml", tmp_path / "plan.json"
+    folder.mkdir()
+    check = json.dumps([sys.executable, "-c", CHECK, cluster.url])
+    config.write_text(f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\ndriver_check = {check}\n')
+    feed(folder, 0, BATCHES)
+    cluster.deploy(folder)
+    await_((checkpoint / f"commits/{BATCHES - 1}").exists)
+    create(str(checkpoint))
+    for path in checkpoint.glob("*metadata*"):
+        path.unlink()  # so there is something to repair
+    plan = make_plan(str(checkpoint), PlanOptions(spark="4.2.0"))
+    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    before = logs(checkpoint)
+    with pytest.raises(DriverNotProvenDeadError):
+        apply_plan(str(file), config=config)
+    assert logs(checkpoint) == before
+    feed(folder, BATCHES, 2 * BATCHES)
+    await_((checkpoint / f"offsets/{BATCHES}").exists)
+    cluster.driver().send_signal(signal.SIGKILL)
+    await_(lambda: not cluster.state()["activedrivers"])
+    plan = make_plan(str(checkpoint), PlanOptions(spark="4.2.0"))
+    file.write_bytes(plan.accepting(plan.needs).to_bytes())
+    apply_plan(str(file), config=config)
+    cluster.deploy(folder)
+    await_((checkpoint / f"commits/{2 * BATCHES - 1}").exists)
+    assert shown(folder) == Counter(range(2 * BATCHES * ROWS))

@@ -1,0 +1,166 @@
+"""A driver that is alive, inside a slow batch, is shut out of a Delta table: its rows never get there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from lastgood.delta_log.actions import FENCE, USE_UP
+from lastgood.lab.spark import SparkEnvironment, submit
+from lastgood.operations.apply import apply_plan
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.process.child import Child
+from lastgood.process.java import Java
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.sink_acts import TableWork
+from lastgood.storage import parse_location
+from lastgood.writing import LocalWriter
+
+APP = Path(__file__).with_name("held_app.py")
+COMMITTED = 3
+ROWS = 5
+DEADLINE_SECONDS = 180
+CONFLICT = "DELTA_CONCURRENT_TRANSACTION"
+
+
+class Query:
+    """An application that reads a folder into a table, unchanged from start to start."""
+
+    def __init__(self, folder: Path, environment: SparkEnvironment, java: Java, jars: tuple[Path, ...]) -> None:
+        self.folder = folder
+        self.checkpoint, self.table = folder / "checkpoint", folder / "table"
+        self._how = {"environment": environment, "java": java, "jars": jars, "cwd": folder}
+        self._files = 0
+        self._children: list[Child] = []
+
+    def feed(self, count: int) -> None:
+        for number in range(self._files, self._files + count):
+            rows = (json.dumps({"id": number * ROWS + n}) for n in range(ROWS))
+            draft = self.folder / f"f{number}.json"
+            draft.write_text("\n".join(rows) + "\n")
+            (self.folder / "input").mkdir(exist_ok=True)
+            draft.rename(self.folder / "input" / draft.name)
+        self._files += count
+
+    def start(self, how: str, checkpoint: Path | None = None) -> Child:
+        result = self.folder / "result.json"
+        result.unlink(missing_ok=True)
+        with (self.folder / "spark.log").open("ab") as output:
+            child = submit(
+                APP,
+                [str(self.folder), str(checkpoint or self.checkpoint), str(result), how],
+                output=output,
+                **self._how,
+            )  # type: ignore[arg-type]
+        self._children.append(child)
+        return child
+
+    def start_and_hold(self) -> Child:
+        """Let it stand inside a batch that is being written."""
+        self.feed(COMMITTED)
+        child = self.start("on")
+        self.await_(f"checkpoint/commits/{COMMITTED - 1}")
+        (self.folder / "hold").touch()
+        self.feed(1)
+        self.await_("held")
+        return child
+
+    def end(self, child: Child) -> dict[str, Any]:
+        assert child.wait(DEADLINE_SECONDS) is not None
+        told: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return told
+
+    def await_(self, path: str) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not (self.folder / path).exists():
+            assert time.monotonic() < deadline, (self.folder / "spark.log").read_text()[-2000:]
+            time.sleep(0.05)
+
+    def plan(self, goal: str) -> Plan:
+        evidence = EvidenceOptions(sinks=(str(self.table),))
+        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, evidence=evidence))
+
+    def apply(self, plan: Plan, *, driver_is_dead: bool) -> None:
+        file = self.folder / "plan.json"
+        file.write_bytes(plan.to_bytes())
+        apply_plan(str(file), driver_is_dead=driver_is_dead)
+
+    def rows(self) -> Counter[int]:
+        return Counter(DeltaTable(self.table).to_pyarrow_table().column("id").to_pylist())
+
+    def operations(self) -> list[str]:
+        return [str(each["operation"]) for each in DeltaTable(self.table).history()]
+
+    def require_all_once(self) -> None:
+        assert self.rows() == Counter(range(self._files * ROWS))
+
+    def close(self) -> None:
+        for child in self._children:
+            child.kill()
+
+
+@pytest.fixture
+def query(
+    tmp_path: Path,
+    java: Java,
+    spark_of: Callable[[str], SparkEnvironment],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Query]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "case"
+    folder.mkdir()
+    found = Query(folder, spark_of("4.2.0"), java, request.getfixturevalue("spark_jars"))
+    yield found
+    found.close()
+
+
+@pytest.mark.spark
+def test_slow_batch_of_a_driver_that_is_alive_is_shut_out_and_the_next_start_is_exact(query: Query) -> None:
+    child = query.start_and_hold()
+    before = query.folder / "before"
+    shutil.copytree(query.checkpoint, before)
+
+    plan = query.plan("replan")
+    assert plan.guarantee is Guarantee.EXACTLY_ONCE
+    query.apply(plan, driver_is_dead=False)  # nobody has to know that it is alive
+    assert child.ending is None
+    assert query.operations()[:2] == [USE_UP, FENCE]
+
+    (query.folder / "hold").unlink()
+    told = query.end(child)
+    assert told["ended"] == "failed"
+    assert CONFLICT in str(told["chain"])
+    assert query.rows() == Counter(range(COMMITTED * ROWS))
+
+    told = query.end(query.start("once", before))  # one that has read the logs before the seal, and writes only now
+    assert query.rows() == Counter(range(COMMITTED * ROWS))
+    assert told["ended"] == "finished"
+
+    query.feed(1)
+    assert query.end(query.start("once"))["ended"] == "finished"
+    query.require_all_once()
+
+
+@pytest.mark.proof
+def test_fence_alone_makes_a_slow_batch_fail_and_leaves_the_query_as_it_was(query: Query) -> None:
+    child = query.start_and_hold()
+    query_id = json.loads((query.checkpoint / "metadata").read_text())["id"]
+    work = TableWork(LocalWriter(), parse_location(str(query.table)), "20261121-160058-7f3a", int(time.time() * 1000))
+    assert work.fence(query_id) is None
+    (query.folder / "hold").unlink()
+    told = query.end(child)
+    assert CONFLICT in str(told["chain"])
+    assert query.rows() == Counter(range(COMMITTED * ROWS))
+    assert query.end(query.start("once"))["batches"][0] == COMMITTED
+    query.require_all_once()

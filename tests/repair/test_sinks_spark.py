@@ -1,0 +1,96 @@
+"""The rows of the decision table by which sinks go back: the unchanged application is started, and every row counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conformance.cases import Case, Laboratory
+from conformance.edits import Edit
+from conformance.flavours import FLAVOURS
+from conformance.folders import ids
+from deltalake import DeltaTable
+from plugin_laboratory import OpenLaboratory
+from repair.repairs import Repair, broken_promise, carry_out, differing, orphaned, planned, taken_back, tree, tried
+
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+
+VERSION = "4.2.0"
+BACK = 2
+"""How many batches the logs, or the table, have gone back."""
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def require_exact(
+    laboratory: Laboratory, repair: Repair, prepare: Callable[[Path], None] = lambda _: None
+) -> tuple[Plan, Counter[str]]:
+    """Break it, plan, apply, take back, do it again, start the application: nothing is lost, nothing twice."""
+    with laboratory.damaged(repair.case, prepare) as folder:
+        before = tree(folder)
+        plan = planned(repair, folder)
+        assert plan.guarantee is Guarantee.EXACTLY_ONCE, plan.rests_on
+        carry_out(plan, folder)
+        assert list(taken_back(repair, plan, before, folder)) == []
+        seen = laboratory.restart(repair.case, folder)
+        assert list(broken_promise(plan, seen)) == []
+        lost, twice = differing(seen, folder)
+        assert (lost, twice) == (Counter(), Counter())
+        assert seen.shown is not None
+        return plan, Counter(seen.shown)
+
+
+def logs_gone_back(laboratory: Laboratory, flavour: str) -> tuple[Edit, ...]:
+    """The newest batches are not in the logs any more, as in an older copy of the checkpoint."""
+    newest = max(ids(laboratory.healthy(FLAVOURS[flavour]), "commits"))
+    batches = [newest - back for back in range(BACK)]
+    return (Edit("remove_entries", {"logs": ["offsets", "commits"], "batches": batches, "crc": "none"}),)
+
+
+def restored(folder: Path) -> None:
+    """The table is restored by hand, which leaves its mark where it was."""
+    table = DeltaTable(folder / "sink")
+    table.restore(table.version() - BACK)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("flavour", ["file-delta", "file-sink"])
+def test_row_6_batch_that_the_sink_has_is_planned_anew(flavour: str, open_laboratory: OpenLaboratory) -> None:
+    laboratory = open_laboratory(VERSION, flavour)
+    repair = Repair(Case(VERSION, flavour, orphaned(laboratory, FLAVOURS[flavour])), "replan")
+    plan, _ = require_exact(laboratory, repair)
+    assert isinstance(plan.steps[0], DeltaStep | FileSinkStep)
+
+
+@pytest.mark.proof
+def test_row_6_for_a_compacted_file_sink(open_laboratory: OpenLaboratory) -> None:
+    flavour = "file-sink-compacted"
+    laboratory = open_laboratory(VERSION, flavour)
+    outcome = tried(laboratory, Repair(Case(VERSION, flavour, orphaned(laboratory, FLAVOURS[flavour])), "replan"))
+    assert outcome.wrong == ()
+
+
+@pytest.mark.proof
+def test_row_9_table_that_is_ahead_of_the_logs_goes_back_to_them(open_laboratory: OpenLaboratory) -> None:
+    laboratory = open_laboratory(VERSION, "kafka-delta")
+    repair = Repair(Case(VERSION, "kafka-delta", logs_gone_back(laboratory, "kafka-delta")), "resume")
+    plan, _ = require_exact(laboratory, repair)
+    (step,) = plan.steps
+    assert isinstance(step, DeltaStep)
+    assert len(step.versions) == BACK
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("flavour", ["file-delta", "kafka-delta"])
+def test_row_12_mark_and_logs_follow_a_table_that_was_restored(flavour: str, open_laboratory: OpenLaboratory) -> None:
+    laboratory = open_laboratory(VERSION, flavour)
+    plan, _ = require_exact(laboratory, Repair(Case(VERSION, flavour, ()), "resume"), restored)
+    assert isinstance(plan.steps[0], DeltaStep)
+    assert plan.steps[0].versions == ()

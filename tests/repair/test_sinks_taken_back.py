@@ -1,0 +1,228 @@
+"""Sinks that are ahead of what is wanted go back, rows and mark; a real table is read by deltalake, not by us."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lastgood.delta_log.listing import commit_name
+from lastgood.operations.apply import apply_plan, undo
+from lastgood.operations.driver_death import DriverNotProvenDeadError
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.engine import UndoRefusedError
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Guarantee
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
+
+FIRST_MODIFIED = 1_790_000_000
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Query:
+    """A query of some batches, each five offsets of two partitions, with its table."""
+
+    def __init__(
+        self,
+        folder: Path,
+        committed: int,
+        *,
+        orphan: bool = False,
+        shown: int | None = None,
+        source: FileInput | None = None,
+    ) -> None:
+        self.folder = folder
+        self.checkpoint, self.table = folder / "checkpoint", folder / "table"
+        self.builder = CheckpointBuilder(self.checkpoint, source)
+        self.builder.run(committed)
+        if orphan:
+            self.builder.plan()
+        for batch in range(committed if shown is None else shown + 1):
+            self.write(batch)
+        facts = {str(n): {"earliest": 0, "latest": 100} for n in range(2)}
+        told = {"bootstrap": "broker:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": facts}}}
+        (folder / "kafka.json").write_text(json.dumps(told))
+
+    def write(self, batch: int, rows: int = 3) -> None:
+        """A batch, as Spark's streaming sink writes it."""
+        mark = Transaction(QUERY_ID, batch, int(time.time() * 1000))
+        properties = CommitProperties(app_transactions=[mark])
+        write_deltalake(self.table, pa.table({"batch": [batch] * rows}), mode="append", commit_properties=properties)
+        file = self.table / "_delta_log" / commit_name(DeltaTable(self.table).version())
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
+            if "commitInfo" in action:
+                told = {"queryId": QUERY_ID, "epochId": str(batch), "outputMode": "Append"}
+                action["commitInfo"] |= {"operation": "STREAMING UPDATE", "operationParameters": told}
+        file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+    def rows(self) -> Counter[int]:
+        found = DeltaTable(self.table).to_pyarrow_table().column("batch").to_pylist()
+        return Counter(found)
+
+    def mark(self) -> int | None:
+        return DeltaTable(self.table).transaction_version(QUERY_ID)
+
+    def plan(self, goal: str = "resume") -> Plan:
+        evidence = EvidenceOptions(sinks=(str(self.table),), kafka=str(self.folder / "kafka.json"))
+        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, evidence=evidence))
+
+    def apply(self, plan: Plan, *, driver_is_dead: bool = True) -> None:
+        file = self.folder / "plan.json"
+        file.write_bytes(plan.to_bytes())
+        apply_plan(str(file), driver_is_dead=driver_is_dead)
+
+    def logs(self) -> dict[str, bytes]:
+        files = (each for each in self.checkpoint.rglob("*") if each.is_file())
+        return {str(each.relative_to(self.checkpoint)): each.read_bytes() for each in files}
+
+    def undo(self, plan: Plan) -> None:
+        undo(plan.recovery, checkpoint=str(self.checkpoint), driver_is_dead=True)
+
+
+def require_there_and_back(query: Query, plan: Plan, shown: int) -> None:
+    """Apply it, look, take it back, look again, and plan the same once more."""
+    logs, rows, mark = query.logs(), query.rows(), query.mark()
+    query.apply(plan)
+    assert (query.rows(), query.mark()) == (Counter(dict.fromkeys(range(shown + 1), 3)), shown)
+    query.undo(plan)
+    assert (query.logs(), query.rows(), query.mark()) == (logs, rows, mark)
+    again = query.plan(plan.goal)
+    assert (again.promise, again.guarantee, again.position) == (plan.promise, plan.guarantee, plan.position)
+    query.apply(again)
+    assert (query.rows(), query.mark()) == (Counter(dict.fromkeys(range(shown + 1), 3)), shown)
+
+
+def test_row_6_orphan_that_the_table_has_is_taken_back_and_planned_anew(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, orphan=True, shown=4)
+    plan = query.plan("replan")
+    assert (plan.guarantee, plan.promise.batch) == (Guarantee.EXACTLY_ONCE, 4)
+    assert [step.to_json()["kind"] for step in plan.steps] == ["delta", "file"]
+    assert "stops" in plan.steps[0].to_json()["effect"]
+    require_there_and_back(query, plan, 3)
+
+
+def test_row_9_table_that_is_ahead_of_older_logs_goes_back_to_them(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=6)
+    plan = query.plan()
+    assert (plan.guarantee, plan.promise.batch) == (Guarantee.EXACTLY_ONCE, 4)
+    require_there_and_back(query, plan, 3)
+
+
+def test_row_9_is_refused_when_kafka_does_not_say_that_it_still_has_the_records(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=6)
+    (tmp_path / "kafka.json").write_text(
+        (tmp_path / "kafka.json").read_text().replace('"earliest": 0', '"earliest": 21')
+    )
+    with pytest.raises(RepairRefusedError):
+        query.plan()
+
+
+def test_row_10_rows_of_others_stay(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=5)
+    write_deltalake(query.table, pa.table({"batch": [99]}), mode="append")
+    query.write(6)
+    plan = query.plan()
+    query.apply(plan)
+    assert (query.rows(), query.mark()) == (Counter({0: 3, 1: 3, 2: 3, 3: 3, 99: 1}), 3)
+    write_deltalake(query.table, pa.table({"batch": [98]}), mode="append")
+    query.undo(plan)
+    assert query.rows() == Counter({**dict.fromkeys(range(7), 3), 99: 1, 98: 1})
+
+
+def test_row_10_is_refused_when_the_rows_were_rewritten(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=6)
+    DeltaTable(query.table).optimize.compact()
+    with pytest.raises(RepairRefusedError):
+        query.plan()
+
+
+def test_row_12_mark_that_a_restore_left_high_follows_the_rows_and_the_logs_too(tmp_path: Path) -> None:
+    query = Query(tmp_path, 5)
+    DeltaTable(query.table).restore(2)
+    plan = query.plan()
+    assert (plan.guarantee, plan.promise.batch) == (Guarantee.EXACTLY_ONCE, 3)
+    require_there_and_back(query, plan, 2)
+
+
+def test_row_12_of_files_needs_each_of_them_as_it_was(tmp_path: Path) -> None:
+    files = [tmp_path / "input" / f"f{n:03}.json" for n in range(5)]
+    files[0].parent.mkdir()
+    for n, file in enumerate(files):
+        file.write_text("{}")
+        os.utime(file, (FIRST_MODIFIED + n, FIRST_MODIFIED + n))
+    query = Query(tmp_path, 5, source=FileInput(f"file://{tmp_path}/input"))
+    DeltaTable(query.table).restore(2)
+    plan = query.plan()
+    assert (plan.guarantee, plan.sources[0].reread_files) == (
+        Guarantee.EXACTLY_ONCE,
+        tuple(f"file://{file}" for file in files[3:]),
+    )
+    require_there_and_back(query, plan, 2)
+    query = Query(tmp_path / "again", 5, source=FileInput(f"file://{tmp_path}/input"))
+    DeltaTable(query.table).restore(2)
+    files[4].unlink()
+    with pytest.raises(RepairRefusedError) as refused:
+        query.plan()
+    assert "f004.json" in str(refused.value.found)
+
+
+@pytest.mark.parametrize("name", ["delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableDeletionVectors"])
+def test_table_that_takes_no_removal_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
+    query = Query(tmp_path, 4, orphan=True, shown=4)
+    file = query.table / "_delta_log" / commit_name(0)
+    file.write_text(file.read_text().replace('"configuration":{}', f'"configuration":{{"{name}":"true"}}'))
+    file.write_text(file.read_text().replace('"configuration": {}', f'"configuration": {{"{name}": "true"}}'))
+    with pytest.raises(RepairRefusedError) as refused:
+        query.plan("replan")
+    assert refused.value.found == f"the table has {name} = true"
+
+
+def test_number_of_an_orphan_is_used_up_and_then_nobody_has_to_know_of_the_driver(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, orphan=True)
+    plan = query.plan("replan")
+    assert (plan.guarantee, plan.promise.batch) == (Guarantee.EXACTLY_ONCE, 5)
+    logs, rows = query.logs(), query.rows()
+    query.apply(plan, driver_is_dead=False)
+    assert (query.rows(), query.mark()) == (rows, 4)
+    with pytest.raises(DriverNotProvenDeadError):
+        undo(plan.recovery, checkpoint=str(query.checkpoint))
+    query.undo(plan)
+    assert (query.rows(), query.mark(), query.logs()) == (rows, 3, logs)
+
+
+def test_death_is_to_be_proven_where_the_sink_is_not_known_to_be_the_only_one(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, orphan=True, shown=4)
+    with pytest.raises(DriverNotProvenDeadError):
+        query.apply(query.plan("replan"), driver_is_dead=False)
+
+
+def test_undo_is_refused_when_vacuum_took_the_files(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=5)
+    plan = query.plan()
+    query.apply(plan)
+    DeltaTable(query.table).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(UndoRefusedError, match="VACUUM"):
+        query.undo(plan)
+
+
+def test_table_stays_readable_beyond_a_checkpoint_of_its_log(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, shown=6)
+    plan = query.plan()
+    query.apply(plan)
+    DeltaTable(query.table).create_checkpoint()
+    assert (query.rows(), query.mark()) == (Counter(dict.fromkeys(range(4), 3)), 3)
+    query.write(4)
+    assert query.mark() == 4

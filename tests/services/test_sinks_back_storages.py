@@ -1,0 +1,71 @@
+"""Sinks on real storages go back and are shown again, also when that is killed in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from repair.engine_cases import Killed, changes, moments
+from repair.sink_cases import KINDS, SinkCase
+
+from lastgood.recovery.room import open_recovery
+from lastgood.storage import parse_location
+from lastgood.testing.storage import FaultyWriter
+from lastgood.writing import open_writable, require_exclusive_create
+
+pytestmark = pytest.mark.services
+
+KILLS = 3
+SEED = os.environ.get("LASTGOOD_SEED", "1")
+MakeCase = Callable[[str], SinkCase]
+
+
+@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
+    """Makes a checkpoint and a sink of its own on one kind of storage."""
+    options = None
+    if request.param == "local":
+        root = str(tmp_path)
+    elif request.param == "s3":
+        root, options = "s3a://lake", request.getfixturevalue("s3").options
+    else:
+        cluster = request.getfixturevalue("hdfs")
+        root, options = f"{cluster.uri}/lake", cluster.options
+
+    def new(kind: str) -> SinkCase:
+        lake = parse_location(f"{root}/{uuid.uuid4().hex}")
+        storage = open_writable(lake, options)
+        require_exclusive_create(storage, lake)
+        return SinkCase(kind, storage, lake)
+
+    return new
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sink_on_this_storage_goes_back_and_is_shown_again(make: MakeCase, kind: str) -> None:
+    case = make(kind)
+    case.engine().apply("proof")
+    assert (case.files(), case.shown()) == (case.wanted, case.shown_then)
+    case.engine().undo("proof")
+    assert (case.files(), case.shown()) == (case.before, case.shown_before)
+
+
+@pytest.mark.parametrize("kind", ["rows", "files"])
+def test_killed_on_this_storage_it_is_finished_or_taken_back(make: MakeCase, kind: str) -> None:
+    chosen = random.Random(f"{SEED}/{kind}")
+    count = len(changes(make(kind), lambda engine: engine.apply("proof")))
+    for moment in chosen.sample(list(moments(count)), KILLS):
+        case = make(kind)
+        with pytest.raises(Killed):
+            case.engine(FaultyWriter(case.storage, error=Killed(), **moment)).apply("proof")
+        if chosen.random() < 0.5:
+            case.engine().apply("proof")
+            assert (case.files(), case.shown()) == (case.wanted, case.shown_then), moment
+        else:
+            case.engine().undo("proof")
+            assert (case.files(), case.shown()) == (case.before, case.shown_before), moment
+        assert open_recovery(case.storage, case.location) is None

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.checkpoint.source_offsets import (
+    DeltaOffset,
+    FileOffset,
+    KafkaOffset,
+    NumberOffset,
+    RateMicroBatchOffset,
+    SourceOffset,
+)
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.rules_sources import CONDITIONS, find_sources
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
+from lastgood.sources.delta import DeltaFacts
+from lastgood.sources.files import FileFacts, FileState
+from lastgood.storage import LocalStorage, parse_location
+from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+
+INFO, WARNING, ERROR = Severity
+TABLE = "5b92bbb6-0931-49c1-8dc1-a9e6344ea1c6"
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True)
+class Given:
+    """A source whose batches end where the test says."""
+
+    offsets: tuple[SourceOffset, ...]
+    per_batch: int = 1
+
+    def end(self, ends: Sequence[int]) -> SourceOffset:
+        return self.offsets[len(ends) - 1]
+
+    def log(self, ends: Sequence[int]) -> None:
+        del ends
+
+
+def query(folder: Path, *offsets: SourceOffset, committed: int) -> None:
+    builder = CheckpointBuilder(folder, Given(offsets))
+    for number in range(len(offsets)):
+        builder.plan()
+        if number < committed:
+            builder.commit()
+
+
+def find(folder: Path, **others: Any) -> list[Finding]:
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
+    world = World(checkpoint, location="/chk", **others)
+    return list(find_sources(world, predict(world, SPARK_4_2)))
+
+
+def told(findings: list[Finding]) -> list[tuple[str, Severity]]:
+    return [(finding.condition.name, finding.severity) for finding in findings]
+
+
+# --- going back -----------------------------------------------------------------------------------------------------
+
+
+def kafka(offset: int) -> KafkaOffset:
+    return KafkaOffset({"t": {0: offset, 1: 5}})
+
+
+def delta(version: int, index: int = -1, *, starting: bool = False, table: str = TABLE) -> DeltaOffset:
+    return DeltaOffset(1, table, version, index, starting)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (kafka(20), kafka(17)),
+        (RateMicroBatchOffset(30, 1), RateMicroBatchOffset(20, 2)),
+        (delta(4, 2), delta(4, 1)),
+    ],
+)
+def test_committed_batch_that_went_back_is_told(tmp_path: Path, before: SourceOffset, after: SourceOffset) -> None:
+    query(tmp_path, before, after, committed=2)
+    (found,) = find(tmp_path)
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_WENT_BACK", WARNING, "offsets/1")
+    assert found.next == "lastgood inspect /chk --batch 1"
+
+
+def test_file_source_that_went_back_is_asked_once_more_and_stops_the_query(tmp_path: Path) -> None:
+    query(tmp_path, FileOffset(5), FileOffset(3), committed=2)
+    (found,) = find(tmp_path)
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_OFFSET_WENT_BACK", ERROR, "offsets/1")
+    assert found.effect.startswith("The query cannot start")
+
+
+@pytest.mark.parametrize("end", [FileOffset(3), RateMicroBatchOffset(20, 2), delta(3)])
+def test_planned_batch_that_goes_back_cannot_run(tmp_path: Path, end: SourceOffset) -> None:
+    starts = {"file": FileOffset(5), "rate-micro-batch": RateMicroBatchOffset(30, 1), "delta": delta(4)}
+    query(tmp_path, starts[end.kind], end, committed=1)
+    assert told(find(tmp_path)) == [("ORPHAN_UNREPLAYABLE", ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (kafka(20), kafka(20)),
+        (FileOffset(4), FileOffset(4)),
+        (delta(3, 2, starting=True), delta(4)),
+        (delta(9), delta(2, table="another")),
+        (FileOffset(5), RateMicroBatchOffset(1, 1)),
+        (NumberOffset(5), NumberOffset(3)),
+    ],
+)
+def test_offsets_that_stand_still_or_have_no_order_do_not_go_back(
+    tmp_path: Path, before: SourceOffset, after: SourceOffset
+) -> None:
+    query(tmp_path, before, after, committed=2)
+    assert find(tmp_path) == []
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def files(*states: FileState) -> dict[str, tuple[FileFacts, ...]]:
+    each = (SourceFile(f"file:///in/f{n}", 1, n) for n in range(len(states)))
+    return {"0": tuple(FileFacts(file, state, because="x") for file, state in zip(each, states, strict=True))}
+
+
+def file_query(folder: Path, *, committed: bool) -> None:
+    builder = CheckpointBuilder(folder, FileInput())
+    builder.run(1)
+    builder.plan()
+    if committed:
+        builder.commit()
+
+
+def test_planned_batch_whose_files_are_gone_is_committed_without_rows(tmp_path: Path) -> None:
+    file_query(tmp_path, committed=False)
+    (found,) = find(tmp_path, files=files(FileState.MISSING))
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_FILES_GONE", ERROR, "sources/0")
+    assert found.evidence["files"] == ["file:///in/f0"]
+    assert found.effect == "Batch 1 runs with no rows at all, and is committed without an error."
+
+
+def test_planned_batch_keeps_the_rows_of_the_files_that_are_left(tmp_path: Path) -> None:
+    file_query(tmp_path, committed=False)
+    (found,) = find(tmp_path, files=files(FileState.MISSING, FileState.PRESENT))
+    assert "the rows of the others only" in found.effect
+
+
+def test_files_of_a_committed_batch_may_be_gone(tmp_path: Path) -> None:
+    file_query(tmp_path, committed=True)
+    assert told(find(tmp_path, files=files(FileState.MISSING))) == [("SOURCE_FILES_GONE", INFO)]
+
+
+@pytest.mark.parametrize(("committed", "level"), [(True, INFO), (False, WARNING)])
+def test_file_that_was_written_again_is_not_read_again(tmp_path: Path, committed: bool, level: Severity) -> None:
+    file_query(tmp_path, committed=committed)
+    assert told(find(tmp_path, files=files(FileState.CHANGED))) == [("SOURCE_FILES_CHANGED", level)]
+
+
+@pytest.mark.parametrize(("committed", "level"), [(True, INFO), (False, WARNING)])
+def test_files_that_nobody_could_look_at_are_unknown(tmp_path: Path, committed: bool, level: Severity) -> None:
+    file_query(tmp_path, committed=committed)
+    assert told(find(tmp_path, files=files(FileState.UNKNOWN))) == [("SOURCE_UNKNOWN", level)]
+
+
+def test_files_that_are_there_are_no_news(tmp_path: Path) -> None:
+    file_query(tmp_path, committed=False)
+    assert find(tmp_path, files=files(FileState.PRESENT)) == []
+
+
+@pytest.mark.parametrize(("age_ms", "expected"), [(8 * DAY_MS, [("SOURCE_FILES_TOO_OLD", INFO)]), (DAY_MS, [])])
+def test_old_files_of_a_plan_would_not_be_found_again(
+    tmp_path: Path, age_ms: int, expected: list[tuple[str, Severity]]
+) -> None:
+    file_query(tmp_path, committed=False)
+    newest_ms = 1_790_000_000_000
+    old = SourceFile("file:///in/old", newest_ms - age_ms, 1)
+    (tmp_path / "sources/0/1").write_bytes(source_log_entry([old]).to_bytes())
+    assert told(find(tmp_path)) == expected
+
+
+def test_large_log_of_a_file_source_slows_every_compaction(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, FileInput(compact_interval=2))
+    builder.run(2)
+    many = [SourceFile(f"file:///in/{'x' * 200}{n}", 1, 0) for n in range(5000)]
+    (tmp_path / "sources/0/1.compact").write_bytes(source_log_entry(many).to_bytes())
+    (found,) = find(tmp_path)
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_LOG_LARGE", INFO, "sources/0/1.compact")
+
+
+# --- Delta tables ---------------------------------------------------------------------------------------------------
+
+
+def table(earliest: int | None = 0, latest: int | None = 9, **others: Any) -> dict[str, DeltaFacts]:
+    return {
+        "0": DeltaFacts("/lake/in", **{"table_id": TABLE, **others}, earliest_version=earliest, latest_version=latest)
+    }
+
+
+def test_table_that_has_what_is_asked_for_is_healthy(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    assert find(tmp_path, tables=table(4)) == []
+
+
+def test_log_must_reach_back_to_where_the_last_committed_batch_began(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    (found,) = find(tmp_path, tables=table(6))
+    assert (found.condition.name, found.severity, found.subject) == ("SOURCE_VERSIONS_GONE", ERROR, "/lake/in")
+    assert found.evidence["missing_versions"] == [4, 6]
+    assert found.evidence["unread_versions"] is None
+    assert "nothing unread is missing" in found.effect
+    (silent,) = find(tmp_path, tables=table(6), fail_on_data_loss=False)
+    assert silent.effect == "The query starts; nothing unread is lost."
+
+
+def test_unread_versions_that_are_gone_are_named(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    (found,) = find(tmp_path, tables=table(8))
+    assert found.evidence["unread_versions"] == [6, 8]
+    (silent,) = find(tmp_path, tables=table(8), fail_on_data_loss=False)
+    assert silent.effect == "The query starts; versions 6 to 7 are skipped without a word."
+
+
+def test_planned_batch_needs_its_own_versions(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=1)
+    (found,) = find(tmp_path, tables=table(5))
+    assert (found.condition.name, found.evidence["unread_versions"]) == ("SOURCE_VERSIONS_GONE", [4, 5])
+
+
+def test_first_snapshot_that_cannot_be_rebuilt_stops_the_query_in_any_case(tmp_path: Path) -> None:
+    query(tmp_path, delta(3, 2, starting=True), delta(4), committed=2)
+    for fail_on_data_loss in (True, False):
+        (found,) = find(tmp_path, tables=table(5), fail_on_data_loss=fail_on_data_loss)
+        assert (found.condition.name, found.severity) == ("SOURCE_VERSIONS_GONE", ERROR)
+        assert "cannot start" in found.effect
+    assert find(tmp_path, tables=table(4, checkpoint_versions=(3,))) == []
+
+
+def test_table_that_was_created_again_has_another_id(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    (found,) = find(tmp_path, tables=table(table_id="another"))
+    assert (found.condition.name, found.severity) == ("SOURCE_TABLE_REPLACED", ERROR)
+    assert (found.evidence["table_id_before"], found.evidence["table_id"]) == (TABLE, "another")
+
+
+def test_table_that_is_shorter_than_what_was_read_went_back(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    assert told(find(tmp_path, tables=table(0, 4))) == [("SOURCE_OFFSET_WENT_BACK", ERROR)]
+    assert find(tmp_path, tables=table(0, 5)) == []
+
+
+def test_table_that_is_gone_and_one_that_does_not_answer_are_told_apart(tmp_path: Path) -> None:
+    query(tmp_path, delta(4), delta(6), committed=2)
+    assert told(find(tmp_path, tables=table(exists=False))) == [("SOURCE_TABLE_GONE", ERROR)]
+    assert told(find(tmp_path, tables=table(exists=None, unknown="denied"))) == [("SOURCE_UNKNOWN", WARNING)]
+
+
+def test_offsets_of_a_version_that_nobody_knows_are_unknown(tmp_path: Path) -> None:
+    future = DeltaOffset(7, TABLE, 4, -1, is_starting_version=False)
+    query(tmp_path, future, future, committed=2)
+    assert told(find(tmp_path, tables=table())) == [("SOURCE_UNKNOWN", WARNING)]
+
+
+def test_conditions_have_names_of_their_own_and_stories() -> None:
+    assert len({condition.name for condition in CONDITIONS}) == len(CONDITIONS)
+    assert all(len(condition.story) > 200 and "." not in condition.title[-1] for condition in CONDITIONS)
