@@ -170,7 +170,7 @@ def _killed_while_sealed(checkpoint: Path, plan: Path) -> set[str]:
         [sys.executable, str(script), str(plan), "begin"], capture_output=True, timeout=120, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    return {path for path in files(checkpoint) if path != "offsets/8"} | {"commits/7"}
+    return {path for path in files(checkpoint) if path not in ("offsets/8", "commits/7")}
 
 
 def test_of_eight_that_apply_at_once_one_wins_and_the_others_are_told_who_holds_it(checkpoint: Path) -> None:

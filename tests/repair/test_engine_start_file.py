@@ -117,4 +117,4 @@ def test_plan_that_writes_a_file_which_nobody_named_is_none() -> None:
     case = StartCase(OLD)
     with pytest.raises(PlanInvalidError) as caught:
         parse_plan(replace(case.plan, options={}).to_bytes(), "plan.json")
-    assert caught.value.found == "a file outside of the checkpoint is written, and nobody named it"
+    assert caught.value.found == f"{START} is outside of the checkpoint, and nobody named it"
