@@ -19,6 +19,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
 DEAD = "--driver-is-dead"
 REPLAN = ("--goal", "replan")
+SINK = ("--sink", "file:sink")
 
 Damaged = tuple[Path, dict[str, bytes]]
 """A checkpoint, and its files as they were before the damage."""
@@ -58,12 +59,16 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Damaged:
-    """Seven batches are committed, and the newest plan is cut off; the mirror has it."""
+    """Seven batches are committed, and `SINK` has them; the newest plan is cut off, and the mirror has it."""
     checkpoint = tmp_path / "chk"
     CheckpointBuilder(checkpoint).run(7)
     create(str(checkpoint))
     before = files(checkpoint)
     (checkpoint / "offsets/6").write_bytes(b"v1\n{")
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(7):
+        (log / str(number)).write_bytes(b"v1")
     return checkpoint, before
 
 
@@ -76,7 +81,7 @@ def test_plain_restart_is_told_at_once_and_needs_nothing(checkpoint: Path) -> No
 
 def test_what_costs_nothing_is_carried_out(damaged: Damaged) -> None:
     checkpoint, before = damaged
-    told = answer(checkpoint, DEAD)
+    told = answer(checkpoint, *SINK, DEAD)
     assert (told["decision"], told["state"]) == ("start", "applied")
     assert files(checkpoint) == before
     assert answer(checkpoint)["steps"] == []
@@ -113,7 +118,7 @@ def test_policy_that_accepts_what_there_is_not_is_a_clear_error(checkpoint: Path
 def test_driver_that_may_be_alive_is_left_to_a_person(damaged: Damaged) -> None:
     checkpoint, _ = damaged
     before = files(checkpoint)
-    told = answer(checkpoint, code=3)
+    told = answer(checkpoint, *SINK, code=3)
     assert (told["decision"], told["error"]["condition"]) == ("person", "DRIVER_NOT_PROVEN_DEAD")
     assert Path(told["file"]).exists()
     assert files(checkpoint) == before
@@ -129,7 +134,7 @@ def test_observe_changes_nothing_and_always_exits_with_0(checkpoint: Path, words
 def test_observe_says_what_would_be_done(damaged: Damaged) -> None:
     checkpoint, _ = damaged
     before = files(checkpoint)
-    told = answer(checkpoint, "--observe", DEAD)
+    told = answer(checkpoint, *SINK, "--observe", DEAD)
     assert (told["decision"], told["because"]) == ("start", "the plan would be carried out")
     assert files(checkpoint) == before
 
@@ -137,7 +142,7 @@ def test_observe_says_what_would_be_done(damaged: Damaged) -> None:
 def test_repair_that_was_interrupted_is_finished(damaged: Damaged) -> None:
     checkpoint, before = damaged
     damage = (checkpoint / "offsets/6").read_bytes()
-    told = answer(checkpoint, DEAD)
+    told = answer(checkpoint, *SINK, DEAD)
     folder = Path(f"{checkpoint}.lastgood/recoveries/{told['recovery']}")
     for stage in ("applied", "closed"):
         (folder / f"{stage}.json").unlink()
@@ -171,7 +176,7 @@ def test_checkpoint_that_is_gone_is_no_first_start_where_the_sink_holds_batches(
 def test_somebody_else_at_work_is_a_reason_to_try_later(damaged: Damaged) -> None:
     checkpoint, _ = damaged
     with hold_checkpoint(str(checkpoint), lock_file(parse_location(str(checkpoint)))):
-        told = answer(checkpoint, DEAD, code=75)
+        told = answer(checkpoint, *SINK, DEAD, code=75)
     assert told["decision"] == "later"
 
 

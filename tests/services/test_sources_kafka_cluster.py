@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import socket
 import threading
@@ -249,6 +250,24 @@ def test_broker_that_accepts_and_never_answers_is_an_answer(silent_port: int) ->
     found = record_times(bootstrap, {"orders": {0: 1, 1: 1}}, timeout_seconds=2)["orders"]
     assert all(record.unknown and record.offset is None for record in found.values())
     assert offsets_for_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=2)["orders"][0].unknown
+
+
+def test_no_client_is_left_to_the_garbage_collector(silent_port: int) -> None:
+    """In a thread of its own that aborts the process."""
+    bootstrap = f"{LOOPBACK}:{silent_port}"
+    gc.collect()
+    gc.disable()
+    try:
+        ask_kafka(bootstrap, ["orders"], timeout_seconds=1)
+        ask_kafka(bootstrap, subscribe_pattern="x.*", timeout_seconds=1)
+        record_times(bootstrap, {"orders": {0: 1}}, timeout_seconds=1)
+        deadline = time.monotonic() + NEVER_ANSWERED_SECONDS
+        while left := [each for each in gc.get_objects() if isinstance(each, AdminClient)]:
+            assert time.monotonic() < deadline, left  # one may still be listing topics
+            del left
+            time.sleep(0.1)
+    finally:
+        gc.enable()
 
 
 def test_broker_that_dies_is_an_answer_and_is_asked_again_when_it_is_back(

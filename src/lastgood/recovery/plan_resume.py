@@ -292,8 +292,10 @@ def _require_agreement(standing: Standing) -> None:
 
 
 def _resumes(standing: Standing) -> Outlook:
-    ahead = () if standing.sinks_known else ("the assumption that no sink is ahead of it: not every sink told",)
-    return Outlook(Guarantee.EXACTLY_ONCE, (f"commits/{standing.committed}", *standing.marks(), *ahead))
+    lines = (f"commits/{standing.committed}", *standing.marks())
+    if standing.sinks_known:
+        return Outlook(Guarantee.EXACTLY_ONCE, lines)
+    return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, "the assumption that no sink is ahead of it: not every sink told"))
 
 
 def _rerun(standing: Standing) -> Outlook:

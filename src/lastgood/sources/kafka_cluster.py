@@ -10,6 +10,7 @@ import importlib
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -181,7 +182,7 @@ class _Cluster:
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "allow.auto.create.topics": False,
-            "error_cb": self._complain,
+            "error_cb": _told_to(self),
         }
         self.is_silent = True
         """Whether no question was answered so far."""
@@ -203,7 +204,7 @@ class _Cluster:
             try:
                 listed.set_result(self._admin.list_topics(timeout=self._left))
             except self._kafka.KafkaException as error:
-                listed.set_exception(error)
+                listed.set_exception(error.with_traceback(None))
 
         threading.Thread(target=ask, daemon=True).start()
         answer = self._answers({"": listed})[""]
@@ -320,7 +321,7 @@ class _Cluster:
             return ask()
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             broken: Future[Any] = Future()
-            broken.set_exception(error)
+            broken.set_exception(error.with_traceback(None))
             return dict.fromkeys(wanted, broken)
 
     def _answers(self, futures: Mapping[AnswerT, Future[Any]]) -> dict[AnswerT, _Answer[Any]]:
@@ -368,7 +369,8 @@ class _Cluster:
         ]
         return told[0] if told else "no answer in time"
 
-    def _complain(self, error: Any) -> None:
+    def complain(self, error: Any) -> None:
+        """What the client says meanwhile."""
         if error.name() == "_ALL_BROKERS_DOWN":
             self._down_since = self._down_since or time.monotonic()
         else:
@@ -382,6 +384,21 @@ class _Cluster:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _told_to(cluster: _Cluster) -> Callable[[Any], None]:
+    """A callback that does not keep the client alive in a circle, nor does any error keep its traceback.
+
+    A client that is left to the garbage collector may be freed by a thread of its own, and that aborts the process.
+    """
+    listening = weakref.ref(cluster)
+
+    def told(error: Any) -> None:
+        found = listening()
+        if found is not None:
+            found.complain(error)
+
+    return told
 
 
 def _confluent(module: str) -> ModuleType:
