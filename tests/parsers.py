@@ -145,7 +145,7 @@ _RECORD = {"format_version": 1, "kind": "progress", "recorded_at_ms": 1, "batch_
 _DRIVER = {
     "format_version": 1, "pid": 7, "host": "vm", "process_started_at_ms": 5, "beat_at_ms": 6, "exited_at_ms": None,
     "python": "3.9.18", "queries": [{"query_id": "q", "run_id": "r", "query_name": None, "checkpoint": "file:/chk"}],
-    "recorded": 1, "dropped": 2, "trouble": None,
+    "is_classic": True, "recorded": 1, "dropped": 2, "trouble": None,
 }  # fmt: skip
 
 

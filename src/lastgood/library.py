@@ -84,6 +84,8 @@ class Evidence(TypedDict, total=False):
     """Topics beside those that the logs name."""
     subscribe_pattern: str | None
     """As Spark's option `subscribePattern`."""
+    txn_app_id: str | None
+    """What the application's function gives as `txnAppId`; None: the query id."""
 
 
 Goal: TypeAlias = Resume | Replan | Reposition | Fresh
@@ -235,4 +237,5 @@ def _asked(evidence: Evidence) -> EvidenceOptions:
         topics=tuple(evidence.get("topics", ())),
         subscribe_pattern=evidence.get("subscribe_pattern"),
         kafka_config=None if properties is None else Path(properties),
+        txn_app_id=evidence.get("txn_app_id"),
     )

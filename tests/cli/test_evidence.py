@@ -24,8 +24,9 @@ def command() -> click.Command:
 def test_a_command_gets_all_of_them_as_one_value(command: click.Command, tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     words = ["chk", "--sink", "a", "--sink", "b", "--kafka", "k:1", "--kafka-config", str(config)]
-    shown = CliRunner().invoke(command, [*words, "--topic", "t", "--topic", "u", "--subscribe-pattern", "p.*"])
-    assert shown.output == f"chk: {EvidenceOptions(('a', 'b'), 'k:1', ('t', 'u'), 'p.*', config)!r}\n"
+    words += ["--topic", "t", "--topic", "u", "--subscribe-pattern", "p.*", "--txn-app-id", "etl"]
+    shown = CliRunner().invoke(command, words)
+    assert shown.output == f"chk: {EvidenceOptions(('a', 'b'), 'k:1', ('t', 'u'), 'p.*', config, 'etl')!r}\n"
 
 
 def test_without_any_of_them_nobody_is_asked(command: click.Command) -> None:
@@ -34,6 +35,6 @@ def test_without_any_of_them_nobody_is_asked(command: click.Command) -> None:
 
 def test_options_stand_in_the_order_in_which_they_are_needed(command: click.Command) -> None:
     shown = CliRunner().invoke(command, ["--help"]).output
-    names = ["--sink", "--kafka ", "--kafka-config", "--topic", "--subscribe-pattern"]
+    names = ["--sink", "--kafka ", "--kafka-config", "--topic", "--subscribe-pattern", "--txn-app-id"]
     places = [shown.index(name) for name in names]
     assert places == sorted(places)

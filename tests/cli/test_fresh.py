@@ -285,6 +285,24 @@ def test_one_line_of_a_file_says_where_to_start_and_the_others_stay(
     assert Path("app.conf").read_text() == was
 
 
+def test_plan_is_stale_once_what_the_application_is_told_to_read_has_expired(checkpoint: Path) -> None:
+    del checkpoint
+    facts = ("--kafka", serving(0))
+    plan = answer("plan", "chk", *FRESH, *VIA, *facts, "-o", "plan.json")
+    assert (plan["options"]["left_out"], plan["options"]["starts_at"]["orders"]["0"]) == ([], 15)
+    serving(16)
+    stale = answer("apply", "plan.json", "--driver-is-dead", code=52)["error"]
+    assert (stale["condition"], stale["found"]) == ("PLAN_STALE", "orders-0 15..16 expired, orders-1 15..16 expired")
+
+
+def serving(earliest: int) -> str:
+    """A file of facts: from where on Kafka has the topic."""
+    parts = {str(n): {"earliest": earliest, "latest": 99} for n in range(2)}
+    told = {"bootstrap": "broker:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": parts}}}
+    Path("kafka.json").write_text(json.dumps(told))
+    return "kafka.json"
+
+
 def test_file_that_was_changed_since_makes_a_plan_stale(checkpoint: Path) -> None:
     before = {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()}
     answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")

@@ -142,6 +142,40 @@ def test_plan_for_a_checkpoint_that_has_moved_is_refused(checkpoint: Path) -> No
     assert files(checkpoint) == before
 
 
+@pytest.mark.parametrize(
+    ("logs", "first"),
+    [((), 35), (("commits/6", "offsets/7"), 30), (("commits", "offsets"), 0)],
+    ids=["planned anew", "run again", "batch 0"],
+)
+def test_plan_is_stale_once_records_expire_of_which_spark_would_say_nothing(
+    tmp_path: Path, logs: tuple[str, ...], first: int
+) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint).run(7)
+    for path in logs:
+        gone = checkpoint / path
+        for file in gone.iterdir() if gone.is_dir() else [gone]:
+            file.unlink(missing_ok=True)
+    words = ("--kafka", serving(first), "--fail-on-data-loss", "false")
+    planned = answer("plan", checkpoint, *words, "-o", "plan.json")
+    assert (planned["steps"], planned["options"]["left_out"]) == ([], [])
+    assert run("apply", "plan.json").returncode == 0
+    serving(first + 2)
+    stale = answer("apply", "plan.json", code=52)["error"]
+    assert (stale["condition"], stale["found"]) == ("PLAN_STALE", f"orders-0 {first}..{first + 2} expired")
+    again = answer("plan", checkpoint, *words, "-o", "again.json")
+    assert (again["guarantee"], again["options"]["left_out"]) == ("lossy", [stale["found"]])
+    assert answer("apply", "plan.json", code=52)["error"]["expected"] == "all that the first batch is to read"
+
+
+def serving(earliest: int) -> str:
+    """A file of facts: what Kafka has of the topic."""
+    parts = {"0": {"earliest": earliest, "latest": 60}, "1": {"earliest": 0, "latest": 60}}
+    told = {"bootstrap": "broker:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": parts}}}
+    Path("kafka.json").write_text(json.dumps(told))
+    return "kafka.json"
+
+
 def test_undo_is_refused_once_the_query_has_gone_on(checkpoint: Path) -> None:
     recovery = answer("apply", replan(checkpoint), DEAD)["recovery"]
     newest = max(int(each.name) for each in (checkpoint / "offsets").iterdir() if each.name.isdecimal())

@@ -281,7 +281,8 @@ def test_json_is_one_event_a_line_and_ends_with_the_error(tmp_path: Path, env: d
     failed = run(env, quick(tmp_path, attempts=1), "--format=json")
     lines = [json.loads(line) for line in failed.stdout.splitlines()]
     names = [line.get("event", "error") for line in lines]
-    assert names == ["started", "ended", "restarting", "started", "ended", "gave_up", "error"]
+    once = ["diagnosed", "started", "ended"]
+    assert names == [*once, "restarting", *once, "gave_up", "error"]
     assert lines[-1]["error"]["condition"] == "ATTEMPTS_EXHAUSTED"
     assert failed.stderr == ""
 

@@ -18,10 +18,13 @@ RANDOM = random.Random(int(os.environ.get("LASTGOOD_SEED", "1")))
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", [RANDOM.randrange(2**32) for _ in range(20)])
 def test_demo_is_exact_whenever_the_driver_is_killed(seed: int, tmp_path: Path) -> None:
-    command = [LASTGOOD, "demo", "--flights=40000", f"--seed={seed}", f"--folder={tmp_path}", "--format=json"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    command = [LASTGOOD, "demo", "--scenes=a", "--kills=3", "--flights=40000", f"--seed={seed}"]
+    shown = subprocess.run(
+        [*command, f"--folder={tmp_path}", "--format=json"], capture_output=True, text=True, timeout=580
+    )
     *events, result = [json.loads(line) for line in shown.stdout.splitlines()]
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert len([event for event in events if event.get("event") == "killed"]) == 3
-    assert (result["flights"], result["exact"]) == (40_000, True)
+    assert len([event for event in events if event["event"] == "killed"]) == 3
+    assert [scene["guarantee"] for scene in result["scenes"]] == ["exactly once"] * 3
+    assert (result["flights"], result["exact"], result["as_said"]) == (40_000, True, True)
     assert (result["audit"]["lost"]["total"], result["audit"]["duplicated"]["total"]) == (0, 0)

@@ -20,7 +20,7 @@ from lastgood.storage import Location, parse_location
 from lastgood.testing.storage import MemoryWriter
 from lastgood.writing import WritableStorage
 
-KINDS = ("rows", "mark", "number", "files")
+KINDS = ("rows", "mark", "number", "expired", "files")
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 ENTRIES = ("_spark_metadata/8", "_spark_metadata/.8.crc", "_spark_metadata/7")
 
@@ -50,7 +50,7 @@ class SinkCase(Case):
         if self.kind == "files":
             yield from (FileSinkStep(str(self.folder), entry, 2, "test") for entry in ENTRIES[:2])
         else:
-            marks = {"rows": (8, 7), "mark": (8, 7), "number": (7, 8)}
+            marks = {"rows": (8, 7), "mark": (8, 7), "number": (7, 8), "expired": (8, 8)}
             was, then = marks[self.kind]
             yield DeltaStep(
                 table=str(self.table),
@@ -75,7 +75,7 @@ class SinkCase(Case):
         return Engine(room, self.plan, lease or OurLease(), surveyor, lambda _: None, 0, settle=settle)  # type: ignore[arg-type]
 
     def shown(self) -> tuple[set[str], Any]:
-        """What a reader sees: the files that count, and the mark of the query."""
+        """What a reader sees: the files that count, and the mark of the query; of one that expires with its age."""
         if self.kind == "files":
             return set(self.storage.names(self.folder / "_spark_metadata") or ()), None
         files: set[str] = set()
@@ -87,7 +87,7 @@ class SinkCase(Case):
                 if name == "remove":
                     files.discard(body["path"])
                 if name == "txn" and body["appId"] == Q:
-                    mark = body["version"]
+                    mark = (body["version"], body["lastUpdated"]) if self.kind == "expired" else body["version"]
         return files, mark
 
     @property
@@ -95,6 +95,8 @@ class SinkCase(Case):
         files, _ = self.shown_before
         if self.kind == "files":
             return files - {"8", ".8.crc"}, None
+        if self.kind == "expired":
+            return files, (8, 0)
         return files - {"part-8"}, 8 if self.kind == "number" else 7
 
     def make_table(self) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from schedulers import ALIVE, DRIVER_CHECKS, UNKNOWN
 
 from lastgood.lab.ports import LOOPBACK, accepts, free_ports
 from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit_env
@@ -31,11 +33,7 @@ APP = Path(__file__).with_name("cluster_app.py")
 DEADLINE_SECONDS = 180
 BATCHES = 3
 ROWS = 10
-CHECK = """
-import json, sys, urllib.request
-told = json.load(urllib.request.urlopen(sys.argv[1], timeout=10))
-raise SystemExit(bool(told["activedrivers"]))
-"""
+RUNNER = "org.apache.spark.deploy.PythonRunner"
 
 
 def await_(happened: Callable[[], bool]) -> None:
@@ -78,10 +76,15 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.page}/json/"
+        return f"http://{LOOPBACK}:{self.page}"
+
+    @property
+    def check(self) -> list[str]:
+        """Whether the driver is dead, as the example asks."""
+        return [sys.executable, str(DRIVER_CHECKS / "spark_standalone.py"), "--main-class", RUNNER, self.url]
 
     def state(self) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url, timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/json/", timeout=10) as answer:
             told: dict[str, Any] = json.load(answer)
         return told
 
@@ -103,7 +106,7 @@ class Cluster:
         conf = {**SMALL_CONF, **small, "spark.master": self.master}
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         jar = next((self.spark.home / "jars").glob("spark-launcher_*.jar"))
-        runner = ["--deploy-mode", "cluster", "--class", "org.apache.spark.deploy.PythonRunner", f"file://{jar}"]
+        runner = ["--deploy-mode", "cluster", "--class", RUNNER, f"file://{jar}"]
         command = [str(self.spark.home / "bin/spark-submit"), *settings, *runner, str(APP), "", str(folder)]
         with (self.folder / "submit.log").open("ab") as log, Child(command, env=self.env, output=log) as submitted:
             ending = submitted.wait(DEADLINE_SECONDS)
@@ -112,7 +115,11 @@ class Cluster:
 
     def driver(self) -> psutil.Process:
         """The process of the driver: the worker has it, not we."""
-        return next(each for each in self.worker.processes() if "DriverWrapper" in " ".join(each.cmdline()))
+        for each in self.worker.processes():
+            with suppress(psutil.NoSuchProcess):  # a child of the driver, which comes and goes
+                if "DriverWrapper" in " ".join(each.cmdline()):
+                    return each
+        raise AssertionError("the worker has no driver")
 
 
 @pytest.fixture
@@ -152,11 +159,11 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     folder = tmp_path / "orders"
     checkpoint, config, file = folder / "checkpoint", tmp_path / "lastgood.toml", tmp_path / "plan.json"
     folder.mkdir()
-    check = json.dumps([sys.executable, "-c", CHECK, cluster.url])
+    check = json.dumps(cluster.check)
     config.write_text(f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\ndriver_check = {check}\n')
     feed(folder, 0, BATCHES)
     cluster.deploy(folder)
-    await_((checkpoint / f"commits/{BATCHES - 1}").exists)
+    await_((checkpoint / f"commits/.{BATCHES - 1}.crc").exists)  # Hadoop writes it last
     create(str(checkpoint))
     for path in checkpoint.glob("*metadata*"):
         path.unlink()  # so there is something to repair
@@ -176,3 +183,7 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     cluster.deploy(folder)
     await_((checkpoint / f"commits/{2 * BATCHES - 1}").exists)
     assert shown(folder) == Counter(range(2 * BATCHES * ROWS))
+    assert subprocess.run(cluster.check).returncode == ALIVE
+    cluster.worker.kill()  # nobody is left who could see the driver end
+    await_(lambda: not cluster.state()["activedrivers"])
+    assert subprocess.run(cluster.check).returncode == UNKNOWN

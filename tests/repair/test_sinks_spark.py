@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,33 @@ def restored(folder: Path) -> None:
     """The table is restored by hand, which leaves its mark where it was."""
     table = DeltaTable(folder / "sink")
     table.restore(table.version() - BACK)
+
+
+def expired(folder: Path) -> None:
+    """The marks in the table have expired: nobody has written for as long as they last."""
+    DeltaTable(folder / "sink").alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 day"})
+    for file in (folder / "sink/_delta_log").glob("*"):
+        if file.name.endswith(".json"):
+            actions = [json.loads(line) for line in file.read_text().splitlines()]
+            for action in actions:
+                action.get("txn", {}).update(lastUpdated=1)
+            file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        elif file.name.endswith(".crc"):  # it holds the marks, too
+            file.unlink()
+
+
+@pytest.mark.spark
+def test_row_13_batch_whose_mark_has_expired_is_recognised_again(open_laboratory: OpenLaboratory) -> None:
+    flavour = "file-delta"
+    laboratory = open_laboratory(VERSION, flavour)
+    case = Case(VERSION, flavour, orphaned(laboratory, FLAVOURS[flavour]))
+    with laboratory.damaged(case, expired) as folder:
+        _, twice = differing(laboratory.restart(case, folder), folder)
+        assert twice  # what a start by itself comes to
+    plan, _ = require_exact(laboratory, Repair(case, "resume"), expired)
+    (step,) = plan.steps
+    assert isinstance(step, DeltaStep)
+    assert step.renews
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +22,15 @@ from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import UndoRefusedError
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Guarantee
+from lastgood.recovery.sink_acts import TableWork
+from lastgood.recovery.sink_steps import DeltaStep
+from lastgood.sinks.sink import open_sink
+from lastgood.storage import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
+from lastgood.writing import open_writable
 
 FIRST_MODIFIED = 1_790_000_000
+DAY_MS = 86_400_000
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +49,10 @@ class Query:
         orphan: bool = False,
         shown: int | None = None,
         source: FileInput | None = None,
+        marked_ms: int | None = None,
     ) -> None:
+        self.marks_expire = marked_ms is not None
+        self.marked_ms = marked_ms or int(time.time() * 1000)
         self.folder = folder
         self.checkpoint, self.table = folder / "checkpoint", folder / "table"
         self.builder = CheckpointBuilder(self.checkpoint, source)
@@ -57,9 +67,14 @@ class Query:
 
     def write(self, batch: int, rows: int = 3) -> None:
         """A batch, as Spark's streaming sink writes it."""
-        mark = Transaction(QUERY_ID, batch, int(time.time() * 1000))
-        properties = CommitProperties(app_transactions=[mark])
-        write_deltalake(self.table, pa.table({"batch": [batch] * rows}), mode="append", commit_properties=properties)
+        properties = CommitProperties(app_transactions=[Transaction(QUERY_ID, batch, self.marked_ms)])
+        write_deltalake(
+            self.table,
+            pa.table({"batch": [batch] * rows}),
+            mode="append",
+            commit_properties=properties,
+            configuration={"delta.setTransactionRetentionDuration": "interval 1 day"} if self.marks_expire else None,
+        )
         file = self.table / "_delta_log" / commit_name(DeltaTable(self.table).version())
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         for action in actions:
@@ -71,6 +86,10 @@ class Query:
     def rows(self) -> Counter[int]:
         found = DeltaTable(self.table).to_pyarrow_table().column("batch").to_pylist()
         return Counter(found)
+
+    def recognised(self) -> int | None:
+        """Up to which batch the table would drop what is written again."""
+        return open_sink(str(self.table)).evidence(QUERY_ID, now_ms=int(time.time() * 1000)).skips_up_to
 
     def mark(self) -> int | None:
         return DeltaTable(self.table).transaction_version(QUERY_ID)
@@ -157,13 +176,60 @@ def test_row_12_mark_that_a_restore_left_high_follows_the_rows_and_the_logs_too(
     require_there_and_back(query, plan, 2)
 
 
-def test_row_12_of_files_needs_each_of_them_as_it_was(tmp_path: Path) -> None:
-    files = [tmp_path / "input" / f"f{n:03}.json" for n in range(5)]
-    files[0].parent.mkdir()
-    for n, file in enumerate(files):
+def files_of(folder: Path, count: int) -> FileInput:
+    """So many files for a query to read."""
+    (folder / "input").mkdir(exist_ok=True)
+    for n in range(count):
+        file = folder / f"input/f{n:03}.json"
         file.write_text("{}")
         os.utime(file, (FIRST_MODIFIED + n, FIRST_MODIFIED + n))
-    query = Query(tmp_path, 5, source=FileInput(f"file://{tmp_path}/input"))
+    return FileInput(f"file://{folder}/input")
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["the mark is still in the log", "the log has dropped it"])
+def test_row_13_mark_that_has_expired_is_made_again(tmp_path: Path, is_left: bool) -> None:
+    long_ago = int(time.time() * 1000) - 2 * DAY_MS
+    query = Query(tmp_path, 4, orphan=True, shown=4, source=files_of(tmp_path, 5), marked_ms=long_ago)
+    if not is_left:
+        DeltaTable(query.table).create_checkpoint()
+        (query.table / "_delta_log" / commit_name(0)).unlink()
+    logs, rows = query.logs(), query.rows()
+    assert query.recognised() is None
+    plan = query.plan()
+    assert (plan.guarantee, plan.promise.outcome, plan.promise.batch) == (Guarantee.EXACTLY_ONCE, "reruns", 4)
+    (told,) = [step.to_json() for step in plan.steps]
+    assert (told["kind"], told["mark"], told["batch"], told["mark_updated_ms"]) == ("delta", 4, 4, long_ago)
+    query.apply(plan)
+    assert (query.rows(), query.logs(), query.recognised()) == (rows, logs, 4)
+    assert query.plan().steps == ()
+    query.undo(plan)
+    assert (query.rows(), query.logs(), query.recognised()) == (rows, logs, None)
+    query.apply(query.plan())
+    assert query.recognised() == 4
+
+
+def test_row_13_is_row_2_where_the_table_lacks_the_batch(tmp_path: Path) -> None:
+    long_ago = int(time.time() * 1000) - 2 * DAY_MS
+    query = Query(tmp_path, 4, orphan=True, source=files_of(tmp_path, 5), marked_ms=long_ago)
+    plan = query.plan()
+    assert (plan.guarantee, plan.steps) == (Guarantee.EXACTLY_ONCE, ())
+
+
+def test_row_13_mark_that_was_made_again_by_an_attempt_of_long_ago_is_made_once_more(tmp_path: Path) -> None:
+    long_ago = int(time.time() * 1000) - 2 * DAY_MS
+    query = Query(tmp_path, 4, orphan=True, shown=4, source=files_of(tmp_path, 5), marked_ms=long_ago)
+    (step,) = query.plan().steps
+    assert isinstance(step, DeltaStep)
+    storage, now_ms = open_writable(parse_location(str(query.table))), int(time.time() * 1000)
+    for at_ms, versions in ((long_ago, 1), (long_ago, 1), (now_ms, 2), (now_ms - 1, 2)):
+        TableWork.of(step, storage, "20261121-160058-7f3a", at_ms).take_back(step)
+        assert DeltaTable(query.table).version() == step.version + versions
+    assert query.recognised() == 4
+
+
+def test_row_12_of_files_needs_each_of_them_as_it_was(tmp_path: Path) -> None:
+    files = [tmp_path / "input" / f"f{n:03}.json" for n in range(5)]
+    query = Query(tmp_path, 5, source=files_of(tmp_path, 5))
     DeltaTable(query.table).restore(2)
     plan = query.plan()
     assert (plan.guarantee, plan.sources[0].reread_files) == (
@@ -188,6 +254,19 @@ def test_table_that_takes_no_removal_is_refused_with_the_reason(tmp_path: Path, 
     with pytest.raises(RepairRefusedError) as refused:
         query.plan("replan")
     assert refused.value.found == f"the table has {name} = true"
+
+
+def test_table_of_a_function_tells_by_the_name_that_it_gives(tmp_path: Path) -> None:
+    query = Query(tmp_path, 4, orphan=True, shown=-1)
+    for batch in range(5):
+        properties = CommitProperties(app_transactions=[Transaction("etl", batch, query.marked_ms)])
+        write_deltalake(query.table, pa.table({"batch": [batch]}), mode="append", commit_properties=properties)
+    evidence = EvidenceOptions(sinks=(str(query.table),))
+    guess = make_plan(str(query.checkpoint), PlanOptions(evidence=evidence))
+    assert guess.guarantee is Guarantee.AT_LEAST_ONCE
+    plan = make_plan(str(query.checkpoint), PlanOptions(evidence=replace(evidence, txn_app_id="etl")))
+    assert (plan.guarantee, plan.steps, plan.evidence[-2:]) == (Guarantee.EXACTLY_ONCE, (), ("--txn-app-id", "etl"))
+    apply_plan(plan)
 
 
 def test_number_of_an_orphan_is_used_up_and_then_nobody_has_to_know_of_the_driver(tmp_path: Path) -> None:

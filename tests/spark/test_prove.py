@@ -54,8 +54,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-def on_topic(broker: KafkaBroker, topic: str, folder: Path, *, orphan: bool) -> Path:
-    """A query that has committed three batches of the topic, and perhaps planned a fourth."""
+def on_topic(broker: KafkaBroker, topic: str, folder: Path, *, orphan: bool, committed: int = 3) -> Path:
+    """A query that has committed so many batches of the topic, and perhaps planned one more."""
     broker.create_topic(topic, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for n in range(READ + UNREAD):
@@ -63,7 +63,7 @@ def on_topic(broker: KafkaBroker, topic: str, folder: Path, *, orphan: bool) -> 
             producer.produce(topic, str(n), partition=partition)
     assert producer.flush(30) == 0
     query = CheckpointBuilder(folder / "chk", KafkaInput(topic), checksums=True)
-    query.run(3)
+    query.run(committed)
     if orphan:
         query.plan()
     return folder / "chk"
@@ -103,6 +103,24 @@ def test_batch_that_is_run_again_is_proven_with_its_ranges_and_nothing_is_touche
     assert list(scratch.iterdir()) == []
     groups = AdminClient({"bootstrap.servers": broker.bootstrap}).list_consumer_groups().result().valid
     assert not [group for group in groups if "spark" in group.group_id]
+    del spark_jars
+
+
+@pytest.mark.proof
+@pytest.mark.services
+def test_first_batch_is_proven_to_begin_where_its_source_has_written_down(
+    broker: KafkaBroker, spark_jars: tuple[Path, ...], topic: str, tmp_path: Path
+) -> None:
+    checkpoint = on_topic(broker, topic, tmp_path, orphan=True, committed=0)
+    begin = checkpoint / "sources/0/0"
+    begin.write_bytes(begin.read_bytes().replace(b'"0":0,"1":0', b'"0":2,"1":3'))
+    (checkpoint / "sources/0/.0.crc").unlink()
+    for reads in (f"{topic}/0 2..5, {topic}/1 3..5", f"{topic}/0 from 2, {topic}/1 from 3"):
+        proof = prove(checkpoint, "--kafka", broker.bootstrap)["proof"]
+        assert (proof["proven"], proof["line"]) == (True, f"proven with Spark 4.2.0: next batch 0 reads {reads}")
+        assert not any("begins" in each for each in proof["leaves_open"])
+        for name in ("0", ".0.crc"):
+            (checkpoint / "offsets" / name).unlink(missing_ok=True)
     del spark_jars
 
 

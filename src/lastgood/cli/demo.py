@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import threading
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,78 +18,191 @@ from lastgood.cli.output import console, format_option, print_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.operations.demo import Demo
+    from lastgood.operations.demo import Demo, Scene
     from lastgood.supervise.events import Event
+
+_COLOURS = {"exactly once": "green", "at least once": "yellow", "lossy": "red"}
+_WIDTH_MAX = 110
+_HEADINGS: dict[str, Literal["left", "right"]] = {
+    "": "left",
+    "partition": "left",
+    "offsets": "left",
+    "said beforehand": "right",
+    "counted": "right",
+}
+_STRANGE = ("changed", "unknown")
 
 
 @click.command()
+@click.option("--scenes", default="a,b,c,d,e", show_default=True, metavar="LETTERS", help="Which are played.")
 @click.option("--flights", type=click.IntRange(1_000, 336_776), default=100_000, show_default=True, help="How many.")
-@click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Flights produced a second.")
-@click.option("--kills", type=click.IntRange(0, 20), default=3, show_default=True, help="How often the driver dies.")
+@click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Flights a second, in scene a.")
+@click.option("--kills", type=click.IntRange(1, 20), default=1, show_default=True, help="Of the driver, in scene a.")
 @click.option("--seed", type=int, help="Repeat the random instants of an earlier demo.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Work there, and leave it all there.")
+@click.option("--events", is_flag=True, help="Show everything that happens, as `lastgood run` does.")
 @click.option("--keep", is_flag=True, help="Leave broker and application running until Ctrl-C, to look at them.")
 @format_option
 def demo(
     *,
+    scenes: str,
     flights: int,
     rate: int,
     kills: int,
     seed: int | None,
     folder: Path | None,
+    events: bool,
     keep: bool,
     output_format: str,
 ) -> int:
-    r"""Show the main job on real input, and count every record at the end.
+    r"""Break the main job on real input in five ways, and count every record at the end.
 
     A real Kafka broker on this machine, the flights that left New York in 2013 as events, a PySpark application that
-    appends them to a Delta table. The driver is killed with SIGKILL in the middle of a batch, again and again;
-    lastgood brings it back. Then every flight of the topic is looked up in the table.
+    appends them to a Delta table and knows nothing of lastgood.
 
     \b
-    lastgood demo                     three kills, 100,000 flights
-    lastgood demo --keep              and have a look at topic, checkpoint and table
-    lastgood demo --flights 336776    all flights
+    a  the driver is killed (kill -9) in the middle of a batch
+    b  a batch too large to ever finish is planned; a limit that is set then does not help
+    c  the checkpoint is deleted: back from the mirror; then without one, from the table's own columns
+    d  the classic recipe: back to the offsets of CURRENT-3, at its price
+    e  an outage longer than the retention: what is lost is told before it is accepted
+
+    What a scene loses or doubles is said beforehand. In the end every flight is looked up in the table.
+
+    \b
+    lastgood demo                            all of it, 100,000 flights, in less than five minutes
+    lastgood demo --scenes a --kills 3       the driver alone, three times
+    lastgood demo --keep                     and have a look at topic, checkpoint and table
 
     Needs the extra 'demo' and Java 17; the JVM parts (36 MB) are downloaded once.
 
-    Exit codes: 0 nothing lost and nothing doubled; 1 something was; 79 it did not get that far.
+    Exit codes: 0 lost and doubled is exactly what was said; 1 anything else is; 79 it did not get that far.
     """
-    from lastgood.operations.demo import Script
+    from lastgood.operations.demo import Script, parse_scenes
     from lastgood.operations.demo import demo as operation
 
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    script = Script(flights=flights, rate=rate, kills=kills, seed=seed)
+    script = Script(flights=flights, rate=rate, kills=kills, seed=seed, scenes=parse_scenes(scenes))
     if output_format == "json":
         shown = operation(
             script, tell=lambda event: print_json(event.to_json()), folder=folder, keep=_wait if keep else None
         )
         print_json(shown.to_json())
-        return 0 if shown.is_exact else 1
-    from lastgood.cli.timeline import timeline
-
+        return 0 if shown.is_as_said else 1
     out = console()
     out.print(f"[dim]seed {seed}[/]")
-    with timeline(out, live=True, also=_tell) as listen:
+    with _screen(out, is_whole=events) as listen:
         shown = operation(script, tell=listen, folder=folder, keep=(lambda it: _look(it, out)) if keep else None)
     if not keep:
         _print_result(shown, out)
-    return 0 if shown.is_exact else 1
+    return 0 if shown.is_as_said else 1
+
+
+@contextlib.contextmanager
+def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]]:
+    """Shows each scene once it is over; on a terminal, the last line tells what is going on."""
+    from rich.markup import escape
+
+    from lastgood.cli.timeline import timeline
+    from lastgood.operations.demo import Scene
+
+    if is_whole:
+        with timeline(out, live=True, also=_tell) as tell:
+
+            def listen_to_all(event: Event) -> None:
+                tell(event)
+                if isinstance(event, Scene):
+                    _print_scene(event, out)
+
+            yield listen_to_all
+        return
+    status = out.status("starting") if out.is_terminal else None
+    doing = ""
+
+    def listen(event: Event) -> None:
+        nonlocal doing
+        if isinstance(event, Scene):
+            _print_scene(event, out)
+        doing, now = _now(event, doing)
+        if status is not None and now is not None:
+            status.update(f"[dim]{escape(now[: out.width - 4])}[/]")
+            status.start()
+
+    try:
+        yield listen
+    finally:
+        if status is not None:
+            status.stop()
 
 
 def _tell(event: Event) -> list[str]:
     """What only the demo does, for the timeline."""
+    from rich.markup import escape
+
     from lastgood.operations.demo import Killed, Step
 
     match event:
         case Step():
-            return [f"[cyan]demo[/]        {event.sentence}"]
+            return [f"[cyan]demo[/]        {escape(event.sentence)}"]
         case Killed():
-            return [
-                f"[bold red]kill -9[/]     number {event.number}: driver {event.pid}, while it runs batch {event.batch}"
-            ]
+            where = "between two batches" if event.batch is None else f"while it runs batch {event.batch}"
+            return [f"[bold red]kill -9[/]     driver {event.pid}, {where}"]
         case _:
             return []
+
+
+def _now(event: Event, doing: str) -> tuple[str, str | None]:
+    """What the demo is about, and what the last line says of it."""
+    from lastgood.operations.demo import Killed, Step
+    from lastgood.supervise import events
+
+    match event:
+        case Step():
+            return event.sentence, event.sentence
+        case Killed():
+            news = f"driver {event.pid} is killed"
+        case events.Started():
+            news = "the application starts"
+        case events.Committed():
+            news = f"batch {event.batch} is committed"
+        case events.Ended() if event.failure is not None:
+            news = event.error or "the application has ended"
+        case events.Repaired():
+            news = f"repaired: {event.goal}"
+        case _:
+            return doing, None
+    return doing, f"{doing} · {news}" if doing else news
+
+
+def _print_scene(scene: Scene, out: Console) -> None:
+    """What was broken, what lastgood did about it, and what that costs."""
+    from rich.markup import escape
+    from rich.panel import Panel
+    from rich.table import Table
+
+    seconds, colour = scene.seconds, _COLOURS.get(scene.guarantee, "red")
+    lines = {
+        "broken": escape(scene.broke),
+        "lastgood": escape(scene.did),
+        "guarantee": f"[{colour}]{scene.guarantee}[/]",
+        "seconds": f"detected {seconds.detected:.1f} · restarted {seconds.restarted:.1f} ·"
+        f" first new batch [bold]{seconds.first_batch:.1f}[/] [dim]{seconds.since}[/]",
+        "records": f"read again {scene.reread:,} · lost {scene.lost_count:,} · doubled {scene.doubled_count:,}",
+        **{" " * number: escape(line) for number, line in enumerate(scene.beside, start=1)},
+    }
+    if not out.is_terminal:
+        out.print(f"\n{scene.letter}  {scene.title}")
+        for label, line in lines.items():
+            out.print(f"   {label:<9}  {line}")
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for label, line in lines.items():
+        grid.add_row(label, line)
+    title = f"[bold]{scene.letter}[/]  [bold]{scene.title}[/]"
+    width = min(_WIDTH_MAX, out.width)
+    out.print(Panel(grid, title=title, title_align="left", border_style=colour, width=width), soft_wrap=False)
 
 
 def _look(shown: Demo, out: Console) -> None:
@@ -121,26 +235,31 @@ def _wait(_shown: Demo) -> None:
 
 
 def _print_result(shown: Demo, out: Console) -> None:
+    """What was said and what was counted, for each range; then in one line."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
 
+    tally = shown.tally
     out.print()
-    table = Table(title="kill -9 of the driver in the middle of a batch", title_justify="left", title_style="bold")
-    for heading in ("broken at", "in batch", "detected", "restarted", "first new batch", "offsets re-read"):
-        table.add_column(heading, justify="right")
-    for failure in shown.failures:
-        table.add_row(
-            datetime.fromtimestamp(failure.at).astimezone().strftime("%H:%M:%S"),
-            str(failure.batch),
-            f"+{failure.detected_seconds:.2f} s",
-            f"+{failure.restarted_seconds:.2f} s",
-            f"+{failure.first_batch_seconds:.1f} s",
-            f"{failure.reread_offsets:,}",
-        )
-    out.print(table)
-    audit = shown.audit
-    colour = "bold green" if shown.is_exact else "bold red"
-    out.print(
-        f"\n[{colour}]lost {audit.lost.total:,}, duplicated {audit.duplicated.total:,}[/] of {shown.flights:,} flights"
-        f" [dim]({audit.source_records:,} records in the topic, {audit.sink_rows:,} rows in the table;"
-        f" compared by flight id; all of it took {shown.seconds:.0f} s)[/]"
+    compared = list(tally.compared())
+    if compared:
+        table = Table(box=SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
+        for heading, justify in _HEADINGS.items():
+            table.add_column(heading, justify=justify)
+        for each in compared:
+            where = f"flights/{each.partition}", f"[{each.start:,}, {each.end:,})"
+            colour = "green" if each.said == each.counted else "bold red"
+            counted = f"[{colour}]{each.counted:,}[/]"
+            table.add_row(each.kind, where[0], escape(where[1]), f"{each.said:,}", counted)
+        out.print(table)
+        out.print()
+    audit = tally.audit
+    colour, as_said = ("bold green", "as said") if shown.is_as_said else ("bold red", "which is not what was said")
+    strange = "".join(
+        f", {what} {each.total:,}" for what, each in audit.differences() if what in _STRANGE and each.total
     )
+    counted = f"lost {audit.lost.total:,}, duplicated {audit.duplicated.total:,}{strange} of {tally.sent:,} flights"
+    how = f"{audit.source_records:,} records, {audit.sink_rows:,} rows in the table, compared by flight id"
+    took = f"all of it took {shown.seconds:.0f} s"
+    out.print(f"[{colour}]{counted}, {as_said}[/] [dim]({how}; {took})[/]", soft_wrap=False)

@@ -44,6 +44,12 @@ _OPTIONS = (
         metavar="REGEX",
         help="As Spark's option subscribePattern: topics that no log names yet.",
     ),
+    click.option(
+        "--txn-app-id",
+        metavar="ID",
+        help="What the application's foreachBatch function gives as txnAppId, with the batch as txnVersion: its Delta"
+        " table knows the query by that name, and not by its id.",
+    ),
 )
 
 
@@ -58,6 +64,7 @@ def evidence_options(command: _F) -> _F:
         kafka_config: Path | None,
         topics: tuple[str, ...],
         subscribe_pattern: str | None,
+        txn_app_id: str | None,
         **others: Any,
     ) -> Any:
         from lastgood.operations.surroundings import EvidenceOptions
@@ -68,6 +75,7 @@ def evidence_options(command: _F) -> _F:
             topics=topics,
             subscribe_pattern=subscribe_pattern,
             kafka_config=kafka_config,
+            txn_app_id=txn_app_id,
         )
         return command(*arguments, options=options, **others)
 

@@ -28,6 +28,7 @@ VERBS = {
     "plan": "How a query is to run again, and what that costs; saved, nothing changed.",
     "apply": "Carry out a saved plan: exactly that, or refuse.",
     "undo": "The bytes as they were before a recovery, while nothing has moved since.",
+    "report": "An incident as Markdown: what happened, what was done, what it cost, how to take it back.",
     "backup": "Back up the logs of a query, list backups, restore a lost checkpoint.",
     "verify": "Every offset in exactly one committed batch; --data: count source against sink.",
     "completion": "Print the completion script for a shell.",

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lastgood.recovery.plan import Plan
-    from lastgood.recovery.price import SourcePrice
     from lastgood.recovery.proof import Proof
     from lastgood.recovery.steps import Step
 
@@ -19,7 +18,6 @@ _THEN = {
     "resumes": "Spark goes on with batch {batch}",
     "reruns": "Spark runs batch {batch} again",
 }
-_FILES_SHOWN = 5
 
 
 def print_plan(plan: Plan, out: Console) -> None:
@@ -32,7 +30,7 @@ def print_plan(plan: Plan, out: Console) -> None:
     for ground in plan.rests_on:
         out.print(Text(f"          rests on {ground}", style="dim"))
     for source in plan.sources:
-        for line in _price(source):
+        for line in source.lines:
             out.print(Text(f"          {line}"))
     for waiver in plan.needs:
         out.print(Text.assemble(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
@@ -66,27 +64,6 @@ def _print_proof(proof: Proof, out: Console) -> None:
     out.print(Text.assemble(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
     for each in proof.leaves_open:
         out.print(Text(f"          not proven: {each}", style="dim"))
-
-
-def _price(source: SourcePrice) -> list[str]:
-    lines = []
-    at_most = "at most " if source.bound else ""
-    for what, words in (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice")):
-        files: tuple[str, ...] = getattr(source, f"{what}_files")
-        spans = [
-            (f"{topic}/{partition}", start, end)
-            for topic, partitions in getattr(source, what).items()
-            for partition, found in partitions.items()
-            for start, end in found
-        ]
-        if spans:
-            ranges = ", ".join(f"{name} [{start:,}, {end:,})" for name, start, end in spans)
-            total = sum(end - start for _, start, end in spans)
-            lines.append(f"source {source.index}: {words} {at_most}{total:,} offsets: {ranges}")
-        if files:
-            more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
-            lines.append(f"source {source.index}: {words} {at_most}{len(files)} files: {', '.join(files[:5])}{more}")
-    return lines
 
 
 def teller(out: Console) -> Callable[[str], None]:

@@ -46,6 +46,9 @@ class _WithCommand(click.Command):
 @click.option(
     "--no-agent", is_flag=True, help="Leave the driver uninstrumented: then only its log and checkpoint tell of it."
 )
+@click.option(
+    "--restart-only", is_flag=True, help="Never look at a checkpoint before a start, nor repair it: only start again."
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
 @click.pass_context
@@ -57,6 +60,7 @@ def run(
     checkpoints: tuple[str, ...],
     check: bool,
     no_agent: bool,
+    restart_only: bool,
     show_output: bool,
     output_format: str,
 ) -> int:
@@ -68,19 +72,21 @@ def run(
     lastgood run orders                               [pipeline.orders] of lastgood.toml
     lastgood run                                      the only pipeline there
 
-    The first restart comes at once, later ones wait longer each time; a new committed batch resets the
-    count. Ctrl-C and SIGTERM are passed on; whatever the command started ends with it.
+    Before each start the query is looked at. Where Spark's own restart is right, it is started at once; a repair
+    that costs nothing, or what accept in lastgood.toml allows, is carried out; anything else waits for a person,
+    with the plan saved. Later restarts wait longer each time; a new committed batch resets the count. Ctrl-C and
+    SIGTERM are passed on; whatever the command started ends with it.
 
     With ledger = "URL" in lastgood.toml, or in LASTGOOD_LEDGER, the history is kept in that database as well; nothing
     waits for it.
 
-    Exit codes: 0 the command ended with 0; 71 it failed too often without progress; 72 it cannot be
-    started; 73 another run holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
+    Exit codes: 0 the command ended with 0; 3 a person is needed; 71 it failed too often without progress; 72 it
+    cannot be started; 73 another run holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
     """
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, checkpoints)
-    prepared = prepare(pipeline, agent=not no_agent)
+    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only)
     if check:
         _print_check(prepared, output_format)
         return 0

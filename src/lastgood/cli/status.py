@@ -95,7 +95,7 @@ def _print_one(found: Status, out: Console) -> None:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
-    for label, line in _around(found):
+    for label, line in (*_around(found), *_incident(found)):
         out.print(f"  {label:<12} {line}", markup=False)
     out.print(f"  next         {found.next}", markup=False)
 
@@ -115,6 +115,26 @@ def _around(found: Status) -> Iterator[tuple[str, str]]:
         yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
         for note in sink.evidence.notes:
             yield "", note
+
+
+def _incident(found: Status) -> Iterator[tuple[str, str]]:
+    """When the last incident was, why, what was done, and whether that kept its promise."""
+    told = found.to_json()["last_incident"]
+    if told is None:
+        return
+    if told["error"] is not None:
+        yield "incident", f"the last one cannot be told: {told['error']['sentence']} ({told['error']['subject']})"
+        return
+    why = "" if told["cause"] is None else f": {told['cause']}"
+    yield "incident", f"{_ago(told['failed_at_ms'])} ago, at {clock(told['failed_at_ms'])}{why}"
+    did = {"restart": "started again", "repair": "repaired", "wait": "waiting", "stop": "left to a person"}
+    parts = [did[told["did"]]] if told["did"] else []
+    if told["back_after_seconds"] is not None:
+        parts.append(f"back after {_span(told['back_after_seconds'])} with batch {told['first_batch']}")
+    elif told["outcome"] == "open":
+        parts.append("whether a batch followed was not looked at")
+    parts += [] if told["promise"] is None else [f"promise {told['promise']}"]
+    yield "", f"{'; '.join(parts)}: {told['next']}"
 
 
 def _loss(exposure: Exposure) -> str:

@@ -65,6 +65,8 @@ def _now(event: events.Event) -> str | None:
             return f"running, batch {event.batch} committed"
         case events.Restarting():
             return f"restarting in {event.delay_seconds:g} s"
+        case events.Waiting():
+            return f"waiting: {event.because}"
         case _:
             return None
 
@@ -122,7 +124,57 @@ def _position(position: dict[str, int | None]) -> str:
 @_tell.register
 def _(event: events.Restarting) -> list[str]:
     when = f"in {event.delay_seconds:g} s" if event.delay_seconds else "at once"
+    if not event.is_counted:
+        return [f"[bold yellow]restarting[/]  {when}; what was away may be back, so this is not counted"]
     return [f"[bold yellow]restarting[/]  {when}, attempt {event.attempt} of {event.of} since the last progress"]
+
+
+@_tell.register
+def _(event: events.Diagnosed) -> list[str]:
+    return [f"[bold]diagnosed[/]   {escape(event.because)} [dim]{event.seconds:.2f} s[/]"]
+
+
+@_tell.register
+def _(event: events.Repaired) -> list[str]:
+    word = event.guarantee.replace("_", " ")
+    colour = {"exactly once": "green", "at least once": "yellow"}.get(word, "red")
+    return [
+        f"[bold yellow]repaired[/]    {event.goal}: [{colour}]{word}[/] [dim]{event.seconds:.2f} s[/]",
+        f"            {escape(event.because)}",
+        *(f"            {escape(line)}" for line in event.price),
+        f"            [dim]every file that was touched is kept in {escape(event.backup)}[/]",
+        f"            [dim]take it back with: {escape(event.undo)}[/]",
+    ]
+
+
+@_tell.register
+def _(event: events.Waiting) -> list[str]:
+    return [f"[bold yellow]waiting[/]     {escape(event.because)}; looked at again in {event.delay_seconds:g} s"]
+
+
+@_tell.register
+def _(event: events.Stalled) -> list[str]:
+    return [f"[bold red]stalled[/]     {escape(event.because)}; the command is ended"]
+
+
+@_tell.register
+def _(event: events.Called) -> list[str]:
+    told = [f"[bold red]called[/]      {escape(event.because)}"]
+    if event.file is not None:
+        told.append(f"            the plan is saved: {escape(event.file)}")
+    return told
+
+
+@_tell.register
+def _(event: events.Promised) -> list[str]:
+    if event.state == "kept":
+        return [f"[bold green]promise[/]     batch {event.batch} did what was said"]
+    said = "did something else than was said" if event.state == "broken" else "was not seen whole"
+    colour = "bold red" if event.state == "broken" else "yellow"
+    return [
+        f"[{colour}]promise[/]     batch {event.batch} {said}",
+        *(f"            {escape(each)}" for each in event.because),
+    ]
 
 
 @_tell.register

@@ -14,10 +14,11 @@ from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
 RESTORE = "RESTORE"
 DELETE = "DELETE"
 FENCE, TAKE_BACK, USE_UP = "LASTGOOD FENCE", "LASTGOOD TAKE BACK", "LASTGOOD USE UP"
-PUT_BACK = "LASTGOOD PUT BACK"
-"""What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, and all as it was before."""
+RENEW, PUT_BACK = "LASTGOOD RENEW", "LASTGOOD PUT BACK"
+"""What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, a mark that had expired made
+again, and all as it was before."""
 
-_OF_RECOVERIES = (FENCE, TAKE_BACK, USE_UP, PUT_BACK)
+_OF_RECOVERIES = (FENCE, TAKE_BACK, USE_UP, RENEW, PUT_BACK)
 _INTERVAL = re.compile(r"(\d{1,9}) (millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
 _UNIT_MS = {
     "millisecond": 1,

@@ -135,6 +135,7 @@ class _Start:
             raise StoppedError(Stop(Stage.START, error, left[0], "it is not empty, and the query begins at batch 0"))
         self._read_initial()
         self._plan(0)
+        self._plan_first()
         self._commit(0)
         return Restart(self._spark, Outcome.STARTS, 0, "no batch was ever planned")
 
@@ -194,6 +195,15 @@ class _Start:
             if isinstance(end, KafkaOffset):
                 self._note_kafka(source_id)
                 gaps = planning_gaps(end.topics, self._world.kafka, is_pattern=self._world.is_pattern)
+                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
+
+    def _plan_first(self) -> None:
+        """What the source meets when it plans batch 0 from where it has written down that it begins."""
+        for log in self._checkpoint.sources:
+            begin = None if log.initial is None else log.initial.offset
+            if isinstance(begin, KafkaOffset):
+                self._note_kafka(log.name)
+                gaps = planning_gaps(begin.topics, self._world.kafka, is_pattern=self._world.is_pattern)
                 self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
 
     def _replay_kafka(self, batch_id: int) -> None:

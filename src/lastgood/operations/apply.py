@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import platformdirs
 
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
@@ -20,6 +17,7 @@ from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.whereabouts import note_whereabouts, whereabouts
 from lastgood.overlay import OverlayStorage
 from lastgood.parallel import Deadline
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
@@ -48,6 +46,16 @@ class WaiverNeededError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The supervisor of an application: it holds the checkpoints already, and knows what it has started itself."""
+
+    proof: str | None = None
+    """Why no driver of it is alive; one line for a person; None if it does not know."""
+    driver_check: tuple[str, ...] = ()
+    """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """A plan that was carried out, or taken back."""
 
@@ -57,6 +65,8 @@ class Recovery:
     undone: bool = False
     already: bool = False
     """It was done before, and nothing has moved since."""
+    proof: str | None = None
+    """Why no driver was alive; None for a plain restart."""
 
     @property
     def id(self) -> str:
@@ -75,12 +85,18 @@ class Recovery:
             **self.plan.to_json(),
             "state": f"already {state}" if self.already else state,
             "backup": self.backup or None,
+            "driver": self.proof,
             "undo": self.undo_command if self.plan.steps and not self.undone else None,
         }
 
 
 def apply_plan(
-    planned: str | Plan, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
+    planned: str | Plan,
+    *,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    owner: Owner | None = None,
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
@@ -90,6 +106,7 @@ def apply_plan(
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
+        owner: Who calls, if it is the supervisor of the application itself.
 
     Raises:
         PlanInvalidError: it is no plan, or was changed.
@@ -116,9 +133,9 @@ def apply_plan(
     if not plan.steps:
         _require_same(plan, found)
         return Recovery(plan, backup="")
-    with _Work(plan, location, driver_is_dead, tell, config).begun(found) as (engine, proof):
+    with _Work(plan, location, driver_is_dead, tell, config, owner).begun(found) as (engine, proof):
         done = engine.apply(proof)
-    return _recovered(done, location)
+    return replace(_recovered(done, location), proof=proof)
 
 
 def undo(
@@ -143,7 +160,7 @@ def undo(
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
-    location = _remembered(recovery) if checkpoint is None else parse_location(_target(checkpoint, config))
+    location = _where(recovery) if checkpoint is None else parse_location(_target(checkpoint, config))
     storage = open_writable(location)
     room = Room(location, find_recovery(storage, location, recovery), storage)
     plan = room.plan()
@@ -161,6 +178,7 @@ class _Work:
     driver_is_dead: bool
     tell: Tell
     config: Path | None
+    owner: Owner | None = None
 
     @contextlib.contextmanager
     def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
@@ -169,14 +187,15 @@ class _Work:
         room = Room(self.location, self.plan.recovery, storage)
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
-            held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location)))
+            if self.owner is None:
+                held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location)))
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
             require_no_open(storage, self.location, but=self.plan.recovery)
             proof = self._proof(room, is_forth=found is not None)
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
-            _remember(self.plan)
+            note_whereabouts(self.plan.recovery, self.plan.checkpoint)
             require_sinks_exclusive(self.plan)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
             yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
@@ -193,7 +212,7 @@ class _Work:
 
     def _require_still_dead(self) -> None:
         """Ask `driver_check` again under the seal: a driver may have been started before it stood, and none can now."""
-        check = _driver_check(self.location, self.config)
+        check = self._driver_check()
         if not check or self.driver_is_dead or driver_shut_out(self.plan) is not None:
             return
         try:
@@ -207,6 +226,16 @@ class _Work:
                 effect="nothing has been changed; if the driver planned a batch meanwhile, it has ended",
                 next="end what starts the application, or try again once it has ended",
             ) from error
+
+    def _driver_check(self) -> Sequence[str]:
+        """The command of the pipeline that has this checkpoint; none if nobody knows it."""
+        if self.owner is not None:
+            return self.owner.driver_check
+        pipeline = pipeline_of(str(self.location), self.config)
+        return () if pipeline is None else pipeline.driver_check
+
+    def _known(self) -> str | None:
+        return None if self.owner is None else self.owner.proof
 
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
@@ -224,8 +253,8 @@ class _Work:
         shut_out = driver_shut_out(self.plan) if is_forth else None
         if shut_out is not None:
             return shut_out
-        check = _driver_check(self.location, self.config)
-        return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check)
+        check = self._driver_check()
+        return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
 
 
 def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
@@ -246,7 +275,8 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
     files = files_after(plan.steps)
     if room is not None and room.stage() is Stage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
-    promise = found.after(sink_edits(plan.steps)).promise(OverlayStorage(found.evidence.storage, found.location, files))
+    then, after = OverlayStorage(found.evidence.storage, found.location, files), found.after(sink_edits(plan.steps))
+    promise = after.promise(then)
     if not promise.agrees(plan.promise) or found.sinks != plan.sinks:
         raise PlanStaleError(
             "the plan does not fit any more: Spark would do something else, or a sink has moved",
@@ -256,6 +286,33 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
             effect="nothing has been changed",
             next=command_line("plan", plan.checkpoint, "--goal", plan.goal, *plan.evidence),
         )
+    starts_at = plan.options.get("starts_at")
+    told = None if starts_at is None else {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
+    _require_nothing_more_left_out(plan, after.left_out(then, promise, told))
+
+
+def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) -> None:
+    """See that Kafka still has what it had when the plan was made, where Spark would not say that it has not.
+
+    Args:
+        plan: What was reckoned with.
+        missing: What Spark would leave out now; None if Kafka does not tell.
+
+    Raises:
+        PlanStaleError: there is more, or nobody can tell any more.
+    """
+    reckoned = plan.options.get("left_out", [])
+    more = None if missing is None else [line for line in missing if line not in (reckoned or ())]
+    if reckoned is None or more == []:
+        return
+    raise PlanStaleError(
+        "records have expired since the plan was made, and with failOnDataLoss=false Spark would not tell",
+        subject=plan.checkpoint,
+        found=", ".join(more) if more else "no answer of Kafka",
+        expected=", ".join(reckoned) or "all that the first batch is to read",
+        effect="nothing has been changed",
+        next=command_line("plan", plan.checkpoint, "--goal", plan.goal, *plan.evidence),
+    )
 
 
 def _require_rows(plan: Plan) -> None:
@@ -313,32 +370,15 @@ def _target(text: str, config: Path | None) -> str:
     return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
 
 
-def _driver_check(location: Location, config: Path | None) -> Sequence[str]:
-    """The command of the pipeline that has this checkpoint; none if no configuration knows it."""
-    pipeline = pipeline_of(str(location), config)
-    return () if pipeline is None else pipeline.driver_check
-
-
-def _remember(plan: Plan) -> None:
-    """Note on this machine where a recovery works, so that `undo ID` needs no checkpoint."""
-    file = _memory(plan.recovery)
-    with contextlib.suppress(OSError):  # a convenience: --checkpoint does without
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"checkpoint": plan.checkpoint}), encoding="utf-8")
-
-
-def _remembered(recovery: str) -> Location:
+def _where(recovery: str) -> Location:
+    """Where a recovery works, as this machine remembers it."""
     if recovery == LAST:
         raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
-    try:
-        return parse_location(json.loads(_memory(recovery).read_text(encoding="utf-8"))["checkpoint"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    location = whereabouts(recovery)
+    if location is None:
         raise RecoveryUnknownError(
             f"this machine does not remember a recovery {recovery}",
             expected="--checkpoint LOCATION",
             next=command_line("undo", recovery, "--checkpoint", "LOCATION"),
-        ) from error
-
-
-def _memory(recovery: str) -> Path:
-    return platformdirs.user_state_path("lastgood") / "recoveries" / f"{Path(recovery).name}.json"
+        )
+    return location

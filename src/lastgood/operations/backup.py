@@ -35,6 +35,7 @@ from lastgood.recovery.backups import (
     write_backup,
 )
 from lastgood.recovery.copies import Copy, standing
+from lastgood.recovery.endings import as_left, endings_of
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.storage import Location, open_storage, parse_location
 from lastgood.writing import WritableStorage, open_writable
@@ -182,7 +183,8 @@ def restore(target: str, *, source: str = MIRROR, config: Path | None = None) ->
             next=command_line("inspect", location),
         )
     if source == MIRROR:
-        copies = _newest_of(read_mirror(storage, mirror_folder(location)))
+        mirrored = read_mirror(storage, mirror_folder(location))
+        copies = _newest_of(as_left(mirrored, endings_of(storage, location)))
         if newest_in(copies, OFFSETS) is None:
             raise BackupMissingError("the mirror holds no batch", subject=str(mirror_folder(location)))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lastgood.errors import UsageError
 from lastgood.operations.broker import Broker, open_broker
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.surroundings import (
@@ -15,6 +16,7 @@ from lastgood.operations.surroundings import (
     Reading,
     Surroundings,
     answers,
+    look_around,
     reading,
     sink_question,
 )
@@ -31,11 +33,21 @@ def look_around_all(evidences: Sequence[Evidence], options: EvidenceOptions, *, 
     Which query writes to which sink is told by the sinks: one that goes by its folder, and not by query, has no say.
 
     Raises:
+        UsageError: a name under which one query writes is given for several.
         LastgoodError: see `look_around`.
     """
+    if options.txn_app_id is not None and len(evidences) > 1:
+        raise UsageError(
+            "several queries do not write under one name",
+            subject=f"--txn-app-id {options.txn_app_id}",
+            found=f"{len(evidences)} checkpoints",
+            expected="the checkpoint of the query that writes so",
+        )
     broker = open_broker(options.kafka, options.kafka_config)
     readings = [reading(evidence) for evidence in evidences] if broker else []
     kafka = [None] * len(evidences) if broker is None else _ask_kafka(broker, readings, options, now_ms)
+    if options.txn_app_id is not None:  # no table can tell of which query that is
+        return [look_around(each, options, now_ms=now_ms, headroom=True) for each in evidences]
     sinks = _ask_sinks(options.sinks, [evidence.query_id for evidence in evidences], now_ms)
     return [Surroundings(shown, facts) for shown, facts in zip(sinks, kafka, strict=True)]
 

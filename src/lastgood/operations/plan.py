@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
@@ -61,6 +62,22 @@ class PlanOptions:
     """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
+
+    def words(self) -> tuple[str, ...]:
+        """What `recover` takes of it as words of a command line, without what is accepted."""
+        via = self.via
+        told = {
+            "--goal": None if self.goal == "resume" else self.goal,
+            "--spark": self.spark,
+            "--fail-on-data-loss": None if self.fail_on_data_loss else "false",
+            "--via": None if via is None else "app-config",
+            "--start-file": None if via is None else via.location,
+            "--start-form": None if via is None else via.form.value,
+            "--start-key": None if via is None else via.key,
+        }
+        options = [word for name, value in told.items() if value is not None for word in (name, str(value))]
+        any_number = ["--takes-any-number"] if self.takes_any_number else []
+        return (*options, *self.where.words(), *any_number, *self.evidence.words())
 
 
 def make_plan(
@@ -153,16 +170,15 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     touched = {step.path for step in steps}
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
     at_ms = now_ms()
-    duplicates = any(source.duplicated or source.duplicated_files for source in drafted.sources)
     plan = Plan(
         recovery=_recovery_id(at_ms),
         goal=goal.name,
-        options={**goal.to_json(), "fail_on_data_loss": options.fail_on_data_loss},
+        options={**goal.to_json(), **_reckoned(found, drafted, options, then, promise)},
         checkpoint=str(location),
         query_id=found.evidence.query_id,
         guarantee=drafted.guarantee,
         rests_on=drafted.rests_on,
-        needs=() if drafted.is_plain else needed(drafted.guarantee, options.accept, duplicates=duplicates),
+        needs=_needs(drafted, options),
         accepted=options.accept,
         position=position.to_json(),
         promise=promise,
@@ -183,6 +199,27 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         listings={folder: listing_digest(storage, location / folder, folder) for folder in folders},
         guards={path: digest(contents[path]) for path in sorted(guarded)},
     )
+
+
+def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise) -> dict[str, Any]:
+    """How the query is started, and what it will not find then without a word."""
+    told = None if drafted.start is None else drafted.start.offsets
+    if told is None and options.fail_on_data_loss:
+        return {"fail_on_data_loss": True}
+    missing = found.after(drafted.sinks).left_out(then, promise, told)
+    starts_at = None if told is None else {t: {str(p): at for p, at in parts.items()} for t, parts in told.items()}
+    return {
+        "fail_on_data_loss": options.fail_on_data_loss,
+        "left_out": None if missing is None else list(missing),
+        "starts_at": starts_at,
+    }
+
+
+def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
+    """What a person still has to accept; not that Spark's own restart may write a batch twice, as it always may."""
+    duplicates = any(source.duplicated or source.duplicated_files for source in drafted.sources)
+    wanted = needed(drafted.guarantee, options.accept, duplicates=duplicates)
+    return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 
 
 def _measured(found: Survey, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:

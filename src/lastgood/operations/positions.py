@@ -66,6 +66,27 @@ class Where:
         flags = [self.earliest, self.latest, self.at_sink, self.at_last_commit]
         return [*flags, *(each is not None for each in values)]
 
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line."""
+        given: list[tuple[str, object]] = [
+            ("--stable-lag", self.stable_lag),
+            ("--batch", self.batch),
+            ("--at", self.at),
+            ("--at-time", self.at_time_ms),
+            ("--offset-columns", self.offset_columns),
+            *(("--only", each) for each in self.only),
+            ("--source", self.source),
+            ("--margin", f"{self.margin_ms}ms" if self.at_last_commit else None),
+        ]
+        flags = {
+            "--earliest": self.earliest,
+            "--latest": self.latest,
+            "--at-sink": self.at_sink,
+            "--at-last-commit": self.at_last_commit,
+        }
+        told = [word for name, value in given if value is not None for word in (name, str(value))]
+        return (*(name for name, is_set in flags.items() if is_set), *told)
+
     def require_one(self) -> None:
         """See that there is one choice.
 

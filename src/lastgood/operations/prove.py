@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -36,7 +36,7 @@ from lastgood.process.java import Java, find_java
 from lastgood.records.record import Cause
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.proof import Proof
-from lastgood.recovery.proving import contradiction, disproved, expected
+from lastgood.recovery.proving import Expected, contradiction, disproved, expected
 from lastgood.recovery.steps import files_after
 from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.storage import Storage
@@ -203,7 +203,7 @@ def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str
         seen = told.get("idle_at")
         if is_rerun or seen not in (None, wanted.batch):
             raise disproved(plan, spark, f"nothing: it took batch {seen} for the next one, and found nothing to read")
-        return Proof(is_proven=True, spark=spark, leaves_open=tuple(_leaves_open(plan, found, spark)))
+        return Proof(is_proven=True, spark=spark, leaves_open=tuple(_leaves_open(plan, found, spark, wanted)))
     reads = [(_offset(start), _offset(end)) for start, end in told["sources"]]
     wrong = contradiction(wanted, told["batch"], reads)
     if wrong:
@@ -213,7 +213,7 @@ def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str
         spark=spark,
         batch=told["batch"],
         reads=tuple(wanted.reads()),
-        leaves_open=tuple(_leaves_open(plan, found, spark)),
+        leaves_open=tuple(_leaves_open(plan, found, spark, wanted, reads)),
     )
 
 
@@ -221,12 +221,20 @@ def _offset(text: str | None) -> SourceOffset | None:
     return None if text is None else SourceLine("", text).offset
 
 
-def _leaves_open(plan: Plan, found: Survey, spark: str) -> Iterator[str]:
-    """What the stub cannot know."""
+def _leaves_open(
+    plan: Plan,
+    found: Survey,
+    spark: str,
+    wanted: Expected,
+    reads: Sequence[tuple[SourceOffset | None, SourceOffset | None]] = (),
+) -> Iterator[str]:
+    """What the stub cannot know, and what Spark did not tell."""
     if found.world.is_stateful:
         yield "the state: the stub keeps none"
-    if plan.promise.outcome == Outcome.STARTS.value:
+    if plan.promise.outcome == Outcome.STARTS.value and (None in wanted.starts or not wanted.starts):
         yield "where the application begins: that is its own option, and no log tells it"
+    elif wanted.batch == 0 and [start for start, _ in reads].count(None) > wanted.starts.count(None):
+        yield "where batch 0 begins: the source has written it down, and Spark does not tell"
     if not spark.startswith(plan.promise.spark):
         yield f"what Spark {plan.promise.spark} does, for which the plan was made: Spark {spark} is installed"
     yield "the application itself: its sink, its transformations, its limits for one batch"

@@ -11,17 +11,20 @@ from typing import Any
 import platformdirs
 
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.apply import Recovery, apply_plan
+from lastgood.operations.apply import Owner, Recovery, apply_plan
 from lastgood.operations.driver_death import DriverNotProvenDeadError
-from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.operations.evidence import CheckpointMissingError, now_ms
+from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.survey import survey
+from lastgood.operations.positions import Where
+from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import pipeline_of, resolve_target
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
 from lastgood.recovery.room import open_recovery, recoveries_folder
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Location, open_storage, parse_location
 
 Tell = Callable[[str], None]
@@ -61,6 +64,8 @@ class Decision:
     """What was carried out; None: nothing had to be changed, or nothing was."""
     error: LastgoodError | None = None
     """What stands in the way."""
+    next: str | None = None
+    """The command by which a person allows it."""
 
     def to_json(self) -> dict[str, Any]:
         """What `recover --format json` prints: the plan, what became of it, and the decision."""
@@ -70,11 +75,12 @@ class Decision:
             "decision": self.verdict.value,
             "because": self.because,
             "file": None if self.file is None else str(self.file),
+            "next": self.next,
             "error": None if self.error is None else self.error.to_json(),
         }
 
 
-def recover(
+def recover(  # noqa: PLR0913 - all but the first two by name
     target: str,
     options: PlanOptions | None = None,
     *,
@@ -83,6 +89,8 @@ def recover(
     save_to: Path | None = None,
     tell: Tell = lambda _: None,
     config: Path | None = None,
+    owner: Owner | None = None,
+    lost: Where | None = None,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
 
@@ -94,19 +102,21 @@ def recover(
         save_to: File for a plan that a person has to decide on; by default one of this user's state folder.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
+        owner: Who calls, if it is the supervisor of the application itself.
+        lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
+            where a mirror or the sink's mark say.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _allowed(target, options or PlanOptions(), config)
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config)
-    try:
-        return work.finish() or work.plan()
-    except CheckpointMissingError as error:
-        return _first_start(target, options, error, config)
-    except LastgoodError as error:
-        return _told(error)
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost)
+    began_at_ms = now_ms()
+    decision = work.decide()
+    if not observe and owner is None:
+        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=options.evidence)
+    return decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,17 @@ class _Work:
     save_to: Path | None
     tell: Tell
     config: Path | None
+    owner: Owner | None = None
+    lost: Where | None = None
+
+    def decide(self) -> Decision:
+        """Finish what was interrupted; else plan, and do it."""
+        try:
+            return self.finish() or self.plan()
+        except CheckpointMissingError as error:
+            return self.start_from_nothing(error)
+        except LastgoodError as error:
+            return self.told(error)
 
     def finish(self) -> Decision | None:
         """Finish a repair that was interrupted; None if there is none."""
@@ -136,35 +157,88 @@ class _Work:
     def plan(self) -> Decision:
         """Plan, and do it."""
         plan = make_plan(self.target, self.options, config=self.config)
-        if not plan.steps:
+        if not plan.steps and not plan.needs:
             return Decision(Verdict.START, f"Spark's own restart does it: {plan.promise.because}", plan)
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
         file = _saved(plan, self.save_to)
         if plan.needs:
             words = " and ".join(waiver.value for waiver in plan.needs)
-            return Decision(Verdict.PERSON, f"nobody has accepted {words}", plan, file)
+            return Decision(Verdict.PERSON, f"nobody has accepted {words}", plan, file, next=self._accepting(plan))
         try:
             done = self._apply(str(file))
         except LastgoodError as error:
-            return replace(_told(error), plan=plan, file=file)
+            return replace(self.told(error), plan=plan, file=file)
         return Decision(Verdict.START, "the plan was carried out", plan, recovery=done)
 
+    def start_from_nothing(self, missing: CheckpointMissingError) -> Decision:
+        """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
+
+        Raises:
+            LastgoodError: a sink does not let us look.
+        """
+        options = self.options
+        found = survey(
+            self.target, evidence=options.evidence, spark=options.spark, config=self.config, may_be_missing=True
+        )
+        for sink in found.world.sinks:
+            if sink.others or sink.last_batch is not None:
+                return self._start_again(missing, found, sink)
+            if not sink.known and sink.kind in _ANSWERING:
+                because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
+                return Decision(Verdict.LATER, because, error=missing)
+        told = "" if found.world.sinks else ", and no sink was named"
+        return Decision(Verdict.START, f"a first start: no batch was ever planned here{told}")
+
+    def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
+        """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
+        missing.next = command_line("plan", self.target, "--goal", "fresh", *found.asked.words())
+        missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
+        try:
+            return replace(self, options=replace(self.options, goal="fresh", where=self._where_if_lost())).plan()
+        except LastgoodError as error:
+            if error.retry is Retry.LATER:
+                return Decision(Verdict.LATER, error.sentence, error=error)
+            missing.found = error.sentence
+            told = "there is no checkpoint, and a sink holds batches of a query"
+            return Decision(Verdict.PERSON, told, error=missing)
+
+    def told(self, error: LastgoodError) -> Decision:
+        """What an error comes to: a person can mend it, or it may be otherwise in a while.
+
+        Raises:
+            LastgoodError: neither.
+        """
+        if isinstance(error, DriverNotProvenDeadError):
+            return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again("--driver-is-dead"))
+        if isinstance(error, RepairRefusedError):
+            return Decision(Verdict.PERSON, error.sentence, error=error)
+        if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
+            return Decision(Verdict.LATER, error.sentence, error=error)
+        raise error
+
+    def _accepting(self, plan: Plan) -> str:
+        words = ",".join(waiver.value for waiver in (*plan.accepted, *plan.needs))
+        return self._again("--accept", words)
+
+    def _again(self, *words: str) -> str:
+        """The command of the same recovery, with more said."""
+        return command_line("recover", self.target, *self.options.words(), *words)
+
     def _apply(self, file: str) -> Recovery:
-        return apply_plan(file, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config)
+        return apply_plan(
+            file, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config, owner=self.owner
+        )
 
-
-def _told(error: LastgoodError) -> Decision:
-    """What an error comes to: a person can mend it, or it may be otherwise in a while.
-
-    Raises:
-        LastgoodError: neither.
-    """
-    if isinstance(error, RepairRefusedError | DriverNotProvenDeadError):
-        return Decision(Verdict.PERSON, error.sentence, error=error)
-    if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
-        return Decision(Verdict.LATER, error.sentence, error=error)
-    raise error
+    def _where_if_lost(self) -> Where:
+        if self.lost is not None or self.options.where.is_chosen:
+            return self.lost or self.options.where
+        pipeline = pipeline_of(self.target, self.config)
+        identity = _location(self.target, self.config).identity
+        for query in () if pipeline is None else pipeline.queries:
+            if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
+                return Where(offset_columns=query.offset_columns)
+        return Where()
 
 
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:
@@ -176,29 +250,6 @@ def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOpti
 
 def _location(target: str, config: Path | None) -> Location:
     return parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)
-
-
-def _first_start(target: str, options: PlanOptions, missing: CheckpointMissingError, config: Path | None) -> Decision:
-    """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
-
-    Raises:
-        LastgoodError: a sink does not let us look.
-    """
-    found = survey(target, evidence=options.evidence, spark=options.spark, config=config, may_be_missing=True)
-    for sink in found.world.sinks:
-        if sink.others or sink.last_batch is not None:
-            missing.next = command_line("plan", target, "--goal", "fresh", *found.asked.words())
-            missing.effect = (
-                f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
-            )
-            return Decision(
-                Verdict.PERSON, "there is no checkpoint, and a sink holds batches of a query", error=missing
-            )
-        if not sink.known and sink.kind in _ANSWERING:
-            because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
-            return Decision(Verdict.LATER, because, error=missing)
-    told = "" if found.world.sinks else ", and no sink was named"
-    return Decision(Verdict.START, f"a first start: no batch was ever planned here{told}")
 
 
 def _saved(plan: Plan, file: Path | None) -> Path:

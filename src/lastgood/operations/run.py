@@ -20,7 +20,9 @@ import psutil
 from lastgood.errors import LastgoodError
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
 from lastgood.operations.filling import Filling, filling
+from lastgood.operations.heal import Healer
 from lastgood.operations.mirroring import mirroring
+from lastgood.operations.target import Target, target_of
 from lastgood.process.driver import Launch, prepare_launch
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
@@ -49,6 +51,14 @@ class Prepared:
     """Where the agent in the driver writes; None without one."""
     ledger: LedgerPlace | None = None
     """What is filled meanwhile; None without one."""
+    repairs: bool = True
+    """Whether queries are looked at before each start, and brought back to their last good batch."""
+
+    @property
+    def targets(self) -> dict[Location, Target]:
+        """What is known of the query of each checkpoint."""
+        queries = zip(self.watches, self.pipeline.queries, strict=True)
+        return {location: target_of(self.pipeline, query) for location, query in queries}
 
     def to_json(self) -> dict[str, Any]:
         """What `run --check` shows."""
@@ -64,13 +74,20 @@ class Prepared:
         }
 
 
-def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None, *, agent: bool = True) -> Prepared:
+def prepare(
+    pipeline: Pipeline,
+    environment: Mapping[str, str] | None = None,
+    *,
+    agent: bool = True,
+    repairs: bool = True,
+) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
 
     Args:
         pipeline: What is to run.
         environment: Its environment variables, before its own settings; ours if None.
         agent: Whether every driver it starts gets the agent.
+        repairs: Whether queries are repaired where a plain restart is not enough.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -86,9 +103,9 @@ def prepare(pipeline: Pipeline, environment: Mapping[str, str] | None = None, *,
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log, ledger=ledger)
+        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs)
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs)
 
 
 def supervise(
@@ -112,6 +129,8 @@ def supervise(
     Raises:
         CheckpointHeldError: another run holds one of the checkpoints.
         AttemptsExhaustedError: the command failed too often in a row without progress.
+        PersonNeededError: the policy does not allow what would have to be done.
+        LastgoodError: nobody can tell what is the matter with a query (subclasses).
     """
     with contextlib.ExitStack() as held:
         for location in prepared.watches:
@@ -119,11 +138,21 @@ def supervise(
         agents = prepared.agent and prepared.agent.parent
         filled = held.enter_context(filling(prepared.ledger, tell, agents=agents))
         held.enter_context(mirroring(prepared.watches, tell, filled))
-        agent = None
+        agent: Agents | None = None
+        healer = None
+        if prepared.repairs:
+            healer = Healer(
+                prepared.pipeline,
+                prepared.targets,
+                tell=tell,
+            )
+            held.callback(healer.close)
         if prepared.agent is not None:
             _make_agent_folder(prepared.agent, tell)
             named = {location.identity for location in prepared.watches}
-            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell, filled), named=named)
+            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell, filled, healer), named=named)
+            if healer is not None:
+                healer.agents = agent
         elif not prepared.watches:
             tell(no_checkpoint(at=time.time()))
         supervisor = Supervisor(
@@ -133,6 +162,7 @@ def supervise(
             log=prepared.log,
             tell=tell,
             agent=agent,
+            care=healer,
             cwd=prepared.pipeline.cwd,
             show=show,
         )
@@ -175,7 +205,7 @@ def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
 
 
 def _adopted(
-    held: contextlib.ExitStack, tell: Callable[[Event], None], filled: Filling | None
+    held: contextlib.ExitStack, tell: Callable[[Event], None], filled: Filling | None, healer: Healer | None
 ) -> Callable[[Location], None]:
     """What is done with a checkpoint that nobody named: as much as with one that somebody did."""
 
@@ -183,6 +213,8 @@ def _adopted(
         try:
             held.enter_context(hold_checkpoint(str(location), lock_file(location)))
             held.enter_context(mirroring([location], tell, filled))
+            if healer is not None:
+                healer.add(location, Target(str(location)))
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 

@@ -9,7 +9,7 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.delta_log.table import read_table_log
+from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.diagnosis.sink_reading import DELTA
 from lastgood.errors import command_line
 from lastgood.parallel import Deadline
@@ -66,6 +66,8 @@ def _delta_step(storage: Storage, edit: SinkEdit) -> DeltaStep:
     log = read_table_log(storage, parse_location(edit.location), deadline=Deadline.after(_SECONDS))
     if log is None or isinstance(log, Damage) or edit.app_id is None or log.metadata is None:
         raise _moved(edit, "no table" if log is None else str(log))
+    if edit.renews:
+        return _renewal(log, edit, log.metadata.table_id, edit.app_id)
     history = history_of(log.commits, edit.app_id)
     mark = log.transactions.get(edit.app_id)
     reached, because = reach_back(log, history, write_obstacles(log))
@@ -78,6 +80,25 @@ def _delta_step(storage: Storage, edit: SinkEdit) -> DeltaStep:
         batch=edit.batch,
         version=log.newest_version,
         versions=versions_above(history, edit.batch),
+        why=edit.why,
+    )
+
+
+def _renewal(log: TableLog, edit: SinkEdit, table_id: str, app_id: str) -> DeltaStep:
+    """The step for a mark that is made again; what is left of it is in the log, or in the version of its rows."""
+    marks = (commit.by_app.get(app_id) for commit in reversed(log.commits))
+    left = (log.transactions.get(app_id), *marks)
+    mark = next((each for each in left if each is not None and each.version >= 0), Transaction(app_id, edit.batch))
+    obstacles = write_obstacles(log)
+    if obstacles or mark.version != edit.batch:
+        raise _moved(edit, obstacles[0] if obstacles else f"mark {mark.version}")
+    return DeltaStep(
+        table=edit.location,
+        table_id=table_id,
+        mark=mark,
+        batch=edit.batch,
+        version=log.newest_version,
+        versions=(),
         why=edit.why,
     )
 

@@ -23,6 +23,8 @@ from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import locate
 from lastgood.recovery.copies import batch_of
+from lastgood.recovery.incident import Incident
+from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
@@ -63,6 +65,8 @@ class Status:
     exposure: Exposure | None = None
     """None if Kafka was not asked."""
     sinks: tuple[SinkStanding, ...] = ()
+    incident: Incident | LastgoodError | None = None
+    """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED
@@ -140,7 +144,29 @@ class Status:
             "mirrored": None if self.mirrored is None else [self.mirrored.oldest, self.mirrored.newest],
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
+            "last_incident": self._incident_json(),
             "next": self.next,
+        }
+
+    def _incident_json(self) -> dict[str, Any] | None:
+        incident = self.incident
+        if incident is None:
+            return None
+        if isinstance(incident, LastgoodError):
+            return {"error": incident.to_json()}
+        newest = incident.attempts[-1] if incident.attempts else None
+        return {
+            "id": incident.id,
+            "failed_at_ms": incident.failed_at_ms,
+            "cause": incident.cause_line,
+            "did": None if newest is None else newest.did,
+            "because": None if newest is None else newest.because,
+            "outcome": incident.outcome,
+            "first_batch": incident.first_batch,
+            "back_after_seconds": incident.back_after_seconds,
+            "promise": incident.promise_state,
+            "next": command_line("report", incident.id, "--checkpoint", self.target or str(self.location)),
+            "error": None,
         }
 
 
@@ -171,12 +197,16 @@ def status(
         target = str(parse_location(resolved.checkpoint) / query)
         resolved = replace(resolved, checkpoint=target)
     location = parse_location(resolved.checkpoint)
-    evidence = _read(open_storage(location), location, resolved)
+    storage = open_storage(location)
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(_last_incident, storage, location)
+        evidence = _read(storage, location, resolved)
+        incident = asked.result()
     if not evidence.mirror:
         require_checkpoint(location, evidence.checkpoint)
     at_ms = clock_ms()
     around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-    return replace(_judge(evidence, around, at_ms), target=target, options=options)
+    return replace(_judge(evidence, around, at_ms), incident=incident, target=target, options=options)
 
 
 def is_root(target: str) -> bool:
@@ -283,6 +313,14 @@ def _read(storage: Storage, location: Location, target: Target) -> Evidence:
     evidence = Evidence(target, location, storage, checkpoint, ())
     is_lost = checkpoint.last_planned is None and checkpoint.last_committed is None
     return evidence.with_mirror() if is_lost else evidence
+
+
+def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
+    """The last incident; why it cannot be read, which is no reason to say nothing of the rest."""
+    try:
+        return last_incident(storage, location) if location.name else None
+    except LastgoodError as error:
+        return error
 
 
 def _is_nothing(evidence: Evidence) -> bool:

@@ -51,6 +51,9 @@ class EvidenceOptions:
     """Regular expression that matches the whole name of further topics."""
     kafka_config: Path | None = None
     """A `client.properties`, as Kafka's own tools take it."""
+    txn_app_id: str | None = None
+    """What the application's function gives as `txnAppId`, with the number of the batch as `txnVersion`, when it writes
+    to its Delta tables; None: the query id."""
 
     def of(self, target: Target) -> EvidenceOptions:
         """The same, with what the configuration knows of the target wherever nothing else was said."""
@@ -58,7 +61,14 @@ class EvidenceOptions:
         if target.kafka is not None:
             kafka, config = kafka or target.kafka.bootstrap, config or target.kafka.config
         sinks = self.sinks or ((target.sink,) if target.sink is not None else ())
-        return replace(self, sinks=sinks, kafka=kafka, kafka_config=config)
+        return replace(
+            self,
+            sinks=sinks,
+            kafka=kafka,
+            kafka_config=config,
+            topics=self.topics or target.topics,
+            txn_app_id=self.txn_app_id or target.txn_app_id,
+        )
 
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
@@ -66,7 +76,7 @@ class EvidenceOptions:
         given = [("--sink", without_password(sink)) for sink in self.sinks]
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
-        given += [("--subscribe-pattern", self.subscribe_pattern or "")]
+        given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
         return tuple(word for name, value in given if value for word in (name, value))
 
 
@@ -91,6 +101,7 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         topics=tuple(given.get("--topic", ())),
         subscribe_pattern=one.get("--subscribe-pattern"),
         kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
+        txn_app_id=one.get("--txn-app-id"),
     )
     if sorted(found.words()) != sorted(words):
         raise UsageError("the options are not understood", found=" ".join(words))
@@ -166,7 +177,8 @@ def look_around(
     if (evidence.query_id is None or evidence.checkpoint.newest_offsets is None) and not evidence.mirror:
         evidence = evidence.with_mirror()
     questions: list[Question[Any]] = [
-        sink_question(text, evidence.query_id, now_ms=now_ms, is_default=not options.sinks) for text in texts
+        sink_question(text, evidence.query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
+        for text in texts
     ]
     asked = None if broker is None else _kafka_question(broker, evidence, wanted, now_ms=now_ms, headroom=headroom)
     if asked is not None:
@@ -226,10 +238,20 @@ class Question(Generic[AnswerT]):
             return self.unknown(f"{error}: {error.next}")
 
 
-def sink_question(text: str, query_id: str | None, *, now_ms: int, is_default: bool = False) -> Question[SinkEvidence]:
-    """What a sink shows of a query; without an id it can only tell of others, if it goes by ids."""
+def sink_question(
+    text: str, query_id: str | None, *, now_ms: int, app_id: str | None = None, is_default: bool = False
+) -> Question[SinkEvidence]:
+    """What a sink shows of a query; without an id it can only tell of others, if it goes by ids.
+
+    Args:
+        text: As `open_sink` takes it.
+        query_id: The id of the query; None: nobody knows it.
+        now_ms: The time.
+        app_id: What its function gives as `txnAppId`; None: its own id.
+        is_default: As `Question.is_default`.
+    """
     shown = _PASSWORD.sub(r"\1:***@", text)
-    ask = partial(_ask_sink, text, query_id, now_ms=now_ms)
+    ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
     return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
 
 
@@ -274,8 +296,8 @@ def _kafka_question(
     return Question(ask, partial(broker.silent, now_ms=now_ms))
 
 
-def _ask_sink(text: str, query_id: str | None, *, now_ms: int) -> SinkEvidence:
-    found = open_sink(text, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
+def _ask_sink(text: str, query_id: str | None, app_id: str | None, *, now_ms: int) -> SinkEvidence:
+    found = open_sink(text, app_id=app_id, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
     if query_id is not None or found.dedupe_key is not DedupeKey.QUERY_ID:
         return found
     because = "the id of the query is not known: neither the checkpoint nor a mirror tells it"

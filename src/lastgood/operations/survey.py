@@ -10,21 +10,25 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import newest_reading
 from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import FILE
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, files_after, world_of
-from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.evidence import Evidence, gather, now_ms, require_checkpoint
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
+from lastgood.recovery.endings import as_left, endings_of
+from lastgood.recovery.left_out import left_out
 from lastgood.recovery.plan import PlannedSink, Promise
 from lastgood.recovery.planner import batches_wanted
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import taken_back
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage
 
 _BATCHES_MAX = 10_000
@@ -98,6 +102,25 @@ class Survey:
         because = restart.because if restart.stop is None else f"{restart.error}: {restart.because}"
         return Promise(str(self.spark), restart.outcome.value, restart.batch, because)
 
+    def left_out(self, storage: Storage, promise: Promise, told: Offsets | None = None) -> tuple[str, ...] | None:
+        """What the first batch would leave out without an error, of the checkpoint as `storage` shows it.
+
+        Args:
+            storage: Shows it as the plan leaves it.
+            promise: What Spark does then.
+            told: Where the configuration of the application says that it starts; None: the checkpoint says it.
+
+        Returns:
+            One line for each partition; None if Kafka did not tell.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        if told is None and self.world.fail_on_data_loss:
+            return ()
+        world = replace(self.world, checkpoint=read_checkpoint(storage, self.location, batches=BATCHES))
+        return left_out(world, Outcome(promise.outcome), promise.batch or 0, told=told)
+
 
 def survey(
     target: str,
@@ -122,12 +145,16 @@ def survey(
 
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
+        PlanInvalidError: the plan of an earlier recovery, which tells what of the mirror counts, cannot be read.
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
     found = gather(target, config=config, batches=BATCHES, may_be_missing=may_be_missing)
     if with_mirror and not found.mirror:
         found = found.with_mirror()
+    found = _as_left(found)
+    if not (found.mirror or may_be_missing):
+        require_checkpoint(found.location, found.checkpoint)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
     options = DiagnoseOptions(asked, spark, fail_on_data_loss)
@@ -139,6 +166,14 @@ def survey(
         found, world = replace(found, checkpoint=checkpoint), replace(world, checkpoint=checkpoint)
     world = _with_files(found, world)
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
+
+
+def _as_left(found: Evidence) -> Evidence:
+    """The same, but for what earlier recoveries have taken out of the logs: the mirror still has that."""
+    if not found.mirror:
+        return found
+    endings = endings_of(found.storage, found.location)
+    return replace(found, mirror=tuple(as_left(found.mirror, endings))) if endings else found
 
 
 def _with_files(found: Evidence, world: World) -> World:

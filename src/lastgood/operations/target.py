@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
+from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.storage import parse_location
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
 
@@ -22,24 +25,42 @@ class Target:
     sink: str | None = None
     kafka: Kafka | None = None
     ledger: LedgerPlace | None = None
+    topics: tuple[str, ...] = ()
+    offset_columns: str | None = None
+    txn_app_id: str | None = None
+
+
+def target_of(pipeline: Pipeline, query: Query) -> Target:
+    """One query of a pipeline."""
+    return Target(
+        query.checkpoint,
+        query.sink,
+        pipeline.kafka,
+        pipeline.ledger,
+        query.topics,
+        query.offset_columns,
+        query.txn_app_id,
+    )
 
 
 def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
     """Find what TARGET means.
 
     A name of a pipeline counts before a folder of that name (`./orders` is the folder); `PIPELINE.QUERY` is one of
-    several queries.
+    several queries. Where there is a configuration, a bare name is not taken for a folder that is not there: it is
+    mistyped, and would look like a query that never ran.
 
     Raises:
         ConfigError: there is a configuration, and it is broken.
-        UsageError: the pipeline has several queries, or none.
+        UsageError: there is neither such a pipeline nor such a folder; the pipeline has several queries, or none.
     """
     if _NAME.fullmatch(text) and config.exists():
         name, _, query = text.partition(".")
-        pipeline = load_config(config).get(name)
-        if pipeline is not None:
-            found = _query(pipeline, query, config)
-            return Target(found.checkpoint, found.sink, pipeline.kafka, pipeline.ledger)
+        pipelines = load_config(config)
+        if name in pipelines:
+            return target_of(pipelines[name], _query(pipelines[name], query, config))
+        if not any(Path(place).exists() for place in (text, f"{text}{WORK_SUFFIX}")):
+            raise _unknown(text, pipelines.values(), config)
     return Target(text)
 
 
@@ -62,6 +83,22 @@ def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
         if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
             return pipeline
     return None
+
+
+def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
+    names = [
+        name
+        for pipeline in pipelines
+        for name in (pipeline.name, *(f"{pipeline.name}.{query.name}" for query in pipeline.queries))
+    ]
+    near = difflib.get_close_matches(text, names, n=1)
+    folder = f"./{text} for a folder that is not there yet"
+    return UsageError(
+        f"there is neither a pipeline '{text}' nor such a folder",
+        subject=str(config),
+        found=f"pipelines {', '.join(dict.fromkeys(name.partition('.')[0] for name in names))}",
+        expected=f"{near[0]}; or {folder}" if near else folder,
+    )
 
 
 def _query(pipeline: Pipeline, name: str, config: Path) -> Query:

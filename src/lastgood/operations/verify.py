@@ -138,9 +138,8 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
         AuditFailedError: the Spark job failed.
         LastgoodError: storage, Java, Python or JVM parts are not there (subclasses).
     """
-    began = time.monotonic()
-    tell = progress or (lambda _: None)
-    tell("reading the checkpoint and asking Kafka")
+    if progress is not None:
+        progress("reading the checkpoint and asking Kafka")
     spec = audit_spec(
         checkpoint,
         kafka=kafka,
@@ -151,7 +150,27 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
         where=where,
         isolation_level=isolation_level,
     )
-    result = _run_job(spec, spark or SparkSubmit(), tell)
+    return run_audit(spec, spark=spark, progress=progress)
+
+
+def run_audit(
+    spec: AuditSpec, *, spark: SparkSubmit | None = None, progress: Callable[[str], None] | None = None
+) -> Audit:
+    """Let a Spark job make one comparison; changes nothing.
+
+    Args:
+        spec: What is compared, as `audit_spec` finds it out.
+        spark: Where the job runs.
+        progress: Is told, in a few words, what is being done.
+
+    Raises:
+        UsageError: it names a column or SQL that does not exist (subclasses).
+        SinkUnreadableError: the sink cannot be read.
+        AuditFailedError: the Spark job failed.
+        LastgoodError: Java, Python or JVM parts are not there (subclasses).
+    """
+    began = time.monotonic()
+    result = _run_job(spec, spark or SparkSubmit(), progress or (lambda _: None))
     return Audit.of(result, spec, seconds=time.monotonic() - began)
 
 

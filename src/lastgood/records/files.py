@@ -61,6 +61,8 @@ class Driver:
     exited_at_ms: int | None
     """When it came to its end in order; None while it lives, and if it was killed."""
     python: str
+    is_classic: bool
+    """Whether Spark's own driver runs with this process: its sessions are not of Spark Connect."""
     queries: tuple[RunningQuery, ...]
     recorded: int
     dropped: int

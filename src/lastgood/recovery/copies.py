@@ -193,6 +193,8 @@ def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
     current: dict[str, Copy] = {}
     for copy in sorted(copies, key=lambda each: each.seen_ms):
         older = current.get(copy.path)
+        if not copy.content and batch_of(copy.path, OFFSETS) is not None:
+            continue  # a seal, or what a crash left: never the plan of a batch
         if older is not None:
             if not _is_whole(copy):
                 continue

@@ -12,16 +12,19 @@ from typing import Final, TypeAlias
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.file_logs import FileLogEntry
-from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.diagnosis.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps
+from lastgood.diagnosis.kafka_source import Gap, KafkaGap
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import ABSENT, NONE
 from lastgood.diagnosis.spark_version import SparkVersion
-from lastgood.recovery.draft import Draft, Known
+from lastgood.recovery.draft import Draft, Known, RepairRefusedError
+from lastgood.recovery.goals import Resume
+from lastgood.recovery.left_out import kafka_gaps
+from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
 from lastgood.recovery.repair import MIRROR, Outlook, Repair, Work, refuse
@@ -34,9 +37,10 @@ from lastgood.recovery.repairs_logs import (
     stale_state,
     strays,
 )
-from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, mirrored
+from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, newest_committed
+from lastgood.recovery.repairs_mirror import lifted_by_mirror
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
-from lastgood.recovery.repairs_sinks_back import mark_lowered
+from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed
 from lastgood.recovery.standing import Standing
 from lastgood.sources.files import FileState
 from lastgood.sources.kafka_ranges import Ranges
@@ -52,7 +56,7 @@ LOGS: Final[tuple[_FindRepair, ...]] = (
     strays,
 )
 """What makes the logs readable."""
-_SINKS: Final[tuple[_FindRepair, ...]] = (lifted, cut, several_open, orphan)
+_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, mark_renewed, orphan)
 _ROUNDS_MAX = 64
 
 
@@ -80,8 +84,21 @@ def resumed(work: Work) -> Draft:
     work = repaired(work, (lost_checkpoint, *LOGS))
     require_sinks(work.standing)
     work = repaired(work, (mark_lowered,))
-    work = repaired(work, (*LOGS, *_SINKS, stale_state))
-    return work.draft(foreseen(work))
+    done = repaired(work, (*LOGS, lifted, lifted_by_mirror, *_SINKS, stale_state))
+    found = done.draft(foreseen(done))
+    is_lifted = len(done.repairs) > len(work.repairs)
+    return replace(found, alternatives=_unlifted(work)) if is_lifted else found
+
+
+def _unlifted(work: Work) -> tuple[Alternative, ...]:
+    """Spark's own restart instead of what the mirror has lifted, if there is one."""
+    try:
+        done = repaired(work, (*LOGS, lifted, *_SINKS, stale_state))
+        found = done.draft(foreseen(done))
+    except RepairRefusedError:
+        return ()
+    because = "Spark's own restart, if the application is started as it stands; rests on"
+    return (Alternative(Resume.name, found.guarantee, f"{because} {found.rests_on[-1]}"),) if found.is_plain else ()
 
 
 def foreseen(work: Work) -> Outlook:
@@ -106,7 +123,7 @@ def foreseen(work: Work) -> Outlook:
 
 def forgotten(work: Work) -> int | None:
     """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
-    newest = max(mirrored(work.mirror, COMMITS), default=NONE)
+    newest = newest_committed(work.mirror)
     return newest if newest > work.standing.planned and not work.standing.sinks_known else None
 
 
@@ -242,11 +259,12 @@ def outlook(standing: Standing) -> Outlook:
             next=standing.world.command("diagnose"),
         )
     if restart.outcome is Outcome.STARTS:
-        return _first_start(standing)
-    require_continuity(standing)
-    require_files(standing)
-    _require_agreement(standing)
-    found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
+        found = _first_start(standing)
+    else:
+        require_continuity(standing)
+        require_files(standing)
+        _require_agreement(standing)
+        found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
     found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
     lost = silently_lost(standing)
     if lost is not None:
@@ -371,17 +389,12 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
 
 
 def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
-    plan, before = standing.plan(standing.planned), standing.plan(standing.planned - 1)
-    prices = []
-    for index, (source_id, end) in enumerate(ends(plan).items()):
-        start = ends(before).get(source_id)
-        if not isinstance(end, KafkaOffset) or standing.kafka is None:
-            continue
-        gaps = planning_gaps(end.topics, standing.kafka, is_pattern=standing.world.is_pattern)
-        if standing.has_orphan:
-            gaps = replay_gaps(start.topics, end.topics, standing.kafka) if isinstance(start, KafkaOffset) else []
-        prices.append(SourcePrice(index, KafkaOffset.kind, lost=_ranges(gaps), bound=True))
-    return tuple(prices)
+    found = kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
+    order = list(ends(standing.plan(standing.planned)) or begun(standing))
+    return tuple(
+        SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_ranges(gaps), bound=True)
+        for source_id, gaps in found.items()
+    )
 
 
 def _ranges(gaps: list[KafkaGap]) -> Ranges:

@@ -45,14 +45,15 @@ def draft(known: Known, goal: Goal, spark: SparkVersion) -> Draft:
         raise
     if found.guarantee is Guarantee.EXACTLY_ONCE:
         return found
-    return replace(found, alternatives=_alternatives(known, goal, spark))
+    return replace(found, alternatives=ranked((*found.alternatives, *_alternatives(known, goal, spark))))
 
 
 def _proven(sink: SinkEvidence) -> SinkEvidence:
     """What a sink shows under a name that is only presumed to be this query's is not known of the query."""
     if sink.presumed_app_id is None:
         return sink
-    because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven"
+    option = f"--txn-app-id {sink.presumed_app_id}"
+    because = f"that the query writes as {sink.presumed_app_id} is likely, and not proven: {option} says so"
     others = {**sink.others, sink.presumed_app_id: NONE if sink.last_batch is None else sink.last_batch}
     return replace(unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from lastgood.sources.kafka_ranges import Ranges
 
+_FILES_SHOWN = 5
+
 
 class Guarantee(enum.Enum):
     """What can be said of every record, seen by a reader of the sink."""
@@ -54,6 +56,29 @@ class SourcePrice:
         if self.lost or self.lost_files:
             return Guarantee.LOSSY
         return Guarantee.AT_LEAST_ONCE if self.duplicated or self.duplicated_files else Guarantee.EXACTLY_ONCE
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The same for a person; empty if it costs nothing."""
+        told = []
+        at_most = "at most " if self.bound else ""
+        for what, words in (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice")):
+            files: tuple[str, ...] = getattr(self, f"{what}_files")
+            spans = [
+                (f"{topic}/{partition}", start, end)
+                for topic, partitions in getattr(self, what).items()
+                for partition, found in partitions.items()
+                for start, end in found
+            ]
+            if spans:
+                ranges = ", ".join(f"{name} [{start:,}, {end:,})" for name, start, end in spans)
+                total = sum(end - start for _, start, end in spans)
+                told.append(f"source {self.index}: {words} {at_most}{total:,} offsets: {ranges}")
+            if files:
+                more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+                shown = ", ".join(files[:_FILES_SHOWN])
+                told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}{more}")
+        return tuple(told)
 
     def to_json(self) -> dict[str, Any]:
         """One of `sources` of a plan."""

@@ -58,12 +58,18 @@ def expected(promise: Promise, then: Checkpoint) -> Expected:
     """What the first batch is to read on a checkpoint that is as the plan leaves it."""
     batch = promise.batch or 0
     entries = {n: entry for n, entry in then.offsets.entries.items() if isinstance(entry, OffsetEntry)}
-    newest = then.newest_offsets
-    count = len(newest.sources) if newest else len(then.sources)
     before = entries.get(batch - 1)
-    starts = tuple(map(_known, before.sources)) if before else (None,) * count
+    starts = tuple(map(_known, before.sources)) if before else _begun(then)
     plan = entries.get(batch) if promise.outcome == Outcome.RERUNS.value else None
     return Expected(batch, starts, None if plan is None else tuple(line.offset for line in plan.sources))
+
+
+def _begun(then: Checkpoint) -> tuple[SourceOffset | None, ...]:
+    """Where the first batch begins, as far as the sources have written that down."""
+    newest = then.newest_offsets
+    names = [line.source_id for line in newest.sources] if newest else [log.name for log in then.sources]
+    began = {log.name: log.initial.offset for log in then.sources if log.initial is not None}
+    return tuple(began.get(name) for name in names)
 
 
 def contradiction(
@@ -71,14 +77,16 @@ def contradiction(
 ) -> str:
     """Where Spark's first batch is another one than was promised; empty if it is the same.
 
-    Spark tells its sources in an order of its own where there are many.
+    Spark tells its sources in an order of its own where there are many. Where its very first batch begins it need not
+    tell.
     """
     if batch != wanted.batch:
         return f"batch {batch} instead of {wanted.batch}"
     left = list(reads)
     for index, start in enumerate(wanted.starts):
         end = None if wanted.ends is None else wanted.ends[index]
-        same = next((read for read in left if read[0] == start and end in (None, read[1])), None)
+        begins = (start, None) if batch == 0 else (start,)
+        same = next((read for read in left if read[0] in begins and end in (None, read[1])), None)
         if same is None:
             told = "; ".join(f"{_text(first)} to {_text(last)}" for first, last in reads)
             return f"batch {batch} reads {told}, where source {index} was to begin at {_text(start)}" + (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
 from lastgood.checkpoint.logs import LogListing
@@ -34,6 +35,12 @@ def newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
     """The newest plan in a mirror that can be read."""
     parsed = (parse_offset_entry(raw) for raw in reversed(mirrored(mirror, OFFSETS).values()))
     return next((entry for entry in parsed if isinstance(entry, OffsetEntry)), None)
+
+
+def newest_committed(mirror: Mapping[str, bytes]) -> int:
+    """The newest batch that a mirror knows to be committed, or `NONE`."""
+    held = reversed(mirrored(mirror, COMMITS).items())
+    return next((batch_id for batch_id, raw in held if isinstance(parse_commit_entry(raw), CommitEntry)), NONE)
 
 
 def lost_checkpoint(work: Work) -> Repair | None:

@@ -163,8 +163,8 @@ def orphan(work: Work) -> Repair | None:
     if standing.restart.outcome is Outcome.RERUNS:
         _require_replay(standing)
         is_twice = shown == batch_id and not standing.recognises_orphan
-        can = standing.is_kafka_only and not standing.world.is_stateful and standing.newest_commit is not None
-        return _committed(work, "the sinks have it, and would not recognise it") if is_twice and can else None
+        is_possible = is_twice and standing.may_be_committed
+        return _committed(work, "the sinks have it, and would not recognise it") if is_possible else None
     stop = standing.restart.stop
     if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
         return None

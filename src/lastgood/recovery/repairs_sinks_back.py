@@ -14,16 +14,21 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     VoidOffset,
 )
+from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import DELTA, FILE, NONE, SinkReading
 from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.pricing import ends, files_between
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.files import FileState
 from lastgood.sources.kafka_ranges import minus, planned, served
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
+_MINUTE_MS = 60_000
+_MARK_LASTS_MIN_MS = 30 * _MINUTE_MS
+"""A mark that expires sooner might do so before the application is started."""
 _SURELY_READ_AGAIN = (KafkaOffset, FileOffset, RateMicroBatchOffset, VoidOffset)
 MAY_BE_READ_AGAIN = (KafkaOffset, FileOffset, DeltaOffset, IcebergOffset, RateMicroBatchOffset, VoidOffset)
 
@@ -50,6 +55,35 @@ def mark_lowered(work: Work) -> Repair | None:
             next=found.status(),
         )
     return _going_back([found], shown, "its rows were taken back, and its mark was not")
+
+
+def mark_renewed(work: Work) -> Repair | None:
+    """The orphan is in a table whose mark of it has expired: the mark is made again, and the batch known (row 13)."""
+    standing = work.standing
+    batch_id = standing.planned
+    if not standing.sinks_known or not standing.has_orphan or standing.may_be_committed:
+        return None
+    pairs = zip(standing.sinks, standing.shown, strict=True)
+    expired = [each.sink for each, shown in pairs if shown == batch_id and _has_expired(each.sink, batch_id)]
+    if not expired:
+        return None
+    lasts_ms = min(sink.mark_lasts_ms or 0 for sink in expired)
+    lines = [f"{sink.location} holds batch {batch_id}: {sink.because}" for sink in expired]
+    until = f"a start within {lasts_ms // _MINUTE_MS:,} minutes of the repair: then the mark expires again"
+    edits = tuple(
+        SinkEdit(sink.kind, sink.location, sink.app_id, batch_id, "it holds the rows", renews=True) for sink in expired
+    )
+    repair = Repair((), sinks=edits, rests_on=(*lines, until), keeps_state=True)
+    then = work.with_repair(repair).standing
+    return repair if then.recognises_orphan and then.restart.outcome is Outcome.RERUNS else None
+
+
+def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:
+    """Whether a table would not recognise a batch that it holds, and would if its mark were made again."""
+    lasts_ms = sink.mark_lasts_ms
+    is_lasting = lasts_ms is not None and lasts_ms >= _MARK_LASTS_MIN_MS
+    is_own = sink.app_id is not None and not sink.write_obstacles
+    return sink.kind == DELTA and is_own and is_lasting and sink.would_skip(batch_id) is False
 
 
 def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import FENCE, PUT_BACK, TAKE_BACK, USE_UP, TableCommit, Transaction
+from lastgood.delta_log.actions import FENCE, PUT_BACK, RENEW, TAKE_BACK, USE_UP, TableCommit, Transaction
 from lastgood.delta_log.committing import Action, additions, marking, put_version, removing, version_bytes
 from lastgood.delta_log.listing import DELTA_LOG, commit_name
 from lastgood.delta_log.table import TableLog, read_table_log
@@ -116,7 +116,7 @@ class TableWork:
         for _ in range(_ATTEMPTS_MAX):
             log = self._log(step.version)
             newest = self._own(log, step)
-            if (newest is None and wanted == PUT_BACK) or (newest is not None and newest.operation == wanted):
+            if (newest is None and wanted == PUT_BACK) or (newest is not None and self._is_done(newest, step, wanted)):
                 return
             added = self._added(step)
             self._require_fit(log, step, {each["path"] for each in added}, wanted)
@@ -130,6 +130,13 @@ class TableWork:
             if self._put(log, wanted, mark, told, files):
                 return
         raise self._too_busy()
+
+    def _is_done(self, newest: TableCommit, step: DeltaStep, wanted: str) -> bool:
+        if wanted != RENEW:
+            return newest.operation == wanted
+        # Made by an attempt that was interrupted, it may have expired again since.
+        mark = newest.by_app.get(step.mark.app_id)
+        return newest.operation == wanted and mark is not None and (mark.last_updated_ms or 0) >= self.now_ms
 
     def _put(
         self, log: TableLog, operation: str, mark: Transaction, told: dict[str, object], files: list[Action]
@@ -149,6 +156,8 @@ class TableWork:
         if change is not None:
             raise self._changed(change, f"nothing of {step.mark.app_id} since version {step.version}")
         mark = log.transactions.get(step.mark.app_id)
+        if step.renews and (mark is None or mark.version < 0):
+            return  # it has expired, and the log may have dropped it
         expected = step.batch if wanted == PUT_BACK else step.mark.version
         if mark is None or mark.version != expected:
             raise self._changed(f"mark {mark.version if mark else None}", f"mark {expected}")
@@ -206,6 +215,8 @@ class TableWork:
 
 
 def _done_by(step: DeltaStep) -> str:
+    if step.renews:
+        return RENEW
     return USE_UP if step.uses_up else TAKE_BACK
 
 

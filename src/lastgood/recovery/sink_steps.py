@@ -28,6 +28,8 @@ class SinkEdit:
     """The newest batch that it shows then."""
     why: str
     """One line for a person."""
+    renews: bool = False
+    """Delta: it shows the batch already, and only the mark, which has expired, is made again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +37,14 @@ class DeltaStep:
     """One version of a Delta table moves the mark of the query, and takes out what batches above it put in.
 
     A mark that goes up, without a row, uses a number up: a driver that is still inside that batch writes nothing any
-    more, neither when it began before, which is a conflict, nor after, since the batch counts as written.
+    more, neither when it began before, which is a conflict, nor after, since the batch counts as written. A mark that
+    stays has expired, and is made again.
     """
 
     table: str
     table_id: str
     mark: Transaction
-    """The mark of the query when the plan was made."""
+    """The mark of the query when the plan was made; of one that is made again the last that there was."""
     batch: int
     """The batch that the table shows then; its mark says the same."""
     version: int
@@ -62,8 +65,15 @@ class DeltaStep:
         return self.batch > self.mark.version
 
     @property
+    def renews(self) -> bool:
+        """Whether it makes a mark again that has expired."""
+        return self.batch == self.mark.version
+
+    @property
     def do(self) -> str:
         """What it does; one line for a person."""
+        if self.renews:
+            return f"put the mark of batch {self.batch}, which has expired, back into {self.table}: {self.why}"
         if self.uses_up:
             end = "a driver that is still inside it can write nothing any more"
             return f"mark batch {self.batch} as written in {self.table}, without rows: {self.why}; {end}"
@@ -73,6 +83,9 @@ class DeltaStep:
     @property
     def undo(self) -> str:
         """What takes it back; one line for a person."""
+        if self.renews:
+            kept = "the history of the table keeps both"
+            return f"make the mark of batch {self.batch} in {self.table} as old as it was, by one more version: {kept}"
         what = "put the mark" if self.uses_up or not self.versions else "put rows and mark"
         return f"{what} of batch {self.mark.version} back into {self.table}, by one more version"
 
@@ -203,7 +216,9 @@ def sink_edits(steps: Iterable[object]) -> tuple[SinkEdit, ...]:
     found: dict[str, SinkEdit] = {}
     for step in steps:
         if isinstance(step, DeltaStep):
-            found[step.table] = SinkEdit(DeltaSink.kind, step.table, step.mark.app_id, step.batch, step.why)
+            found[step.table] = SinkEdit(
+                DeltaSink.kind, step.table, step.mark.app_id, step.batch, step.why, renews=step.renews
+            )
         if isinstance(step, FileSinkStep):  # the oldest of them comes last
             found[step.sink] = SinkEdit(FileSink.kind, step.sink, None, step.batch - 1, step.why)
     return tuple(found.values())

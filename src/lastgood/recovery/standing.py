@@ -174,6 +174,11 @@ class Standing:
         return bool(kinds) and set(kinds.values()) == {KafkaOffset.kind}
 
     @property
+    def may_be_committed(self) -> bool:
+        """Whether the orphan, if all sinks have it, can be committed by hand: nothing but the logs goes by it."""
+        return self.is_kafka_only and not self.world.is_stateful and self.newest_commit is not None
+
+    @property
     def recreated(self) -> tuple[str, ...]:
         """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
         facts, entry = self.kafka, self.checkpoint.newest_offsets

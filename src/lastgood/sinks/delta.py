@@ -20,6 +20,8 @@ from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+_COMMITS_WHERE_MARKS_EXPIRE = 10_000
+"""How many of the newest versions to look at where a mark may have expired: there they alone can tell of a batch."""
 
 WRITABLE_FEATURES = frozenset(
     {
@@ -80,8 +82,22 @@ class DeltaSink:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
             return unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+        log = self._further_back(log, self._app_id or query_id, deadline)
         found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
         return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
+
+    def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
+        """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""
+        is_expiring = app_id not in log.transactions and _retention(log) is not None
+        if not is_expiring or history_of(log.commits, app_id).batches:
+            return log
+        try:
+            older = read_table_log(
+                self._storage, self._table, deadline=deadline, commits_max=_COMMITS_WHERE_MARKS_EXPIRE
+            )
+        except StorageError:
+            return log  # it says of itself that markers expire here
+        return older if isinstance(older, TableLog) else log
 
 
 def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
@@ -97,7 +113,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     marker = log.transactions.get(app_id)
     if marker is not None and marker.version < 0:
         marker = None  # a fence before the first batch
-    retention = (log.metadata.configuration if log.metadata else {}).get(TRANSACTION_RETENTION)
+    retention = _retention(log)
     batch_id, unknown, because = _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
     back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
@@ -119,6 +135,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         write_obstacles=write_obstacles(log),
         back_to=back_to,
         back_because=back_because,
+        mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
         notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
     )
 
@@ -177,6 +194,11 @@ def _shown_before(
     if retention is not None:
         return None, True, f"no marker, but markers expire here ({TRANSACTION_RETENTION} = {retention})"
     return None, False, "the table has no marker of it"
+
+
+def _retention(log: TableLog) -> str | None:
+    """How long marks count here, as the table says it; None: for ever."""
+    return log.metadata.configuration.get(TRANSACTION_RETENTION) if log.metadata else None
 
 
 def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from lastgood.delta_log.actions import DELETE, FENCE, PUT_BACK, RESTORE, TableCommit, Transaction
+from lastgood.delta_log.actions import DELETE, FENCE, PUT_BACK, RENEW, RESTORE, TableCommit, Transaction
 from lastgood.sinks.evidence import CommittedBatch
 
 
@@ -99,7 +99,7 @@ class _Walk:
         if transaction is not None:
             if commit.operation == PUT_BACK:
                 self.shown = self._put_back(commit)
-            elif commit.operation != FENCE:
+            elif commit.operation not in (FENCE, RENEW):
                 self._mark(commit, transaction.version)
             self._marker = transaction.version
         if self.shown.unclear is not None and self.shown is not before and commit.restored_version is None:

@@ -79,6 +79,8 @@ class SinkEvidence:
     """The oldest batch to which rows and mark could be taken back exactly, nobody else's touched; None: to none."""
     back_because: str | None = None
     """What stands against going further back; one line for a person."""
+    mark_lasts_ms: int | None = None
+    """Delta: how long a mark counts once it is made; None: for ever."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()
@@ -155,6 +157,7 @@ class SinkEvidence:
             "write_obstacles": list(self.write_obstacles),
             "back_to": self.back_to,
             "back_because": self.back_because,
+            "mark_lasts_ms": self.mark_lasts_ms,
             "unreadable": list(self.unreadable),
             "log_names": list(self.log_names),
             "files_gone": list(self.files_gone),

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lastgood.spark.agent.failures import failure_of_error, failure_of_query
+
+START_SECONDS = 60
+"""How long a batch waits for the `start` that it runs by."""
 
 
 class SecondBatchError(Exception):
@@ -29,12 +35,25 @@ class Sink:
 
     def __init__(self) -> None:
         self.batch: int | None = None
+        self.query: Future[StreamingQuery] = Future()
+        self.begins: list[tuple[Any, Any]] = []
+        """Where sources begin, and where they end."""
 
     def __call__(self, _: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
         if self.batch is not None:
             raise SecondBatchError
         self.batch = batch_id
+        if batch_id == 0:
+            self.begins = list(begins(self.query.result(START_SECONDS)))
+
+
+def begins(query: StreamingQuery) -> Iterator[tuple[Any, Any]]:
+    """Where the batch that runs begins and ends in its sources: of a first one progress tells the end alone."""
+    leaves = query._jsq.streamingQuery().lastExecution().sparkPlan().collectLeaves()  # noqa: SLF001 - Java's own plan
+    for leaf in (leaves.apply(number) for number in range(leaves.size())):
+        if leaf.getClass().getSimpleName() == "MicroBatchScanExec":
+            yield json.loads(leaf.start().json()), json.loads(leaf.end().json())
 
 
 def stub(spark: SparkSession, source: dict[str, Any]) -> DataFrame:
@@ -50,6 +69,7 @@ def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     frame = reduce(DataFrame.unionAll, [stub(spark, source) for source in spec["sources"]])
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", spec["checkpoint"])
     query = writer.trigger(availableNow=True).start()
+    sink.query.set_result(query)
     told: dict[str, Any] = {"ended": "finished", "causes": []}
     try:
         if not query.awaitTermination(spec["seconds"]):
@@ -64,9 +84,17 @@ def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     told["batch"] = sink.batch
     told["idle_at"] = progress[-1]["batchId"] if progress and sink.batch is None else None
     told["sources"] = [
-        [as_text(each["startOffset"]), as_text(each["endOffset"])] for each in (first or {"sources": []})["sources"]
+        [as_text(begin_of(each, sink.begins)), as_text(each["endOffset"])]
+        for each in (first or {"sources": []})["sources"]
     ]
     return told
+
+
+def begin_of(source: dict[str, Any], begun: list[tuple[Any, Any]]) -> Any:
+    """Where a source of a batch begins; None if nobody tells."""
+    if source["startOffset"] is not None:
+        return source["startOffset"]
+    return next((start for start, end in begun if end == source["endOffset"]), None)
 
 
 def as_text(offset: Any) -> str | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
-from lastgood.records.record import TEMPORARY_CHECKPOINT, Record
+from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record
 from lastgood.storage import Location, parse_location
 from lastgood.supervise.events import Noticed
-from lastgood.supervise.failure import decisive_failure, error_line
+from lastgood.supervise.failure import decisive_failure
 from lastgood.supervise.loop import Watch
 from lastgood.supervise.progress import LogWatch
 
+_DEAD_AFTER_SECONDS = 30.0
+"""How long an application may take to start a query again by itself."""
 _TAIL_BYTES = 8 * 1024 * 1024
 """What ended a process stands at the end of its records."""
 _PROGRESS = b'{"kind":"progress"'
@@ -26,7 +30,12 @@ class Agents:
     """Reads the folder that `LASTGOOD_AGENT_DIR` names; belongs to one thread. What it cannot read is not there."""
 
     def __init__(
-        self, folder: Path, *, named: Collection[str] = (), on_checkpoint: Callable[[Location], None] = lambda _: None
+        self,
+        folder: Path,
+        *,
+        named: Collection[str] = (),
+        on_checkpoint: Callable[[Location], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read a folder.
 
@@ -34,21 +43,28 @@ class Agents:
             folder: Where the agents write; it need not be there.
             named: `Location.identity` of the checkpoints that are watched already.
             on_checkpoint: Is told once of each further one.
+            clock: Seconds.
         """
         self._folder = folder
         self._known = set(named)
         self._on_checkpoint = on_checkpoint
+        self._clock = clock
         self._beats: dict[str, tuple[int, Driver | None]] = {}
         self._of_earlier_runs: frozenset[str] = frozenset()
         self._watches: dict[str, Watch] = {}
         self._seen: set[str] = set()
         self._untold: list[Noticed] = []
         self._told: set[str] = set()
+        self._running: dict[str, str] = {}
+        self._gone_since: dict[str, float] = {}
+        self._driver_seen: str | None = None
 
     def begin(self) -> None:
         """A new run of the command begins: what was written before is not of it."""
         self._of_earlier_runs = frozenset(self._all_names())
         self._beats.clear()
+        self._running.clear()
+        self._gone_since.clear()
 
     def watches(self) -> Mapping[str, Watch]:
         """How to look at the checkpoints of the queries seen so far, but those named and those that Spark made up."""
@@ -68,10 +84,47 @@ class Agents:
         untold, self._untold = self._untold, []
         return untold + [_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
-    def last_error(self) -> str | None:
-        """Why this run of the command ended, in one line; None if no agent knows."""
-        failure = decisive_failure(self._records())
-        return None if failure is None else error_line(failure)
+    def failure(self) -> Failure | None:
+        """Why this run of the command ended; None if no agent knows."""
+        return decisive_failure(self._records())
+
+    def dead_query(self) -> tuple[str, Failure] | None:
+        """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
+        running: dict[str, str] = {}
+        for driver in self._drivers():
+            if driver.exited_at_ms is None:
+                running |= {query.query_id: query.checkpoint for query in driver.queries if query.checkpoint}
+        gone = self._running.keys() - running.keys()
+        for query_id in gone:
+            self._gone_since.setdefault(query_id, self._clock())
+        for query_id in self._gone_since.keys() - gone:
+            del self._gone_since[query_id]
+        self._running |= running
+        for query_id, since in self._gone_since.items():
+            if self._clock() - since >= _DEAD_AFTER_SECONDS:
+                self._gone_since[query_id] = math.inf  # one that was stopped on purpose is asked about once
+                failure = decisive_failure(each for each in self._records() if each.query_id == query_id)
+                if failure is not None:
+                    return self._running[query_id], failure
+        return None
+
+    def rows_of(self, checkpoint: Location, batch: int) -> int | None:
+        """How many rows a batch of this run read; None if no agent has told yet. Any thread may ask."""
+        for name in reversed(in_order(self._names())):
+            lines = self._read(name, tail_bytes=_TAIL_BYTES).splitlines()
+            newest = b"\n".join(line for line in lines if line.startswith(_PROGRESS))
+            for record in reversed(parse_records(newest).records):
+                if isinstance(record, Progress) and record.batch_id == batch and _is_of(record, checkpoint):
+                    return record.num_input_rows
+        return None
+
+    @property
+    def driver_seen(self) -> str | None:
+        """The driver process that this command was seen to run on this machine, with Spark in it; None: none was."""
+        for driver in self._drivers():
+            if driver.is_classic and driver.host == socket.gethostname():
+                self._driver_seen = f"process {driver.pid} on {driver.host}"
+        return self._driver_seen
 
     def _add(self, checkpoint: str) -> None:
         try:
@@ -131,6 +184,13 @@ class Agents:
         except OSError:
             return b""
         return content.partition(b"\n")[2] if begin else content
+
+
+def _is_of(record: Record, checkpoint: Location) -> bool:
+    try:
+        return record.checkpoint is not None and parse_location(record.checkpoint).identity == checkpoint.identity
+    except LastgoodError:  # one of those that were told of as not to be seen
+        return False
 
 
 def _noticed(condition: str, sentence: str) -> Noticed:

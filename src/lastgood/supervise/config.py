@@ -35,6 +35,12 @@ class Query:
     name: str
     checkpoint: str
     sink: str | None = None
+    txn_app_id: str | None = None
+    """What its function gives as `txnAppId` when it writes to its Delta tables; None: they know it by the query id."""
+    topics: tuple[str, ...] = ()
+    """What it reads, for the day when no log is left to tell."""
+    offset_columns: str | None = None
+    """Columns of the Delta table that hold `[topic,]partition,offset`, for the same day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class Pipeline:
     policy: Policy = field(default_factory=Policy)
     driver_check: tuple[str, ...] = ()
     """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+    config: Path | None = None
+    """The file it stands in; None if it stands in none."""
 
 
 def parse_duration(text: object) -> float:
@@ -95,7 +103,7 @@ def load_config(path: Path) -> dict[str, Pipeline]:
     top = _Table(document, path, "")
     ledger = top.ledger()
     pipelines = {
-        name: _pipeline(name, table, ledger)
+        name: replace(_pipeline(name, table, ledger), config=path)
         for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
     }
     top.finish()
@@ -139,17 +147,8 @@ def pipeline_of_command(command: Sequence[str], checkpoints: Sequence[str]) -> P
 def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     """`ledger` is that of the whole file."""
     command = table.strings("command", required=True)
-    checkpoint = table.string("checkpoint")
-    sink = table.string("sink")
-    queries = tuple(
-        Query(name=query, checkpoint=each.string("checkpoint", required=True), sink=each.string("sink"))
-        for query, each in table.tables("query").items()
-        if each.finish_after("checkpoint", "sink")
-    )
-    if checkpoint is not None:
-        queries = (Query(name=name, checkpoint=checkpoint, sink=sink), *queries)
-    elif sink is not None:
-        raise table.wrong("sink", "a sink without a checkpoint", "checkpoint = … beside it")
+    own = _query(name, table, is_required=False)
+    queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
     cwd = table.string("cwd")
     pipeline = Pipeline(
         name=name,
@@ -164,6 +163,25 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     )
     table.finish()
     return pipeline
+
+
+def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Query, ...]:
+    """The query of a table; none if it names no checkpoint, and need not."""
+    checkpoint = table.string("checkpoint", required=is_required)
+    told = {
+        "sink": table.string("sink"),
+        "txn_app_id": table.string("txn_app_id"),
+        "topics": tuple(table.strings("topics")),
+        "offset_columns": table.string("offset_columns"),
+    }
+    if is_required:
+        table.finish()
+    if checkpoint is not None:
+        return (Query(name=name, checkpoint=checkpoint, **told),)
+    for key, value in told.items():
+        if value:
+            raise table.wrong(key, f"{key} without a checkpoint", "checkpoint = … beside it")
+    return ()
 
 
 def _kafka(table: _Table) -> Kafka | None:
@@ -181,13 +199,15 @@ def _policy(table: _Table) -> Policy:
     inner = table.table("policy")
     if inner is None:
         return policy
-    attempts = inner.integer("max_attempts")
+    numbers = {key: inner.integer(key) for key in ("max_attempts", "same_batch", "stable_lag")}
     accept = inner.strings("accept", may_be_empty=True)
     if not set(accept) <= set(ACCEPTABLE):
         raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")
     policy = replace(
         policy,
-        max_attempts=policy.max_attempts if attempts is None else attempts,
+        **{key: value for key, value in numbers.items() if value is not None},
+        restart_within_seconds=inner.duration("restart_within", policy.restart_within_seconds),
+        stall_after_seconds=inner.duration("stall_after", None),
         backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),
@@ -246,10 +266,12 @@ class _Table:
             raise self.wrong(key, str(value), "a whole number, 0 or more")
         return value
 
-    def duration(self, key: str, default: float) -> float:
+    def duration(self, key: str, default: float | None) -> Any:
         self._known.append(key)
+        if key not in self._values:
+            return default
         try:
-            return parse_duration(self._values.get(key, default))
+            return parse_duration(self._values[key])
         except ValueError as error:
             raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
 
@@ -282,12 +304,6 @@ class _Table:
                 raise self.wrong(f"{key}.{name}", repr(item), "a table")
         prefix = f"{self._where}.{key}".lstrip(".")
         return {name: _Table(item, self._path, f"{prefix}.{name}") for name, item in value.items()}
-
-    def finish_after(self, *known: str) -> bool:
-        """`finish` for a table whose keys are read in the same expression."""
-        self._known.extend(known)
-        self.finish()
-        return True
 
     def finish(self) -> None:
         """Refuse what nobody asked for: a mistyped key must not silently mean its default."""

@@ -70,7 +70,9 @@ class Ended(Event):
     seconds: float
     """How long it ran."""
     error: str | None
-    """Last error of its output; None if there was none."""
+    """The error that ended it, in one line; None if nobody told."""
+    failure: str | None
+    """Class of the failure (`FailureClass`); None if it succeeded, or was told to end."""
     positions: dict[str, dict[str, int | None]]
     """Checkpoint → newest `planned` and `committed` batch."""
 
@@ -81,8 +83,83 @@ class Restarting(Event):
 
     name: ClassVar[str] = "restarting"
     attempt: int
+    """How many restarts have counted since the last progress, with this one."""
     of: int
     delay_seconds: float
+    is_counted: bool
+    """False where something else was away: such a restart does not use up an attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed(Event):
+    """A query was looked at before a start."""
+
+    name: ClassVar[str] = "diagnosed"
+    checkpoint: str
+    because: str
+    """What Spark will do, and why nothing has to be changed."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired(Event):
+    """A plan was carried out."""
+
+    name: ClassVar[str] = "repaired"
+    checkpoint: str
+    recovery: str
+    goal: str
+    guarantee: str
+    because: str
+    """What was done about what, in one line."""
+    price: list[str]
+    """What it costs, a line for each source; empty if nothing."""
+    backup: str
+    undo: str
+    """The command that takes it back."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting(Event):
+    """It is not started yet, because nobody can tell how the query stands."""
+
+    name: ClassVar[str] = "waiting"
+    because: str
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled(Event):
+    """The command runs, and is ended all the same."""
+
+    name: ClassVar[str] = "stalled"
+    checkpoint: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called(Event):
+    """A person is needed."""
+
+    name: ClassVar[str] = "called"
+    because: str
+    file: str | None
+    """Where the plan is saved that a person has to decide on."""
+    next: str | None
+    """What to type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised(Event):
+    """The first new batch was compared with what was promised."""
+
+    name: ClassVar[str] = "promised"
+    checkpoint: str
+    batch: int
+    state: str
+    """`kept`, `broken`, or `unknown`."""
+    because: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

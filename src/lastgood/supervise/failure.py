@@ -1,10 +1,15 @@
-"""The error that ended a driver: the innermost cause, in one line; from what it printed, or from what its agent saw."""
+"""Why a driver ended: class, and innermost cause in one line; from what it printed, and from what its agent saw."""
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from lastgood.diagnosis.driver_log import read_driver_log
+from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.diagnosis.failures import failure_of
 from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -16,6 +21,41 @@ _LOG_ERROR = re.compile(r"\b(?:ERROR|FATAL)\b\s+(.+)$")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] ")
 _WRAPPERS = ("[STREAM_FAILED]", "[FOREACH_BATCH_USER_FUNCTION_ERROR]", "[TASK_WRITE_FAILED]")
 _LONGEST = 500
+_AWAY = ("kafka_silent", "not_reached", "throttled")
+"""Rules about services that do not answer: no start brings them back, and none harms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a command ended, as far as anybody told."""
+
+    cls: FailureClass = FailureClass.UNKNOWN
+    because: str | None = None
+    """The rule that decided, in one line for a person; None if none did."""
+    line: str | None = None
+    """The error itself, in one line."""
+    condition: str | None = None
+    """Spark's name for it."""
+    passes_by_itself: bool = False
+    """Whether something else was away, and the same start can work once it is back."""
+
+
+def cause_of(output: str, seen: Failure | None) -> Cause:
+    """Why a command ended.
+
+    Args:
+        output: The last part of standard output and error.
+        seen: What its agent saw; a process that was killed had no time to tell.
+    """
+    told = failure_of(seen.causes) if seen is not None else None
+    if told is None or told.rule is None or told.is_aftermath:
+        logged = read_driver_log(io.BytesIO(output.encode())).failure
+        told = logged if logged is not None and logged.rule is not None else told or logged
+    line = (error_line(seen) if seen is not None else None) or last_error(output)
+    if told is None:
+        return Cause(line=line)
+    because = told.because if told.rule is not None else None
+    return Cause(told.cls, because, line, told.condition, passes_by_itself=told.rule in _AWAY)
 
 
 def last_error(text: str) -> str | None:

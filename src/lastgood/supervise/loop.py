@@ -14,10 +14,14 @@ from typing import IO, Protocol
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.process.child import Child, Ending
 from lastgood.process.driver import Launch
+from lastgood.records.record import Failure
 from lastgood.supervise import events
-from lastgood.supervise.failure import last_error
+from lastgood.supervise.failure import Cause, cause_of
+from lastgood.supervise.ladder import Standing
 from lastgood.supervise.output import Output
-from lastgood.supervise.policy import GiveUp, Policy, after_failure
+from lastgood.supervise.policy import Count, GiveUp, Policy, after_failure, backoff
+from lastgood.supervise.progress import NOTHING, Progress
+from lastgood.supervise.stalls import Stall, Stalls
 
 _AGENT_POLL_SECONDS = 0.25
 
@@ -30,17 +34,15 @@ class AttemptsExhaustedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a query's logs have come."""
+class PersonNeededError(LastgoodError):
+    """The policy does not allow what would have to be done."""
 
-    planned: int | None
-    """Newest batch in the offset log; None if there is none."""
-    committed: int | None
-    """Newest batch in the commit log."""
+    condition = "PERSON_NEEDED"
+    exit_code = 3
+    retry = Retry.AFTER_CHANGE
 
-
-NOTHING = Progress(None, None)
+    file: str | None = None
+    """Where the plan is saved that a person has to decide on."""
 
 
 class Watch(Protocol):
@@ -73,8 +75,54 @@ class Agent(Protocol):
         """What a person should know of the agent itself, each thing once."""
         ...
 
-    def last_error(self) -> str | None:
-        """Why the run that has just ended did so, in one line; None if it did not tell."""
+    def failure(self) -> Failure | None:
+        """Why the run that has just ended did so; None if it did not tell."""
+        ...
+
+    def dead_query(self) -> tuple[str, Failure] | None:
+        """The checkpoint of a query that has failed for good while its driver goes on, and why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now."""
+
+    because: str
+
+
+class Care(Protocol):
+    """Makes queries ready to start."""
+
+    def before_start(self, standing: Standing) -> Wait | None:
+        """See that every query can be started, and do what the policy allows to that end; None: start.
+
+        Raises:
+            PersonNeededError: the policy does not allow what would have to be done.
+            LastgoodError: nobody can tell what is the matter.
+        """
+        ...
+
+    def failed(self, ended: events.Ended, cause: Cause) -> None:
+        """A run has failed."""
+        ...
+
+    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+        """A query has committed its first batch since the command was started.
+
+        Args:
+            checkpoint: Of the query.
+            batch: Which one.
+            rerun: Whether it had been planned before.
+        """
+        ...
+
+    def is_ahead(self, checkpoint: str) -> bool:
+        """Whether the sources of a query hold more than is planned, as far as anybody can tell."""
+        ...
+
+    def last_resort(self) -> PersonNeededError | None:
+        """What a person might allow, where all else was tried."""
         ...
 
 
@@ -93,6 +141,7 @@ class Supervisor:
         log: Path,
         tell: Callable[[events.Event], None],
         agent: Agent | None = None,
+        care: Care | None = None,
         cwd: Path | None = None,
         show: IO[bytes] | None = None,
     ) -> None:
@@ -105,6 +154,7 @@ class Supervisor:
             log: File for what the command prints.
             tell: Gets each event, in order, one at a time.
             agent: Tells of further checkpoints, and why the command ended.
+            care: Looks at the queries before each start; None: they are started as they stand.
             cwd: Working directory of the command.
             show: Where the command's output is copied as it comes.
         """
@@ -112,6 +162,7 @@ class Supervisor:
         self._policy = policy
         self._watches = dict(watches)
         self._agent = agent
+        self._care = care
         self._log = log
         self._tell_listener = tell
         self._tell_lock = threading.Lock()
@@ -124,8 +175,10 @@ class Supervisor:
         self._is_blind_told = agent is None
         self._unreadable: set[str] = set()
         self._next_look = dict.fromkeys(watches, 0.0)
-        self._failed_at: float | None = None
-        self._at_failure: dict[str, Progress] = {}
+        self._failed: dict[str, float] = {}
+        self._at_start: dict[str, Progress] = {}
+        self._stalls = Stalls(policy.stall_after_seconds, care.is_ahead if care is not None else lambda _: False)
+        self._stall: Stall | None = None
         self._child: Child | None = None
         self._runs = 0
 
@@ -147,37 +200,57 @@ class Supervisor:
 
         Raises:
             AttemptsExhaustedError: it failed too often in a row without progress.
+            PersonNeededError: the policy does not allow what would have to be done.
             CommandNotFoundError: the command cannot be started.
         """
-        attempts = 0
-        while not self._stop.is_set():
+        standing, count, first_failed = Standing(), Count(), 0.0
+        while self._is_ready(standing):
             if self._agent is not None:
                 self._agent.begin()
             before = dict(self._look_at_all())
-            ending = self._run_once()
+            ending, cause = self._run_once()
             if self._stop.is_set():
                 break
-            if ending.is_success:
+            if cause is None:
                 return 0
             before = {**self._adopted, **before}
             progressed = any(_committed_more(before[each], self._seen[each]) for each in before)
-            decision = after_failure(self._policy, attempts, progressed=progressed)
-            if isinstance(decision, GiveUp):
-                self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
-                raise self._exhausted(decision, ending)
-            attempts = decision.attempt
-            self._tell(
-                events.Restarting(
-                    at=time.time(),
-                    attempt=decision.attempt,
-                    of=self._policy.max_attempts,
-                    delay_seconds=decision.delay_seconds,
-                )
+            first_failed = time.monotonic() if progressed or standing.cause is None else first_failed
+            decision = after_failure(
+                self._policy, count, progressed=progressed, passes_by_itself=cause.passes_by_itself
             )
+            if isinstance(decision, GiveUp):
+                raise self._given_up(decision, ending)
+            count = decision.count
+            self._tell_restart(decision.delay_seconds, count, cause)
             self._stop.wait(decision.delay_seconds)
+            standing = Standing(failures=count.attempts, seconds=time.monotonic() - first_failed, cause=cause)
         return 128 + self._stop_signals[0]
 
-    def _run_once(self) -> Ending:
+    def _is_ready(self, standing: Standing) -> bool:
+        """Wait until the queries can be started; False if we are to stop."""
+        tried, told = 0, ""
+        while not self._stop.is_set():
+            try:
+                wait = None if self._care is None else self._care.before_start(standing)
+            except PersonNeededError as error:
+                self._tell(events.Called(at=time.time(), because=error.sentence, file=error.file, next=error.next))
+                raise
+            if wait is None:
+                return not self._stop.is_set()
+            tried += 1
+            delay = backoff(self._policy, tried)
+            if wait.because != told:  # said once, not at every look
+                told = wait.because
+                self._tell(events.Waiting(at=time.time(), because=told, delay_seconds=delay))
+            self._stop.wait(delay)
+        return False
+
+    def _run_once(self) -> tuple[Ending, Cause | None]:
+        """Run the command to its end; the cause is None if it succeeded."""
+        self._stall = None
+        self._stalls.begin()
+        self._at_start = dict(self._seen)
         output = Output(self._log, copy_to=self._show, on_trouble=self._log_trouble)
         try:
             child = Child(
@@ -201,18 +274,23 @@ class Supervisor:
         ended_at = time.time()
         self._ask_agent()
         self._look_at_all()
-        error = None
-        if not ending.is_success:
-            self._failed_at, self._at_failure = ended_at, dict(self._seen)
-            error = None if self._stop.is_set() else self._error(ending, output)
-        self._tell(self._ended(child, ending, ended_at, error))
+        cause = None
+        if self._stall is not None or not ending.is_success:
+            self._failed = dict.fromkeys(self._seen, ended_at)
+            cause = Cause() if self._stop.is_set() else self._cause(ending, output)
+        ended = self._ended(child, ending, ended_at, cause)
+        self._tell(ended)
         self._tell_if_blind(ending)
-        return ending
+        if self._care is not None and cause is not None and not self._stop.is_set():
+            self._care.failed(ended, cause)
+        return ending, cause
 
-    def _error(self, ending: Ending, output: Output) -> str | None:
+    def _cause(self, ending: Ending, output: Output) -> Cause:
         """What the driver's agent says; a process that was killed had no time to say why."""
-        told = self._agent.last_error() if self._agent is not None and ending.exit_code is not None else None
-        return told or last_error(output.tail())
+        if self._stall is not None:
+            return self._stall.cause
+        told = self._agent.failure() if self._agent is not None and ending.exit_code is not None else None
+        return cause_of(output.tail(), told)
 
     def _ask_agent(self) -> None:
         if self._agent is None:
@@ -224,7 +302,7 @@ class Supervisor:
                 self._seen[location] = NOTHING
                 with contextlib.suppress(StorageError):  # the next look tells
                     self._seen[location] = watch.look()
-                self._adopted[location] = self._seen[location]
+                self._adopted[location] = self._at_start[location] = self._seen[location]
         for notice in self._agent.notices():
             self._tell(notice)
 
@@ -240,15 +318,26 @@ class Supervisor:
             for location in self._watches:
                 if time.monotonic() >= self._next_look[location]:
                     self._look(location)
-            if self._stop.is_set() and kill_at is None:
-                signum = self._stop_signals[0]
-                grace = self._policy.grace_seconds
-                self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
+            if kill_at is None and (signum := self._end_with()) is not None:
                 child.send(signum)
-                kill_at = time.monotonic() + grace
+                kill_at = time.monotonic() + self._policy.grace_seconds
             if kill_at is not None and (time.monotonic() >= kill_at or len(self._stop_signals) > 1):
                 return child.kill()
         return ending
+
+    def _end_with(self) -> int | None:
+        """The signal to end the running command with, because we were told to, or because it goes on to no end."""
+        if self._stop.is_set():
+            signum, grace = self._stop_signals[0], self._policy.grace_seconds
+            self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
+            return signum
+        dead = None if self._agent is None else self._agent.dead_query()
+        self._stall = self._stalls.stalled() if dead is None else Stall(dead[0], cause_of("", dead[1]))
+        if self._stall is None:
+            return None
+        because = self._stall.cause.line or "the query has ended, and its driver goes on"
+        self._tell(events.Stalled(at=time.time(), checkpoint=self._stall.checkpoint, because=because))
+        return signal.SIGTERM
 
     @property
     def _poll_seconds(self) -> float:
@@ -272,24 +361,29 @@ class Supervisor:
             return
         self._unreadable.discard(location)
         before, self._seen[location] = self._seen[location], now
+        self._stalls.note(location, now)
         if self._child is not None and now.committed is not None and _committed_more(before, now):
             self._tell(events.Committed(at=time.time(), checkpoint=location, batch=now.committed))
-            self._note_recovery(location, before)
+            self._note_first(location, before)
 
-    def _note_recovery(self, location: str, before: Progress) -> None:
-        failed = self._at_failure.pop(location, None)
-        if failed is None or self._failed_at is None:
+    def _note_first(self, location: str, before: Progress) -> None:
+        """Tell of the first batch of this run, and that the query is back if it had failed."""
+        at_start = self._at_start.pop(location, None)
+        if at_start is None:
             return
         first = 0 if before.committed is None else before.committed + 1
+        rerun = at_start.planned is not None and at_start.planned >= first
+        self._note_recovery(location, first, rerun=rerun)
+        if self._care is not None:
+            self._care.first_batch(location, first, rerun=rerun)
+
+    def _note_recovery(self, location: str, batch: int, *, rerun: bool) -> None:
+        failed_at = self._failed.pop(location, None)
+        if failed_at is None:
+            return
         at = time.time()
         self._tell(
-            events.Recovered(
-                at=at,
-                checkpoint=location,
-                batch=first,
-                rerun=failed.planned is not None and failed.planned >= first,
-                seconds=round(at - self._failed_at, 3),
-            )
+            events.Recovered(at=at, checkpoint=location, batch=batch, rerun=rerun, seconds=round(at - failed_at, 3))
         )
 
     def _started(self, child: Child) -> events.Started:
@@ -305,18 +399,39 @@ class Supervisor:
             checkpoints=list(self._watches),
         )
 
-    def _ended(self, child: Child, ending: Ending, at: float, error: str | None) -> events.Ended:
+    def _ended(self, child: Child, ending: Ending, at: float, cause: Cause | None) -> events.Ended:
+        is_failure = cause is not None and not self._stop.is_set()
         return events.Ended(
             at=at,
             exit_code=ending.exit_code,
             signal=ending.signal,
             seconds=round(at - child.started_at, 3),
-            error=error,
+            error=cause.line if cause is not None else None,
+            failure=cause.cls.value if cause is not None and is_failure else None,
             positions={
                 location: {"planned": seen.planned, "committed": seen.committed}
                 for location, seen in self._seen.items()
             },
         )
+
+    def _tell_restart(self, delay_seconds: float, count: Count, cause: Cause) -> None:
+        self._tell(
+            events.Restarting(
+                at=time.time(),
+                attempt=count.attempts,
+                of=self._policy.max_attempts,
+                delay_seconds=delay_seconds,
+                is_counted=not cause.passes_by_itself,
+            )
+        )
+
+    def _given_up(self, decision: GiveUp, ending: Ending) -> LastgoodError:
+        self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
+        left = self._care.last_resort() if self._care is not None else None
+        if left is None:
+            return self._exhausted(decision, ending)
+        self._tell(events.Called(at=time.time(), because=left.sentence, file=left.file, next=left.next))
+        return left
 
     def _exhausted(self, decision: GiveUp, ending: Ending) -> AttemptsExhaustedError:
         return AttemptsExhaustedError(

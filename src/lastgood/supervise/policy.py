@@ -12,7 +12,15 @@ class Policy:
     """What the supervisor may do by itself."""
 
     max_attempts: int = 5
-    """Restarts in a row that commit no new batch."""
+    """Restarts in a row that commit no new batch; where a service was away, they are not counted."""
+    same_batch: int = 3
+    """Failures in a row at the same batch after which a plain restart is no longer all that is tried."""
+    restart_within_seconds: float = 600.0
+    """How long after the first failure without progress the same holds, however few they are."""
+    stable_lag: int = 3
+    """CURRENT - N: the batch to start after where nothing better is left, and no sink can tell."""
+    stall_after_seconds: float | None = None
+    """How long a running command may commit nothing while there is something to do; None: for ever."""
     backoff_seconds: float = 1.0
     """Pause before the second restart without progress; it doubles from there. The first has none."""
     backoff_max_seconds: float = 60.0
@@ -23,11 +31,21 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """What has been tried since the last new committed batch."""
+
+    attempts: int = 0
+    """Restarts that count."""
+    restarts: int = 0
+    """All of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """Start again."""
 
-    attempt: int
-    """1 for the first restart since the last progress."""
+    count: Count
+    """With this one."""
     delay_seconds: float
 
 
@@ -38,16 +56,24 @@ class GiveUp:
     attempts: int
 
 
-def after_failure(policy: Policy, attempts: int, *, progressed: bool) -> Restart | GiveUp:
+def after_failure(
+    policy: Policy, count: Count, *, progressed: bool, passes_by_itself: bool = False
+) -> Restart | GiveUp:
     """Decide what follows a failure.
 
     Args:
         policy: What is allowed.
-        attempts: Restarts in a row so far without a new committed batch.
+        count: What has been tried so far without a new committed batch.
         progressed: Whether the run that failed committed a new batch; it resets the count.
+        passes_by_itself: Whether what failed is not the command's own fault; such a restart is not counted.
     """
-    made = 0 if progressed else attempts
-    if made >= policy.max_attempts:
-        return GiveUp(made)
-    doubled = policy.backoff_seconds * 2.0 ** min(made - 1, 60)
-    return Restart(made + 1, 0.0 if made == 0 else min(doubled, policy.backoff_max_seconds))
+    made = Count() if progressed else count
+    if made.attempts >= policy.max_attempts and not passes_by_itself:
+        return GiveUp(made.attempts)
+    new = Count(made.attempts + (not passes_by_itself), made.restarts + 1)
+    return Restart(new, backoff(policy, made.restarts))
+
+
+def backoff(policy: Policy, tried: int) -> float:
+    """Seconds to wait before the next try, after so many; the first comes at once."""
+    return 0.0 if tried == 0 else min(policy.backoff_seconds * 2.0 ** min(tried - 1, 60), policy.backoff_max_seconds)

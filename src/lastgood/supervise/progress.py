@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lastgood.storage import Location, open_storage
-from lastgood.supervise.loop import Progress
 
 _LOCAL_POLL_SECONDS = 0.25
 _REMOTE_POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a query's logs have come."""
+
+    planned: int | None
+    """Newest batch in the offset log; None if there is none."""
+    committed: int | None
+    """Newest batch in the commit log."""
+
+    @property
+    def in_flight(self) -> int | None:
+        """The batch that is planned and not committed; None if there is none."""
+        planned, committed = self.planned, self.committed
+        return planned if planned is not None and planned > (-1 if committed is None else committed) else None
+
+
+NOTHING = Progress(None, None)
 
 
 class LogWatch:

@@ -12,6 +12,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka import CONDITIONS, find_kafka
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
@@ -99,6 +100,27 @@ def test_broker_that_does_not_answer_is_said_once(tmp_path: Path, fail_on_data_l
 
 
 # --- the first batch ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "leaves_orphan"),
+    [
+        ((3, 30), "Could not read records in offset [", True),
+        ((0, -1), "", False),
+        ((0, 30), None, False),
+    ],
+)
+def test_first_batch_fails_where_what_it_begins_with_is_gone_and_without_the_option_starts(
+    tmp_path: Path, bounds: tuple[int, int], error: str | None, leaves_orphan: bool
+) -> None:
+    query(tmp_path, {"t": {0: 10}}, committed=0)
+    (tmp_path / "offsets/0").unlink()
+    facts = broker(t={0: bounds}) if bounds[1] >= 0 else KafkaFacts("broker:9092", 1, {"t": TopicFacts(exists=False)})
+    strict = predict(world(tmp_path, facts), SPARK_4_2)
+    assert (strict.outcome is Outcome.STARTS, strict.leaves_orphan) == (error is None, leaves_orphan)
+    assert (strict.error or "").startswith(error or "")
+    if bounds[1] >= 0:
+        assert predict(world(tmp_path, facts, fail_on_data_loss=False), SPARK_4_2).outcome is Outcome.STARTS
 
 
 def test_first_batch_without_its_beginning_would_resolve_starting_offsets_again(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from lastgood.errors import UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.operations.evidence import Evidence, gather
 from lastgood.operations.fleet import look_around_all
@@ -53,6 +54,16 @@ def test_each_query_is_held_against_the_sinks_that_know_it(
     found = look_around_all(fleet, EvidenceOptions(sinks=(one, other)), now_ms=NOW)
     shown = [{Path(sink.location).name: sink.last_batch for sink in each.sinks} for each in found]
     assert shown == [{"one": 2, "other": 5}, {"other": 1}, {}]
+
+
+def test_name_of_one_query_is_not_asked_for_several(
+    fleet: list[Evidence], write: Callable[[str, str, int], str]
+) -> None:
+    options = EvidenceOptions(sinks=(write("one", "etl", 2),), txn_app_id="etl")
+    with pytest.raises(UsageError, match="under one name"):
+        look_around_all(fleet, options, now_ms=NOW)
+    ((sink,),) = (each.sinks for each in look_around_all(fleet[:1], options, now_ms=NOW))
+    assert (sink.last_batch, sink.known) == (2, True)
 
 
 def test_a_sink_that_goes_by_its_folder_has_no_say(fleet: list[Evidence], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from lastgood.delta_log.actions import Transaction as Mark
 from lastgood.operations.sinks_back import fence_of, require_sinks_exclusive, sink_steps
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.plan import Plan, PlannedSink, Promise
@@ -54,6 +55,18 @@ def test_number_above_the_mark_takes_no_version(tmp_path: Path) -> None:
     (step,) = sink_steps([SinkEdit("delta", str(table(tmp_path / "t")), Q, 4, "why")])
     assert isinstance(step, DeltaStep)
     assert (step.versions, step.uses_up) == ((), True)
+
+
+def test_mark_that_is_made_again_is_kept_as_it_was(tmp_path: Path) -> None:
+    (step,) = sink_steps([SinkEdit("delta", str(table(tmp_path / "t")), Q, 3, "why", renews=True)])
+    assert isinstance(step, DeltaStep)
+    assert (step.renews, step.mark, step.versions) == (True, Mark(Q, 3, 5), ())
+
+
+def test_mark_that_is_not_of_the_batch_any_more_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(RepairRefusedError) as refused:
+        list(sink_steps([SinkEdit("delta", str(table(tmp_path / "t")), Q, 2, "why", renews=True)]))
+    assert refused.value.found == "mark 3"
 
 
 @pytest.mark.parametrize(("app_id", "batch"), [(Q, 5), ("another", 1), (None, 1)])

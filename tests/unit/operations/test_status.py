@@ -49,6 +49,7 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "mirrored": None,
         "kafka": None,
         "sinks": [],
+        "last_incident": None,
         "next": f"lastgood inspect {checkpoint}",
     }
 

@@ -22,6 +22,7 @@ from lastgood.operations.surroundings import (
 )
 from lastgood.operations.target import Target
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources import kafka_cluster
 from lastgood.storage import LocalStorage, LocationInvalidError, parse_location
 from lastgood.supervise.config import Kafka
@@ -94,6 +95,18 @@ def test_the_id_of_a_query_without_metadata_comes_from_the_mirror(checkpoint: Pa
     mirror(checkpoint)
     (checkpoint / "metadata").unlink()
     assert look(checkpoint, sinks=(str(table),)).sinks[0].last_batch == 2
+
+
+def test_table_is_asked_by_the_name_that_the_function_gives(checkpoint: Path, table: Path) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    for name, batch_id in (("etl", 1), ("other", 7)):
+        marker = CommitProperties(app_transactions=[Transaction(name, batch_id, NOW)])
+        write_deltalake(table, pa.table({"n": [1, 2]}), mode="append", commit_properties=marker)
+    (found,) = look(checkpoint, sinks=(str(table),), txn_app_id="etl").sinks
+    assert (found.last_batch, found.known, found.app_id, found.dedupe_key) == (1, True, "etl", DedupeKey.APP_ID)
+    assert (found.presumed_app_id, found.would_skip(1), found.would_skip(2)) == (None, True, False)
+    (checkpoint / "metadata").unlink()
+    assert look(checkpoint, sinks=(str(table),), txn_app_id="etl").sinks == (found,)
 
 
 def test_a_sink_is_asked_though_nobody_knows_the_id(checkpoint: Path, table: Path, tmp_path: Path) -> None:
@@ -187,13 +200,16 @@ def test_what_is_said_counts_before_the_configuration() -> None:
     said = EvidenceOptions(("a", "b"), "said:9092", ("t",), "p", Path("s.properties"))
     assert said.of(target) == said
     assert EvidenceOptions().of(Target("c")) == EvidenceOptions()
+    assert EvidenceOptions().of(Target("c", txn_app_id="etl")).txn_app_id == "etl"
+    assert EvidenceOptions(txn_app_id="said").of(Target("c", txn_app_id="etl")).txn_app_id == "said"
 
 
 def test_options_can_be_typed_again() -> None:
-    said = EvidenceOptions(("a", "b"), "k:1", ("t",), "p.*", Path("s.properties"))
+    said = EvidenceOptions(("a", "b"), "k:1", ("t",), "p.*", Path("s.properties"), "etl")
+    assert options_of(said.words()) == said
     assert said.words() == (
         *("--sink", "a", "--sink", "b", "--kafka", "k:1", "--kafka-config", "s.properties"),
-        *("--topic", "t", "--subscribe-pattern", "p.*"),
+        *("--topic", "t", "--subscribe-pattern", "p.*", "--txn-app-id", "etl"),
     )
     assert EvidenceOptions().words() == ()
 

@@ -23,6 +23,7 @@ BEAT: dict[str, Any] = {
     "exited_at_ms": None,
     "python": "3.9.18",
     "queries": [{"query_id": "q", "run_id": "r", "query_name": None, "checkpoint": "file:/chk", "mood": "good"}],
+    "is_classic": True,
     "recorded": 1,
     "dropped": 2,
     "trouble": None,
@@ -52,7 +53,7 @@ def test_heartbeat_names_a_driver_and_its_queries() -> None:
     query = RunningQuery(query_id="q", run_id="r", query_name=None, checkpoint="file:/chk")
     assert parse_driver(json.dumps(BEAT).encode()) == Driver(
         pid=7, host="vm", process_started_at_ms=5, beat_at_ms=6, exited_at_ms=None, python="3.9.18",
-        queries=(query,), recorded=1, dropped=2, trouble=None,
+        is_classic=True, queries=(query,), recorded=1, dropped=2, trouble=None,
     )  # fmt: skip
 
 

@@ -41,18 +41,6 @@ def test_topic_that_looks_created_again_is_an_assumption_or_a_loss(
         assert found.sources[0].bound
 
 
-@pytest.mark.parametrize("goal", [Resume(), Replan()])
-def test_batches_that_only_the_mirror_remembers_come_twice(tmp_path: Path, goal: Goal) -> None:
-    query(tmp_path, 4)
-    mirror = mirror_of(tmp_path)
-    for log in ("offsets", "commits"):
-        for batch_id in (2, 3):
-            (tmp_path / log / str(batch_id)).unlink()
-    found = drafted(known(tmp_path, mirror=mirror, kafka=broker((0, 40), (0, 40))), goal)
-    assert (found.is_plain, found.guarantee) == (True, Guarantee.AT_LEAST_ONCE)
-    assert found.sources[0].duplicated == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
-
-
 @pytest.mark.parametrize("goal", GOALS[:2])
 def test_plan_in_which_a_source_has_lost_its_position_is_refused(tmp_path: Path, goal: Goal) -> None:
     query(tmp_path, 3)

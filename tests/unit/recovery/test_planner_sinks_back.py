@@ -13,7 +13,7 @@ from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.testing.checkpoints import QUERY_ID
+from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 EXACT = Guarantee.EXACTLY_ONCE
 SERVED = broker((0, 60), (0, 60))
@@ -98,6 +98,55 @@ def test_row_9_is_refused(tmp_path: Path, sink: SinkEvidence, kafka: Any) -> Non
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError, match="they are older than it"):
         drafted(known(tmp_path, sink, kafka=kafka), Resume())
+
+
+EXPIRED = {"skips_up_to": None, "mark_lasts_ms": 7 * 86_400_000}
+
+
+def test_row_13_mark_of_an_orphan_that_the_table_has_is_made_again(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    found = drafted(known(tmp_path, table(3, **EXPIRED)), Resume())
+    assert (found.guarantee, changes(found), found.is_plain) == (EXACT, {}, False)
+    assert found.sinks == (SinkEdit("delta", "/lake/out", QUERY_ID, 3, "it holds the rows", renews=True),)
+    assert found.rests_on[:2] == (
+        "/lake/out holds batch 3: its log",
+        "a start within 10,080 minutes of the repair: then the mark expires again",
+    )
+
+
+def test_row_13_of_the_very_first_batch(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    found = drafted(known(tmp_path, table(0, **EXPIRED)), Resume())
+    assert ([edit.renews for edit in found.sinks], found.guarantee) == ([True], EXACT)
+
+
+def test_row_13_of_several_sinks_only_the_one_that_has_it_is_marked(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    found = drafted(known(tmp_path, table(3, **EXPIRED), folder(2)), Resume())
+    assert (back(found), found.guarantee) == ({"/lake/out": 3}, EXACT)
+
+
+def test_row_13_is_row_2_where_the_table_lacks_the_batch(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    found = drafted(known(tmp_path, table(2, **EXPIRED)), Resume())
+    assert (found.is_plain, found.guarantee) == (True, EXACT)
+
+
+@pytest.mark.parametrize(
+    "sinks",
+    [
+        (table(3, **EXPIRED), silent()),
+        (table(3, **EXPIRED, write_obstacles=("table feature rowTracking",)),),
+        (table(3, skips_up_to=None, mark_lasts_ms=60_000),),
+        (table(3, skips_up_to=None, mark_lasts_ms=0),),
+        (delta(None, skips_up_to=None, skips_known=False),),
+    ],
+    ids=["one is silent", "cannot be written", "expires at once", "nobody knows when", "nobody can tell"],
+)
+def test_row_13_is_at_least_once_where_a_mark_would_not_help(tmp_path: Path, sinks: tuple[SinkEvidence, ...]) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    found = drafted(known(tmp_path, *sinks), Resume())
+    assert (found.sinks, found.is_plain, found.guarantee) == ((), True, Guarantee.AT_LEAST_ONCE)
 
 
 def test_row_7_is_cheaper_than_row_9(tmp_path: Path) -> None:

@@ -34,10 +34,20 @@ def test_offsets_that_are_no_numbers_are_told_by_their_names() -> None:
     assert list(Expected(4, (start,), None).reads()) == ["t/0 from the earliest", "t/1 from the latest"]
 
 
-def test_first_batch_has_no_start_in_the_logs(tmp_path: Path) -> None:
+def test_first_batch_has_no_start_in_the_logs_where_its_source_has_written_none_down(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
+    (tmp_path / "sources/0/0").unlink()
     wanted = expected(Promise("4.2", "reruns", 0, ""), read(tmp_path))
     assert (wanted.starts, list(wanted.reads())) == ((None,), ["orders/0 up to 5", "orders/1 up to 5"])
+
+
+def test_first_batch_begins_where_its_source_has_written_down(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    again = expected(Promise("4.2", "reruns", 0, ""), read(tmp_path))
+    assert list(again.reads()) == ["orders/0 0..5", "orders/1 0..5"]
+    (tmp_path / "offsets/0").unlink()
+    wanted = expected(Promise("4.2", "starts", 0, ""), read(tmp_path))
+    assert list(wanted.reads()) == ["orders/0 from 0", "orders/1 from 0"]
 
 
 def test_files_are_told_by_the_entries_of_their_log(tmp_path: Path) -> None:
@@ -58,6 +68,9 @@ def test_files_are_told_by_the_entries_of_their_log(tmp_path: Path) -> None:
         (NEW, 7, [(None, TWELVE)], "its beginning"),
         (NEW, 7, [], "was to begin at"),
         (Expected(7, (None,), None), 7, [(None, TWELVE)], ""),
+        (Expected(0, (FIVE,), (TEN,)), 0, [(None, TEN)], ""),
+        (Expected(0, (FIVE,), (TEN,)), 0, [(FIVE, TEN)], ""),
+        (Expected(0, (FIVE,), (TEN,)), 0, [(TWELVE, TEN)], "was to begin at"),
         (Expected(7, (FIVE, TEN), None), 7, [(TEN, TWELVE), (FIVE, TEN)], ""),
         (Expected(7, (FIVE, FIVE), None), 7, [(TEN, TWELVE), (FIVE, TEN)], "source 1"),
     ],

@@ -19,11 +19,12 @@ ROWS = DeltaStep(
 )
 MARK = replace(ROWS, versions=(), mark=Transaction("q", 8))
 NUMBER = replace(ROWS, versions=(), batch=9)
+RENEWED = replace(ROWS, versions=(), batch=8)
 ENTRY = FileSinkStep("/lake/files", "_spark_metadata/19.compact", 12, "it is wanted")
-STEPS = (ROWS, MARK, NUMBER, ENTRY)
+STEPS = (ROWS, MARK, NUMBER, RENEWED, ENTRY)
 
 
-@pytest.mark.parametrize("step", STEPS, ids=["rows", "mark", "number", "entry"])
+@pytest.mark.parametrize("step", STEPS, ids=["rows", "mark", "number", "renewed", "entry"])
 def test_step_is_read_as_it_was_written(step: DeltaStep | FileSinkStep) -> None:
     assert parse_step(step.to_json()) == step
 
@@ -72,6 +73,9 @@ def test_it_says_what_it_does_what_takes_it_back_and_who_will_see_it() -> None:
     assert (MARK.effect, NUMBER.effect) == (None, None)
     assert NUMBER.do.startswith("mark batch 9 as written in s3a://lake/orders, without rows: it is wanted; a driver")
     assert NUMBER.undo == "put the mark of batch 8 back into s3a://lake/orders, by one more version"
+    assert RENEWED.do == "put the mark of batch 8, which has expired, back into s3a://lake/orders: it is wanted"
+    assert RENEWED.undo.endswith("by one more version: the history of the table keeps both")
+    assert (RENEWED.effect, RENEWED.uses_up, RENEWED.renews, NUMBER.renews) == (None, False, True, False)
     assert ENTRY.undo == "put /lake/files/_spark_metadata/19.compact back"
 
 

@@ -209,11 +209,33 @@ def test_marker_that_may_have_expired_out_of_the_log_is_unknown_not_none(expirin
     assert "expire" in found.because
 
 
+def test_expired_marker_that_is_gone_is_told_by_the_versions_of_its_rows(expiring: Path) -> None:
+    write(expiring, 6, updated_ms=1)
+    for _ in range(3):
+        write_deltalake(expiring, ROWS, mode="append")
+    DeltaTable(expiring).create_checkpoint()
+    (expiring / "_delta_log" / commit_name(0)).unlink()
+    for count in (1, 500):
+        found = evidence(expiring, commits_max=count)
+        assert [each.version for each in found.batches] == [1]
+        assert (found.last_batch, found.known, found.skips_up_to, found.skips_known) == (6, True, None, True)
+    assert found.mark_lasts_ms == DAY_MS
+
+
+def test_renewed_marker_is_no_second_batch(expiring: Path) -> None:
+    info = {"commitInfo": {"operation": "LASTGOOD RENEW", "operationParameters": {"recovery": "20261121-160058-7f3a"}}}
+    mark = {"txn": {"appId": Q, "version": 5, "lastUpdated": NOW + DAY_MS}}
+    (expiring / "_delta_log" / commit_name(1)).write_text(f"{json.dumps(info)}\n{json.dumps(mark)}\n")
+    found = evidence(expiring, now_ms=NOW + DAY_MS)
+    assert ([each.version for each in found.batches], found.last_batch, found.skips_up_to) == ([0], 5, 5)
+
+
 def test_retention_that_is_not_understood_leaves_the_skipping_open(expiring: Path) -> None:
     action = {"metaData": {"id": "x", "configuration": {"delta.setTransactionRetentionDuration": "a while"}}}
     (expiring / "_delta_log" / commit_name(1)).write_text(json.dumps(action))
     found = evidence(expiring)
     assert (found.skips_up_to, found.skips_known, found.would_skip(5)) == (None, False, None)
+    assert found.mark_lasts_ms == 0
     assert len(found.notes) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,22 @@ from lastgood.supervise.agents import Agents
 FAILURE = Failure(message="out")
 
 
-def beat(folder: Path, pid: int, *checkpoints: str | None, trouble: str | None = None) -> None:
+def beat(
+    folder: Path,
+    pid: int,
+    *checkpoints: str | None,
+    trouble: str | None = None,
+    host: str = "vm",
+    is_classic: bool = True,
+    at_ms: int = 1,
+) -> None:
     queries = [
         {"query_id": str(number), "run_id": str(number), "query_name": None, "checkpoint": each}
         for number, each in enumerate(checkpoints)
     ]
-    process: dict[str, Any] = {"pid": pid, "host": "vm", "process_started_at_ms": pid, "python": "3.9.18"}
-    told = {"beat_at_ms": 1, "exited_at_ms": None, "queries": queries, "recorded": 0, "dropped": 0, "trouble": trouble}
+    process: dict[str, Any] = {"pid": pid, "host": host, "process_started_at_ms": pid, "python": "3.9.18"}
+    counts = {"recorded": 0, "dropped": 0, "trouble": trouble, "is_classic": is_classic}
+    told = {"beat_at_ms": at_ms, "exited_at_ms": None, "queries": queries, **counts}
     draft = folder / "draft"
     draft.write_text(json.dumps(process | told))
     draft.replace(folder / f"{pid:013d}-{pid}.driver.json")
@@ -59,7 +69,7 @@ def test_checkpoints_that_are_named_already_or_made_up_by_spark_are_left_out(tmp
 def test_folder_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
     agents = Agents(tmp_path / "missing")
     agents.begin()
-    assert (agents.watches(), agents.notices(), agents.last_error()) == ({}, [], None)
+    assert (agents.watches(), agents.notices(), agents.failure()) == ({}, [], None)
 
 
 def test_trouble_of_an_agent_is_told_once(tmp_path: Path) -> None:
@@ -77,13 +87,13 @@ def test_error_is_that_of_the_run_that_has_just_ended(tmp_path: Path) -> None:
     agents = Agents(tmp_path)
     agents.begin()
     write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="q", failure=FAILURE))
-    assert agents.last_error() == "out"
+    assert agents.failure() == FAILURE
     agents.begin()
-    assert agents.last_error() is None
+    assert agents.failure() is None
     write(tmp_path, 2, Started(recorded_at_ms=1, query_id="q"), Progress(recorded_at_ms=2, batch_id=1))
-    assert agents.last_error() is None
+    assert agents.failure() is None
     write(tmp_path, 2, Crashed(recorded_at_ms=3, failure=Failure(message="later")), number=2)
-    assert agents.last_error() == "later"
+    assert agents.failure() == Failure(message="later")
 
 
 def test_error_is_found_behind_more_progress_than_is_read(tmp_path: Path) -> None:
@@ -91,4 +101,61 @@ def test_error_is_found_behind_more_progress_than_is_read(tmp_path: Path) -> Non
     batches = [Progress(recorded_at_ms=1, batch_id=number, query_name="x" * 1000) for number in range(10_000)]
     write(tmp_path, 1, *batches, Terminated(recorded_at_ms=2, failure=FAILURE))
     assert next(tmp_path.iterdir()).stat().st_size > 8 * 1024 * 1024
-    assert agents.last_error() == "out"
+    assert agents.failure() == FAILURE
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_query_that_failed_in_a_driver_that_goes_on_is_dead_after_a_while(tmp_path: Path) -> None:
+    clock = Clock()
+    agents = Agents(tmp_path, clock=clock)
+    agents.begin()
+    beat(tmp_path, 1, "/chk/a", "/chk/b")
+    assert agents.dead_query() is None
+    beat(tmp_path, 1, "/chk/a", at_ms=2)
+    write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="1", failure=FAILURE))
+    assert agents.dead_query() is None
+    clock.now = 29
+    assert agents.dead_query() is None
+    clock.now = 30
+    assert agents.dead_query() == ("/chk/b", FAILURE)
+
+
+def test_query_that_the_application_starts_again_is_not_dead(tmp_path: Path) -> None:
+    clock = Clock()
+    agents = Agents(tmp_path, clock=clock)
+    beat(tmp_path, 1, "/chk/a")
+    assert agents.dead_query() is None
+    beat(tmp_path, 1, at_ms=2)
+    write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="0", failure=FAILURE))
+    assert agents.dead_query() is None
+    beat(tmp_path, 1, "/chk/a", at_ms=3)
+    clock.now = 60
+    assert agents.dead_query() is None
+
+
+def test_query_that_was_stopped_on_purpose_is_not_dead(tmp_path: Path) -> None:
+    clock = Clock()
+    agents = Agents(tmp_path, clock=clock)
+    beat(tmp_path, 1, "/chk/a", "/chk/b")
+    assert agents.dead_query() is None
+    beat(tmp_path, 1, "/chk/a", at_ms=2)
+    write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="1"))
+    for clock.now in (0, 60, 120):
+        assert agents.dead_query() is None
+
+
+def test_driver_is_known_once_it_was_seen_on_this_machine(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    beat(tmp_path, 1, "/chk/a", host="elsewhere")
+    beat(tmp_path, 2, "/chk/a", host=socket.gethostname(), is_classic=False)
+    assert agents.driver_seen is None
+    beat(tmp_path, 3, "/chk/a", host=socket.gethostname())
+    assert agents.driver_seen == f"process 3 on {socket.gethostname()}"
+    agents.begin()
+    assert agents.driver_seen is not None

@@ -19,6 +19,9 @@ FULL = """
 command    = ["spark-submit", "orders.py"]
 checkpoint = "s3a://lake/chk/orders"
 sink       = "delta:s3a://lake/orders"
+txn_app_id = "orders-etl"
+topics     = ["orders"]
+offset_columns = "partition,offset"
 cwd        = "app"
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
@@ -31,6 +34,10 @@ max_attempts = 3
 backoff = "500ms"
 backoff_max = "2m"
 grace = 5
+same_batch = 2
+restart_within = "90s"
+stable_lag = 4
+stall_after = "30m"
 """
 
 
@@ -50,13 +57,23 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     pipeline = load_config(write(tmp_path, FULL))["orders"]
     assert pipeline.command == ("spark-submit", "orders.py")
     assert pipeline.queries == (
-        Query(name="orders", checkpoint="s3a://lake/chk/orders", sink="delta:s3a://lake/orders"),
+        Query(
+            name="orders",
+            checkpoint="s3a://lake/chk/orders",
+            sink="delta:s3a://lake/orders",
+            txn_app_id="orders-etl",
+            topics=("orders",),
+            offset_columns="partition,offset",
+        ),
         Query(name="late", checkpoint="s3a://lake/chk/late"),
     )
     assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
     assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
     assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)
+    assert (pipeline.policy.same_batch, pipeline.policy.restart_within_seconds) == (2, 90)
+    assert (pipeline.policy.stable_lag, pipeline.policy.stall_after_seconds) == (4, 1800)
+    assert pipeline.config == tmp_path / "lastgood.toml"
 
 
 def test_a_command_is_enough(tmp_path: Path) -> None:
@@ -90,7 +107,7 @@ def test_broken_toml_names_line_and_column(tmp_path: Path) -> None:
         (
             '[pipeline.a]\ncommand = ["x"]\nsink = "delta:/t"',
             "pipeline.a.sink",
-            "a sink without a checkpoint",
+            "sink without a checkpoint",
         ),
         ('[pipeline.a]\ncommand = ["x"]\nenv = { A = 1 }', "pipeline.a.env.A", "1"),
         ('[pipeline.a]\ncommand = ["x"]\nkafka = {}', "pipeline.a.kafka.bootstrap", "nothing"),

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
-from lastgood.supervise.failure import decisive_failure, error_line, last_error
+from lastgood.supervise import failure
+from lastgood.supervise.failure import cause_of, decisive_failure, error_line, last_error
 
 STREAM_FAILED = """\
 26/11/21 09:00:00 ERROR MicroBatchExecution: Query [id = 1, runId = 2] terminated with error
@@ -134,3 +136,25 @@ def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
 )
 def test_what_ended_a_driver(records: list[Record], failure: Failure | None) -> None:
     assert decisive_failure(records) == failure
+
+
+def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:
+    thrown = Cause(
+        language="java", class_name="org.apache.kafka.common.errors.TimeoutException", message="Timed out waiting"
+    )
+    cause = cause_of("", Failure(message="x", causes=(thrown,)))
+    assert (cause.cls, cause.passes_by_itself) == (FailureClass.TRANSIENT, True)
+    assert cause.line == "org.apache.kafka.common.errors.TimeoutException: Timed out waiting"
+
+
+def test_cause_of_a_driver_that_told_nothing_is_unknown() -> None:
+    assert cause_of("all is well\n", None) == failure.Cause()
+    assert cause_of("Traceback (most recent call last):\nValueError: no such flight\n", None).line == (
+        "ValueError: no such flight"
+    )
+
+
+def test_memory_that_does_not_suffice_does_not_pass_by_itself() -> None:
+    output = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat Main.main(Main.java:1)\n'
+    cause = cause_of(output, None)
+    assert (cause.cls, cause.passes_by_itself) == (FailureClass.RESOURCES, False)

@@ -14,7 +14,7 @@ from typing import Any
 from .driver import Heartbeat
 from .files import FileSink
 from .queries import Queries
-from .sessions import Attachment, attachment, detach, identity
+from .sessions import Attachment, attachment, detach, identity, is_connect
 from .starts import Start
 from .writer import Writer
 
@@ -30,6 +30,7 @@ class Agent:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._attachments: dict[int, Attachment] = {}
+        self._has_connect = False
         self._writer = Writer(FileSink(folder))
         self._queries = Queries(self._writer)
         self._heartbeat = Heartbeat(folder, self._facts)
@@ -69,11 +70,13 @@ class Agent:
             if known not in self._attachments:
                 attached = attachment(session, self._queries)
                 attached.attach()
+                self._has_connect = self._has_connect or is_connect(session)
                 self._attachments[known] = attached
             return self._attachments[known]
 
     def _facts(self) -> dict[str, Any]:
         return {
+            "is_classic": bool(self._attachments) and not self._has_connect,
             "queries": [
                 {
                     "query_id": query.query_id,

@@ -19,7 +19,7 @@ DEADLINE_SECONDS = 20
 
 def facts() -> dict[str, Any]:
     query = {"query_id": "q", "run_id": "r", "query_name": "orders", "checkpoint": "file:/chk"}
-    return {"queries": [query], "recorded": 3, "dropped": 1, "trouble": None}
+    return {"is_classic": True, "queries": [query], "recorded": 3, "dropped": 1, "trouble": None}
 
 
 def await_beat(folder: Path, after_ms: int = 0) -> Driver:

@@ -1,0 +1,219 @@
+"""What `lastgood run` itself takes between an end and the next start: `python benchmarks/recovering.py`
+
+Prints one JSON object; exit code 1 if over budget. A real broker and a Delta table are asked before each start. Then a
+real driver is killed again and again, restarted at once by hand and then by `run`, to the first new batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from lastgood.errors import LastgoodError
+from lastgood.lab.jars import fetch_jars
+from lastgood.lab.kafka import KafkaBroker
+from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.operations.run import prepare, supervise
+from lastgood.process.java import find_java
+from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.storage import parse_location
+from lastgood.supervise.config import Kafka, Pipeline, Query
+from lastgood.supervise.events import Ended, Event, Repaired, Started
+from lastgood.supervise.loop import Supervisor
+from lastgood.supervise.policy import Policy
+from lastgood.supervise.progress import LogWatch
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
+from lastgood.writing import open_writable
+
+BATCHES = 100
+RESTARTS = 20
+KILLS = 7
+BUDGET_SECONDS = 0.5
+BUDGET_RATIO = 1.05
+POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
+APP = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
+writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1])
+writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    value: float
+    unit: str
+    budget: float | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        return self.budget is not None and self.value > self.budget
+
+
+def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
+    """Seconds from each end of a command to its next start."""
+    query = CheckpointBuilder(folder / "chk")
+    query.run(BATCHES)
+    query.plan()
+    mirror(folder / "chk")
+    rows = pa.table({"id": pa.array([1])})
+    marks = [Transaction(app_id=QUERY_ID, version=BATCHES - 1)]
+    write_deltalake(folder / "table", rows, commit_properties=CommitProperties(app_transactions=marks))
+    (folder / "app.py").write_text(code)
+    pipeline = Pipeline(
+        name="benchmark",
+        command=("env", sys.executable, str(folder / "app.py"), str(folder / "chk")),
+        queries=(Query(name="orders", checkpoint=str(folder / "chk"), sink=f"delta:{folder / 'table'}"),),
+        kafka=Kafka(bootstrap=broker.bootstrap),
+        policy=POLICY,
+        driver_check=("true",),
+    )
+    events: list[Event] = []
+    try:
+        supervise(replace(prepare(pipeline), log=folder / "app.log"), tell=events.append)
+    except LastgoodError as error:
+        repairs = sum(isinstance(each, Repaired) for each in events)
+        print(f"{error.condition} after {repairs} repairs: {error.facts()}", file=sys.stderr)
+    moments = [each for each in events if isinstance(each, Ended | Started)]
+    return [after.at - before.at for before, after in zip(moments[1::2], moments[2::2], strict=False)]
+
+
+def mirror(checkpoint: Path) -> None:
+    location = parse_location(str(checkpoint))
+    storage = open_writable(location)
+    writer = MirrorWriter(
+        location, storage=storage, folder=mirror_folder(location), target=storage, writer="b", now_ms=lambda: 1
+    )
+    writer.look()
+
+
+def restarting(folder: Path) -> list[Figure]:
+    java = find_java(os.environ)
+    jars = fetch_jars(["broker"], java=java, progress=lambda _: None)["broker"]
+    damage = (
+        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1], 'offsets/100')\nfile.write_bytes(b'v1')\nsys.exit(1)\n"
+    )
+    found = []
+    with KafkaBroker(folder / "kafka", java=java, jars=jars) as broker:
+        broker.create_topic("orders", partitions=2)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(2 * 6 * BATCHES):
+            producer.produce("orders", str(number).encode(), partition=number % 2, timestamp=STARTED_MS - 1000)
+        producer.flush()
+        for name, code in {"a plain restart": "raise SystemExit(1)", "a repair of the newest plan": damage}.items():
+            seconds = between(folder / name.replace(" ", "-"), broker, code)
+            found += [
+                Figure(f"exit to start, {name}, median", statistics.median(seconds), "s", BUDGET_SECONDS),
+                Figure(f"exit to start, {name}, worst", max(seconds), "s"),
+            ]
+    return found
+
+
+class ByHand:
+    """A shell loop, and a person who is very quick."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._command, self._env = command, env
+        self.pid = self.start()
+
+    def start(self) -> int:
+        self._process = subprocess.Popen(
+            self._command, env=self._env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self.pid = self._process.pid
+        return self.pid
+
+    def kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+
+def back(watch: LogWatch, fail: Callable[[], None]) -> float:
+    """Seconds from a failure to the first new batch."""
+    newest = watch.look().committed or 0
+    while (watch.look().committed or 0) <= newest + 5:
+        time.sleep(0.01)
+    began = time.perf_counter()
+    fail()
+    newest = watch.look().committed or 0
+    while (watch.look().committed or 0) <= newest:
+        time.sleep(0.01)
+    return time.perf_counter() - began
+
+
+def to_first_batch(folder: Path) -> list[Figure]:
+    spark = default_spark()
+    (folder / "conf").mkdir(parents=True)
+    (folder / "conf/spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in small_conf().items()))
+    (folder / "app.py").write_text(APP)
+    env = {"PYSPARK_PYTHON": str(spark.python), "SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(folder / "conf")}
+
+    def command(checkpoint: str) -> list[str]:
+        return submit_command(folder / "app.py", [str(folder / checkpoint)], environment=spark, conf={})
+
+    by_hand = ByHand(command("hand"), {**os.environ, **env})
+    query = Query(name="rows", checkpoint=str(folder / "run"))
+    pipeline = Pipeline(name="benchmark", command=tuple(command("run")), queries=(query,), env=env)
+    supervisors: list[Supervisor] = []
+    prepared = replace(prepare(pipeline), log=folder / "app.log")
+    thread = threading.Thread(
+        target=lambda: supervise(prepared, tell=lambda _: None, on_supervisor=supervisors.append), daemon=True
+    )
+    times: dict[str, list[float]] = {"run": [], "hand": []}
+    (run_watch,) = prepared.watches.values()
+    hand_watch = LogWatch(parse_location(str(folder / "hand")))
+    try:
+        times["hand"] = [back(hand_watch, by_hand.restart) for _ in range(KILLS)]
+        by_hand.kill()
+        thread.start()
+
+        def kill() -> None:
+            child = supervisors[0].child
+            assert child is not None
+            os.kill(child.pid, signal.SIGKILL)
+
+        times["run"] = [back(run_watch, kill) for _ in range(KILLS)]
+    finally:
+        if supervisors:
+            supervisors[0].stop()
+            thread.join()
+    hand, supervised = statistics.median(times["hand"]), statistics.median(times["run"])
+    return [
+        Figure("failure to first new batch, restarted by hand at once", hand, "s"),
+        Figure("failure to first new batch, lastgood run", supervised, "s"),
+        Figure("failure to first new batch, run / by hand", supervised / hand, "ratio", BUDGET_RATIO),
+    ]
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as folder:
+        figures = [*restarting(Path(folder) / "restarts"), *to_first_batch(Path(folder) / "drivers")]
+    missed = [figure.name for figure in figures if figure.is_missed]
+    rounded = [{**asdict(figure), "value": round(figure.value, 3)} for figure in figures]
+    print(json.dumps({"figures": rounded, "missed": missed}, indent=1))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

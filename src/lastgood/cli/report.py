@@ -1,0 +1,67 @@
+"""`lastgood report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.cli.evidence import evidence_options
+from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.errors import UsageError
+
+if TYPE_CHECKING:
+    from lastgood.operations.surroundings import EvidenceOptions
+
+
+@click.command()
+@click.argument("recovery")
+@click.option("--checkpoint", metavar="TARGET", help="Where it was; needed on another machine, and for last.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write it there instead of to standard output.",
+)
+@evidence_options
+@format_option
+def report(
+    recovery: str, *, checkpoint: str | None, output: Path | None, options: EvidenceOptions, output_format: str
+) -> int:
+    r"""Tell an incident, as Markdown: what happened, why, what was done, what it cost, and how to take it back.
+
+    RECOVERY is the id of an incident or of a recovery, or `last`; a recovery that was made by hand has its page too. It
+    reads only. Whether the first new batch kept the promise is looked up now, if nobody has yet: --sink names where
+    else to look than the plan did.
+
+    \b
+    lastgood report 20261121-160058-7f3a
+    lastgood report last --checkpoint s3a://lake/chk/orders -o incident.md
+
+    Exit codes: 0; 1 the promise was broken; 2 usage; 37 the incident's file is damaged; 56 no such incident; 10-13
+    storage.
+    """
+    from lastgood.operations.report import report as operation
+    from lastgood.operations.report_page import page
+
+    found = operation(recovery, checkpoint=checkpoint, options=options)
+    if output is not None:
+        _save(json.dumps(found.to_json(), ensure_ascii=False) if output_format == "json" else page(found), output)
+    elif output_format == "text":
+        click.echo(page(found), nl=False)
+    if output_format == "json":
+        print_json(found.to_json())
+    elif output is not None:
+        console().print(f"The report is saved: {output}", markup=False)
+        nothing_changed()
+    return 1 if found.incident.promise_state == "broken" else 0
+
+
+def _save(text: str, file: Path) -> None:
+    try:
+        file.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError("the report cannot be saved", subject=str(file), found=error.strerror) from error

@@ -1,0 +1,177 @@
+"""What became of an incident: the recoveries that were carried out, and what the first new batch did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.layout import COMMITS
+from lastgood.diagnosis.restart import Outcome
+from lastgood.errors import command_line
+from lastgood.operations.promise import Kept, Promised, check_promise
+from lastgood.operations.surroundings import EvidenceOptions, options_of
+from lastgood.operations.target import pipeline_of
+from lastgood.recovery.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
+from lastgood.recovery.plan import Plan, PlanInvalidError
+from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries
+from lastgood.storage import Location, Storage, parse_location
+from lastgood.writing import WritableStorage
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """A recovery that was begun, as its folder tells."""
+
+    recovery: str
+    checkpoint: str
+    plan: Plan | None
+    """None if its file is gone or damaged."""
+    stages: tuple[tuple[Stage, int | None], ...]
+    """Those that it has reached, in their order, and when; None: the storage does not tell."""
+    proof: str | None
+    """Why no driver was alive."""
+    backup: str
+    """Where every touched file is kept as it was."""
+
+    @property
+    def stage(self) -> Stage:
+        """How far it has come."""
+        return self.stages[-1][0]
+
+    @property
+    def state(self) -> str:
+        """`applied`, `undone`; `interrupted`: somebody has to finish it or take it back."""
+        return {Stage.CLOSED: "applied", Stage.TAKEN_BACK: "undone"}.get(self.stage, "interrupted")
+
+    @property
+    def undo_command(self) -> str:
+        """What takes it back."""
+        return command_line("undo", self.recovery, "--checkpoint", self.checkpoint)
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `recoveries` of a report."""
+        return {
+            "recovery": self.recovery,
+            "state": self.state,
+            "goal": None if self.plan is None else self.plan.goal,
+            "guarantee": None if self.plan is None else self.plan.guarantee.value,
+            "stages": [{"stage": stage.value, "at_ms": at_ms} for stage, at_ms in self.stages],
+            "proof": self.proof,
+            "backup": self.backup,
+            "undo": None if self.state == "undone" else self.undo_command,
+        }
+
+
+def carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) -> CarriedOut | None:
+    """What became of a recovery; None if nothing of it was ever done. Only reads.
+
+    Raises:
+        StorageError: it cannot be read (subclasses).
+    """
+    room = Room(checkpoint, recovery, storage)
+    entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
+    stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
+    if not stages:
+        return None
+    try:
+        plan = room.plan()
+    except (RecoveryUnknownError, PlanInvalidError):
+        plan = None
+    proof = room.note(Stage.BEGUN).get("proof")
+    return CarriedOut(
+        recovery,
+        str(checkpoint),
+        plan,
+        stages,
+        proof if isinstance(proof, str) else None,
+        str(room.folder / "before"),
+    )
+
+
+def closed(
+    incident: Incident,
+    done: Sequence[CarriedOut],
+    storage: Storage,
+    *,
+    target: str,
+    options: EvidenceOptions,
+    config: Path | None = None,
+) -> Incident:
+    """The incident with its first new batch, and whether that kept the promise; as it is if there is none yet.
+
+    Args:
+        incident: As it was written down.
+        done: Its recoveries that were begun, oldest first.
+        storage: Of the checkpoint.
+        target: Location of the checkpoint, or its name in `lastgood.toml`.
+        options: The sinks; where none is named, those of the plan, else those of the configuration.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        UsageError, ExtraMissingError: as `check_promise` (subclasses).
+        StorageError: the checkpoint cannot be listed (subclasses).
+    """
+    is_told = incident.promise_state in (Kept.KEPT, Kept.BROKEN)
+    is_left = bool(done) and done[-1].stage is not Stage.CLOSED
+    is_waiting = incident.outcome == PERSON and not done
+    if is_told or is_left or is_waiting or incident.outcome == STOPPED:
+        return incident
+    location = parse_location(incident.checkpoint)
+    plan = done[-1].plan if done else None
+    first = _first_batch(incident, plan)
+    newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
+    if newest < first:
+        return incident
+    commit = storage.stat(location / f"{COMMITS}/{first}")
+    if commit is not None and commit.size == 0:
+        return incident  # the seal of a later recovery
+    own = set(incident.recoveries)
+    later = [each for each in recoveries(storage, location) if each > max((*own, incident.id)) and each not in own]
+    if later:
+        promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
+    else:
+        evidence = _evidence(incident, plan, location, options, config)
+        promised = check_promise(plan, target, first, evidence=evidence, config=config)
+    if promised.state is Kept.UNKNOWN and incident.promise is not None:
+        return incident
+    return replace(
+        incident,
+        first_batch=first,
+        rerun=_is_rerun(incident, plan, first) if incident.rerun is None else incident.rerun,
+        first_batch_at_ms=incident.first_batch_at_ms or (None if commit is None else commit.modified_ms),
+        promise=promised.to_json(),
+        outcome=RECOVERED if incident.outcome in (OPEN, PERSON) else incident.outcome,
+    )
+
+
+def _first_batch(incident: Incident, plan: Plan | None) -> int:
+    """The batch that is looked at: the one that was seen, else the one that was promised, else the next one."""
+    told = (incident.plan or {}).get("from_batch")
+    if incident.first_batch is not None:
+        return incident.first_batch
+    if plan is not None and plan.promise.batch is not None:
+        return plan.promise.batch
+    committed = incident.position.get("committed")
+    return told if isinstance(told, int) else 0 if committed is None else committed + 1
+
+
+def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
+    if plan is not None:
+        return plan.promise.outcome == Outcome.RERUNS.value
+    planned = incident.position.get("planned")
+    return planned is not None and planned >= first
+
+
+def _evidence(
+    incident: Incident, plan: Plan | None, location: Location, options: EvidenceOptions, config: Path | None
+) -> EvidenceOptions:
+    """Where to look: where the caller says, else where the plan was made to look, else where the configuration says."""
+    words = plan.evidence if plan is not None else (incident.plan or {}).get("evidence", ())
+    if options.sinks or words:
+        return options if options.sinks else options_of(words)
+    pipeline = pipeline_of(str(location), config)
+    queries = () if pipeline is None else pipeline.queries
+    ours = [each.sink for each in queries if parse_location(each.checkpoint).identity == location.identity]
+    return replace(options, sinks=tuple(sink for sink in ours if sink is not None))

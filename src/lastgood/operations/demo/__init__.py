@@ -1,0 +1,26 @@
+"""`demo`: real parts, broken in one scene after the other, and every record counted; `stage` is for other scenes."""
+
+from lastgood.operations.demo.application import Application, DemoFailedError
+from lastgood.operations.demo.events import Killed, Scene, Seconds, Step
+from lastgood.operations.demo.play import Demo, demo
+from lastgood.operations.demo.script import SCENES, Script, parse_scenes
+from lastgood.operations.demo.stage import Stage, open_stage
+from lastgood.operations.demo.tally import Tally, count
+
+__all__ = [
+    "SCENES",
+    "Application",
+    "Demo",
+    "DemoFailedError",
+    "Killed",
+    "Scene",
+    "Script",
+    "Seconds",
+    "Stage",
+    "Step",
+    "Tally",
+    "count",
+    "demo",
+    "open_stage",
+    "parse_scenes",
+]

@@ -1,0 +1,239 @@
+"""What `run` does about its queries before each start: diagnose, plan, and carry out what the policy allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.operations.apply import Owner
+from lastgood.operations.offsets import offsets_after
+from lastgood.operations.plan import PlanOptions
+from lastgood.operations.positions import Where
+from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.status import status
+from lastgood.operations.story import Story
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.target import Target
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Waiver
+from lastgood.storage import Location
+from lastgood.supervise.agents import Agents
+from lastgood.supervise.config import Pipeline
+from lastgood.supervise.events import Diagnosed, Ended, Event, Repaired
+from lastgood.supervise.failure import Cause
+from lastgood.supervise.ladder import Rung, Standing, rungs
+from lastgood.supervise.loop import PersonNeededError, Wait
+
+
+@dataclass(slots=True)
+class _Query:
+    """A query, and what was tried for it since it last made progress."""
+
+    target: Target
+    evidence: EvidenceOptions
+    story: Story
+    tried: set[Rung] = field(default_factory=set)
+    waiting: Decision | None = None
+    """The cheapest plan that nobody has accepted."""
+    plan: Plan | None = None
+    """By which it was started last."""
+
+
+class Healer:
+    """Makes the queries of one pipeline ready to start; belongs to the supervisor's thread."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        targets: Mapping[Location, Target],
+        *,
+        tell: Callable[[Event], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            pipeline: What may be done, and how the driver is known to be dead.
+            targets: Its queries.
+            tell: Gets each event.
+        """
+        self._pipeline = pipeline
+        self._tell = tell
+        self.agents: Agents | None = None
+        """In the drivers of the command; None without one."""
+        self._queries: dict[str, _Query] = {}
+        for location, target in targets.items():
+            self.add(location, target)
+
+    def add(self, location: Location, target: Target) -> None:
+        """Look after a query as well."""
+        evidence = EvidenceOptions().of(target)
+        story = Story(location, evidence, self._pipeline, tell=self._tell, rows_of=self._rows_of)
+        self._queries[str(location)] = _Query(target, evidence, story)
+
+    def before_start(self, standing: Standing) -> Wait | None:
+        """See `Care`."""
+        for checkpoint, query in self._queries.items():
+            if standing.failures <= 1:
+                query.tried.clear()
+            query.waiting = None
+            wait = self._heal(checkpoint, query, standing)
+            if wait is not None:
+                return wait
+        return None
+
+    def failed(self, ended: Ended, cause: Cause) -> None:
+        """See `Care`."""
+        for checkpoint, query in self._queries.items():
+            query.story.failed(ended, cause, ended.positions.get(checkpoint, {}))
+
+    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+        """See `Care`."""
+        query = self._queries.get(checkpoint)
+        if query is not None:
+            query.story.first_batch(batch, query.plan, rerun=rerun)
+
+    def is_ahead(self, checkpoint: str) -> bool:
+        """See `Care`: as Kafka tells; what nobody can tell is no."""
+        query = self._queries.get(checkpoint)
+        if query is None or query.evidence.kafka is None:
+            return False
+        try:
+            exposure = status(checkpoint, options=replace(query.evidence, sinks=())).exposure
+        except LastgoodError:  # what cannot be looked at is the business of whoever starts next
+            return False
+        return exposure is not None and bool(exposure.unread)
+
+    def last_resort(self) -> PersonNeededError | None:
+        """See `Care`."""
+        found = None
+        for checkpoint, query in self._queries.items():
+            query.story.gave_up("nothing else is left to try", query.waiting)
+            if query.waiting is not None and found is None:
+                found = _person(checkpoint, query.waiting)
+        return found
+
+    def close(self) -> None:
+        """Finish what is still being written down."""
+        for query in self._queries.values():
+            query.story.close()
+
+    def _rows_of(self, location: Location, batch: int) -> int | None:
+        return None if self.agents is None else self.agents.rows_of(location, batch)
+
+    def _heal(self, checkpoint: str, query: _Query, standing: Standing) -> Wait | None:
+        """Do what helps; None: start."""
+        plain: Decision | None = None
+        began = time.monotonic()
+        for rung in rungs(self._pipeline.policy, standing):
+            if rung in query.tried or (rung is Rung.STABLE and plain is not None and _is_told_by_sink(plain)):
+                continue
+            decision = self._decide(checkpoint, query, rung)
+            if decision is None:
+                continue
+            seconds = time.monotonic() - began
+            if decision.verdict is Verdict.LATER:
+                return Wait(decision.because)
+            if decision.verdict is Verdict.PERSON:
+                if rung is Rung.RESUME:
+                    query.story.called(decision, seconds)
+                    raise _person(checkpoint, decision)
+                query.waiting = query.waiting or decision
+            elif decision.recovery is None:
+                plain = plain or decision
+            else:
+                if rung is not Rung.RESUME:
+                    query.tried.add(rung)
+                self._repaired(checkpoint, query, decision, seconds)
+                return None
+        seconds = time.monotonic() - began
+        because = plain.because if plain is not None else "nothing else is left to try"
+        query.plan = plain.plan if plain is not None else None
+        query.story.restarted(because, query.plan, seconds)
+        self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
+        return None
+
+    def _decide(self, checkpoint: str, query: _Query, rung: Rung) -> Decision | None:
+        """What a rung comes to; None if it cannot be gone here.
+
+        Raises:
+            LastgoodError: nobody can tell what is the matter with the query at all.
+        """
+        where = Where(stable_lag=self._pipeline.policy.stable_lag) if rung is Rung.STABLE else Where()
+        if rung is Rung.RESUME:
+            decision = self._recover(checkpoint, query, rung.value, where)
+            return self._where_it_stands(checkpoint, query, decision) or decision
+        return self._tried(checkpoint, query, rung.value, where)
+
+    def _where_it_stands(self, checkpoint: str, query: _Query, refused: Decision) -> Decision | None:
+        """The offsets where the query stands, moved to what Kafka still serves; None if that is no way out either.
+
+        For what was to be read next and is gone: then no way is exact, and this one loses nothing else.
+        """
+        error = refused.error
+        ways = error.alternatives if refused.plan is None and isinstance(error, RepairRefusedError) else ()
+        if not any(each.goal == Rung.STABLE.value and each.guarantee is not None for each in ways):
+            return None
+        try:
+            stands = offsets_after(checkpoint).batch
+        except LastgoodError:  # the refusal says more
+            return None
+        return self._tried(checkpoint, query, Rung.STABLE.value, Where(batch=stands))
+
+    def _tried(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision | None:
+        """What a goal comes to; None if it cannot be reached here."""
+        try:
+            decision = self._recover(checkpoint, query, goal, where)
+        except LastgoodError as error:
+            return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
+        return None if decision.verdict is Verdict.PERSON and decision.plan is None else decision
+
+    def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
+        options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, self._pipeline.policy.accept)))
+        seen = None if self.agents is None else self.agents.driver_seen
+        proof = None if seen is None else f"the driver, {seen}, was started here and has ended with all that it started"
+        owner = Owner(proof, self._pipeline.driver_check)
+        columns = query.target.offset_columns
+        lost = None if columns is None else Where(offset_columns=columns)
+        return recover(checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost)
+
+    def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:
+        done = decision.recovery
+        assert done is not None
+        query.plan = done.plan
+        query.story.repaired(done, seconds)
+        self._tell(
+            Repaired(
+                at=time.time(),
+                checkpoint=checkpoint,
+                recovery=done.id,
+                goal=done.plan.goal,
+                guarantee=done.plan.guarantee.value,
+                because=done.plan.promise.because,
+                price=[line for source in done.plan.sources for line in source.lines],
+                backup=done.backup,
+                undo=done.undo_command,
+                seconds=round(seconds, 3),
+            )
+        )
+
+
+def _is_told_by_sink(decision: Decision) -> bool:
+    """Whether a sink says itself how far it has come, so that going further back is no better."""
+    return decision.plan is not None and any(sink.known for sink in decision.plan.sinks)
+
+
+def _person(checkpoint: str, decision: Decision) -> PersonNeededError:
+    error = decision.error
+    needed = PersonNeededError(
+        f"a person is needed: {decision.because}",
+        subject=checkpoint,
+        found=error.found if error is not None else None,
+        expected=error.expected if error is not None else None,
+        effect="the command is not started",
+        next=decision.next or (error.next if error is not None else None) or command_line("diagnose", checkpoint),
+    )
+    needed.file = None if decision.file is None else str(decision.file)
+    return needed

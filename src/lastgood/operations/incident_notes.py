@@ -1,0 +1,149 @@
+"""What `recover` writes down: an incident, where it has changed something or called a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lastgood.errors import LastgoodError, command_line
+from lastgood.operations.closing import carried_out, closed
+from lastgood.operations.evidence import now_ms
+from lastgood.operations.promise import Kept
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.whereabouts import note_whereabouts
+from lastgood.recovery.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan, new_incident_id
+from lastgood.recovery.incidents import Incidents
+from lastgood.storage import Location, parse_location
+from lastgood.writing import open_writable
+
+if TYPE_CHECKING:
+    from lastgood.operations.recover import Decision
+
+Tell = Callable[[str], None]
+
+_ATTEMPTS_MAX = 100
+"""A scheduler that calls every minute is told apart from a hundred incidents."""
+_NOTHING_ASKED = EvidenceOptions()
+
+
+def note_recover(
+    decision: Decision,
+    target: str,
+    *,
+    began_at_ms: int,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    evidence: EvidenceOptions = _NOTHING_ASKED,
+) -> None:
+    """Write down what a call of `recover` came to, if it changed something or calls a person.
+
+    A call for the same reason as the last one is written down as one more attempt of the same incident. Before a plain
+    start the last incident is closed, if it is open and its first new batch is there: who started the application in
+    between has told nobody what it did. What cannot be written down stands in nobody's way: `tell` is told.
+
+    Args:
+        decision: What it came to.
+        target: Location, or name in `lastgood.toml`.
+        began_at_ms: When it was called, milliseconds since 1970.
+        tell: Gets a line for a person.
+        config: Another configuration than `lastgood.toml` here.
+        evidence: Where it looked beside the checkpoint.
+    """
+    try:
+        resolved = resolve_target(target) if config is None else resolve_target(target, config)
+        location = parse_location(resolved.checkpoint)
+        incidents = Incidents(open_writable(location), location)
+        did = _did(decision)
+        if did is None:
+            _close_last(incidents, location, target, evidence, tell, config)
+            return
+        last = _last(incidents)
+        incident = _incident(decision, did, location, began_at_ms, _pipeline(target, config))
+        if last is not None and did == "stop" and _is_same(last, incident):
+            attempts = (*last.attempts, *incident.attempts)
+            incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
+        incidents.write(incident)
+        note_whereabouts(incident.id, str(location))
+    except LastgoodError as error:
+        found = error.found or error.subject
+        tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
+
+
+def _did(decision: Decision) -> str | None:
+    """In the words of an attempt; None: nothing that has to be written down."""
+    if decision.recovery is not None and decision.recovery.plan.steps and not decision.recovery.already:
+        return "repair"
+    return "stop" if decision.verdict.value == PERSON else None
+
+
+def _incident(decision: Decision, did: str, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
+    plan = decision.plan
+    steps = () if plan is None else plan.steps
+    why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
+    error = decision.error
+    done = None
+    if did == "repair" and plan is not None:
+        done = carried_out(open_writable(location), location, plan.recovery)
+    attempt = Attempt(
+        at_ms=began_at_ms,
+        did=did,
+        because=decision.because,
+        seconds=max(0, now_ms() - began_at_ms) / 1000,
+        recovery=plan.recovery if did == "repair" and plan is not None else None,
+        plan=None if plan is None else kept_plan(plan),
+        proof=None if done is None else done.proof,
+        file=None if decision.file is None else str(decision.file),
+    )
+    position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
+    return Incident(
+        id=new_incident_id(began_at_ms),
+        checkpoint=str(location),
+        pipeline=pipeline,
+        failed_at_ms=began_at_ms,
+        cause={"because": why, "condition": None if error is None else error.condition},
+        position=position,
+        attempts=(attempt,),
+        first_batch=None,
+        rerun=None,
+        first_batch_at_ms=None,
+        promise=None,
+        outcome=OPEN if did == "repair" else PERSON,
+    )
+
+
+def _is_same(last: Incident, new: Incident) -> bool:
+    """Whether a person was called for this already, and nothing has happened since."""
+    return (last.outcome, last.cause, last.position) == (PERSON, new.cause, new.position)
+
+
+def _close_last(
+    incidents: Incidents, location: Location, target: str, evidence: EvidenceOptions, tell: Tell, config: Path | None
+) -> None:
+    last = _last(incidents)
+    if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
+        return
+    storage = open_writable(location)
+    done = [each for each in (carried_out(storage, location, one) for one in last.recoveries) if each is not None]
+    found = closed(last, done, storage, target=target, options=evidence, config=config)
+    if found == last:
+        return
+    incidents.write(found)
+    if found.promise is not None and found.promise_state == Kept.BROKEN:
+        lines = "; ".join(found.promise["because"])
+        tell(f"the promise of incident {found.id} was broken: {lines}")
+        tell(f"see {command_line('report', found.id, '--checkpoint', target)}")
+
+
+def _last(incidents: Incidents) -> Incident | None:
+    try:
+        return incidents.last()
+    except IncidentDamagedError:  # it is told by `status` and `report`; a new one is written beside it
+        return None
+
+
+def _pipeline(target: str, config: Path | None) -> str | None:
+    pipeline = pipeline_of(target, config)
+    return None if pipeline is None else pipeline.name

@@ -1,0 +1,276 @@
+"""`report`: an incident, or a recovery that was made by hand: all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.errors import StorageError, UsageError, command_line
+from lastgood.operations.advice_facts import RECORDS_FOLDER
+from lastgood.operations.closing import CarriedOut, carried_out, closed
+from lastgood.operations.lost_ranges import LostRange, lost_ranges
+from lastgood.operations.recorded import newest_records
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.target import resolve_target
+from lastgood.operations.whereabouts import whereabouts
+from lastgood.records.record import Progress
+from lastgood.recovery.incident import OPEN, Attempt, Incident, IncidentDamagedError, kept_plan
+from lastgood.recovery.incidents import list_incidents, read_incident
+from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.plan import Plan
+from lastgood.recovery.room import LAST, RecoveryUnknownError, Stage, find_recovery, recoveries
+from lastgood.storage import Location, Storage, parse_location
+from lastgood.supervise.config import CONFIG_NAME, load_config
+from lastgood.writing import open_writable
+
+_SECOND = len("20261121-160058")
+_NEIGHBOURS = 5
+_NOTHING_ASKED = EvidenceOptions()
+_WORDS = {
+    Stage.BEGUN: "the checkpoint was sealed",
+    Stage.APPLYING: "what is touched was backed up",
+    Stage.APPLIED: "all steps were done and verified",
+    Stage.CLOSED: "the checkpoint was opened again: a driver may start",
+    Stage.UNDOING: "to be taken back: the checkpoint was sealed",
+    Stage.TAKING_BACK: "the steps were being taken back",
+    Stage.UNDONE: "every byte was as before",
+    Stage.TAKEN_BACK: "taken back: the checkpoint was opened again",
+}
+_BEGINNING = {Stage.CLOSED: Stage.BEGUN, Stage.TAKEN_BACK: Stage.UNDOING}
+_DID = {
+    "restart": "started again",
+    "repair": "repaired",
+    "wait": "waited",
+    "stop": "left to a person",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One line of the timeline."""
+
+    at_ms: int
+    what: str
+    seconds: float | None = None
+    """How long it took, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is known of an incident."""
+
+    incident: Incident
+    """With its first new batch and the promise, also where only this look at it has found them."""
+    recoveries: tuple[CarriedOut, ...] = ()
+    """The plans of it that were begun."""
+    lost: tuple[LostRange, ...] = ()
+    is_by_hand: bool = False
+    """Whether there is no incident: somebody applied a plan."""
+
+    @property
+    def outcome(self) -> str:
+        """As of the incident; `undone`, `interrupted`, if that became of its last recovery."""
+        state = self.recoveries[-1].state if self.recoveries else None
+        return state if state in ("undone", "interrupted") else self.incident.outcome
+
+    @property
+    def timeline(self) -> tuple[Turn, ...]:
+        """What happened, in order of time."""
+        return tuple(sorted(self._turns(), key=lambda turn: turn.at_ms))
+
+    def _turns(self) -> Iterator[Turn]:
+        incident = self.incident
+        if not self.is_by_hand:
+            yield Turn(incident.failed_at_ms, incident.cause_line or "it failed")
+        for attempt in incident.attempts:
+            what = "a plan was made" if self.is_by_hand else _DID[attempt.did]
+            yield Turn(attempt.at_ms, f"{what}: {attempt.because}", None if self.is_by_hand else attempt.seconds)
+        for done in self.recoveries:
+            at = dict(done.stages)
+            for stage, at_ms in done.stages:
+                began_ms = at.get(_BEGINNING[stage]) if stage in _BEGINNING else None
+                if at_ms is not None:
+                    yield Turn(at_ms, _WORDS[stage], None if began_ms is None else (at_ms - began_ms) / 1000)
+        if incident.first_batch_at_ms is not None:
+            again = ", which ran again," if incident.rerun else ""
+            yield Turn(incident.first_batch_at_ms, f"batch {incident.first_batch}{again} was committed")
+
+    def to_json(self) -> dict[str, Any]:
+        """What `report --format json` prints."""
+        incident = self.incident
+        return {
+            **incident.to_json(),
+            "outcome": self.outcome,
+            "by_hand": self.is_by_hand,
+            "back_after_seconds": incident.back_after_seconds,
+            "timeline": [
+                {
+                    "at_ms": turn.at_ms,
+                    "after_seconds": (turn.at_ms - incident.failed_at_ms) / 1000,
+                    "what": turn.what,
+                    "seconds": turn.seconds,
+                }
+                for turn in self.timeline
+            ],
+            "plan": None if incident.plan is None else dict(incident.plan),
+            "recoveries": [each.to_json() for each in self.recoveries],
+            "lost": [each.to_json() for each in self.lost],
+        }
+
+
+def report(
+    recovery: str,
+    *,
+    checkpoint: str | None = None,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    config: Path | None = None,
+) -> Report:
+    """All that is known of an incident or of a recovery; nothing is changed.
+
+    Where nobody has looked yet whether the first new batch kept the promise, that is done now.
+
+    Args:
+        recovery: Id of an incident or of a recovery, or `last`.
+        checkpoint: Location, or name in `lastgood.toml`; None: where this machine remembers it to have been, else the
+            checkpoints of the configuration.
+        options: Sinks that are asked whether they show the batch; else those of the plan.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        RecoveryUnknownError: there is no such incident, nor such a recovery.
+        IncidentDamagedError: the file of the incident is none.
+        UsageError: nobody knows which checkpoint is meant; an option is not understood (subclasses).
+        StorageError: the storage does not answer (subclasses).
+    """
+    target, location = _place(recovery, checkpoint, config)
+    storage = open_writable(location)
+    incident = _incident(storage, location, recovery)
+    is_by_hand = not isinstance(incident, Incident)
+    ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
+    found = tuple(each for each in (carried_out(storage, location, one) for one in ids) if each is not None)
+    if not isinstance(incident, Incident):
+        if not found:
+            raise RecoveryUnknownError(
+                f"recovery {incident} was planned, and nothing of it was done", subject=str(location)
+            )
+        incident = _by_hand(found[0], str(location))
+    incident = closed(incident, found, storage, target=target, options=options, config=config)
+    return Report(incident, found, tuple(_lost(incident, storage, location)), is_by_hand)
+
+
+def _incident(storage: Storage, location: Location, wanted: str) -> Incident | str:
+    """The incident that is meant; the id of a recovery that belongs to none."""
+    incidents, known = list_incidents(storage, location), recoveries(storage, location)
+    if wanted == LAST and (incidents or known):
+        newest = find_recovery(storage, location, LAST) if known else None
+        if not incidents:
+            return newest or ""
+        last = read_incident(storage, location, incidents[-1])
+        is_later = newest is not None and newest[:_SECOND] > last.id[:_SECOND] and newest not in last.recoveries
+        return newest if newest is not None and is_later else last
+    if wanted in incidents:
+        return read_incident(storage, location, wanted)
+    if wanted in known:
+        return _holding(storage, location, wanted, incidents) or wanted
+    raise RecoveryUnknownError(
+        f"there is no incident or recovery {wanted}" if wanted != LAST else "there was no incident, and no recovery",
+        subject=str(location.sibling(WORK_SUFFIX)),
+        found=", ".join(sorted({*incidents[-5:], *known[-5:]})) or "neither incidents nor recoveries",
+    )
+
+
+def _holding(storage: Storage, location: Location, recovery: str, incidents: list[str]) -> Incident | None:
+    """The incident of a recovery: one of those that were open when it was planned."""
+    before = [each for each in incidents if each[:_SECOND] <= recovery[:_SECOND]]
+    for each in reversed(before[-_NEIGHBOURS:]):
+        try:
+            incident = read_incident(storage, location, each)
+        except IncidentDamagedError:
+            continue  # it was not asked for: the recovery itself tells what was done
+        if recovery in incident.recoveries:
+            return incident
+    return None
+
+
+def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
+    """A recovery that nobody wrote an incident about, told as one."""
+    plan = done.plan
+    begun_ms = next((at_ms for _, at_ms in done.stages if at_ms is not None), 0)
+    made_ms = begun_ms if plan is None else plan.made_at_ms
+    ends = [at_ms for stage, at_ms in done.stages if stage is Stage.CLOSED and at_ms is not None]
+    attempt = Attempt(
+        at_ms=made_ms,
+        did="repair",
+        because="its file cannot be read" if plan is None else _aim(plan),
+        seconds=(ends[0] - begun_ms) / 1000 if ends else 0.0,
+        recovery=done.recovery,
+        plan=None if plan is None else kept_plan(plan),
+        proof=done.proof,
+    )
+    position = {} if plan is None else {name: plan.position.get(name) for name in ("planned", "committed")}
+    return Incident(
+        id=done.recovery,
+        checkpoint=checkpoint,
+        pipeline=None,
+        failed_at_ms=made_ms,
+        cause=None,
+        position=position,
+        attempts=(attempt,),
+        first_batch=None,
+        rerun=None,
+        first_batch_at_ms=None,
+        promise=None,
+        outcome=OPEN,
+    )
+
+
+def _aim(plan: Plan) -> str:
+    chosen = plan.options.get("chosen")
+    where = f" ({chosen})" if isinstance(chosen, str) else ""
+    return f"{plan.goal}{where}, {plan.guarantee.value.replace('_', ' ')}"
+
+
+def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[LostRange]:
+    """What the plan that counts has lost, with its times if records are left that tell."""
+    plan = incident.plan
+    if plan is None or not any(lost_ranges(plan, ())):
+        return
+    folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    try:
+        names = [name for name in storage.names(folder) or () if not name.endswith("/")]
+        records = newest_records(storage, folder, names) if names else []
+    except StorageError:  # the ranges are known; only when they were written is not
+        records = []
+    yield from lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
+
+
+def _place(recovery: str, checkpoint: str | None, config: Path | None) -> tuple[str, Location]:
+    """The checkpoint that is meant, as it was named and where it is."""
+    if checkpoint is not None:
+        resolved = resolve_target(checkpoint) if config is None else resolve_target(checkpoint, config)
+        return checkpoint, parse_location(resolved.checkpoint)
+    remembered = None if recovery == LAST else whereabouts(recovery)
+    if remembered is not None:
+        return str(remembered), remembered
+    configured = _configured(config)
+    if recovery == LAST:
+        if len(configured) == 1:
+            return str(configured[0]), configured[0]
+        raise UsageError("the last incident of which checkpoint?", expected="--checkpoint TARGET")
+    for location in configured:
+        storage = open_writable(location)
+        if recovery in (*list_incidents(storage, location), *recoveries(storage, location)):
+            return str(location), location
+    raise RecoveryUnknownError(
+        f"this machine does not remember {recovery}, nor does a checkpoint of its configuration",
+        expected="--checkpoint TARGET",
+        next=command_line("report", recovery, "--checkpoint", "TARGET"),
+    )
+
+
+def _configured(config: Path | None) -> list[Location]:
+    path = Path(CONFIG_NAME) if config is None else config
+    pipelines = load_config(path).values() if path.exists() else ()
+    return [parse_location(query.checkpoint) for pipeline in pipelines for query in pipeline.queries]

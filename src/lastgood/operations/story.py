@@ -1,0 +1,196 @@
+"""What becomes of one query under `run`, written down beside its checkpoint while it happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from typing import TypeAlias
+
+from lastgood.errors import LastgoodError
+from lastgood.operations.apply import Recovery
+from lastgood.operations.evidence import now_ms
+from lastgood.operations.promise import check_promise
+from lastgood.operations.recover import Decision
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.whereabouts import note_whereabouts
+from lastgood.recovery.incident import Attempt, Incident, kept_plan, new_incident_id
+from lastgood.recovery.incidents import Incidents
+from lastgood.recovery.plan import Plan
+from lastgood.storage import Location
+from lastgood.supervise.config import Pipeline
+from lastgood.supervise.events import Ended, Event, Noticed, Promised
+from lastgood.supervise.failure import Cause
+from lastgood.writing import open_writable
+
+RowsOf: TypeAlias = Callable[[Location, int], int | None]
+
+_ROWS_SECONDS = 10.0
+_POLL_SECONDS = 0.5
+
+
+class Story:
+    """The incidents of one query, one at a time; a thread of its own writes them, and nobody waits for it."""
+
+    def __init__(
+        self,
+        checkpoint: Location,
+        evidence: EvidenceOptions,
+        pipeline: Pipeline,
+        *,
+        tell: Callable[[Event], None],
+        rows_of: RowsOf,
+    ) -> None:
+        """Begin; nothing is written before something happens.
+
+        Args:
+            checkpoint: Of the query.
+            evidence: Its sinks.
+            pipeline: Whose query it is.
+            tell: Gets each event.
+            rows_of: How many rows a batch read; None as long as nobody knows.
+        """
+        self._checkpoint = checkpoint
+        self._evidence = evidence
+        self._pipeline = pipeline
+        self._tell = tell
+        self._rows_of = rows_of
+        self._is_closing = threading.Event()
+        self._open: Incident | None = None
+        self._has_trouble = False
+        self._incidents: Incidents | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"story-{checkpoint.name}")
+
+    def failed(self, ended: Ended, cause: Cause, position: Mapping[str, int | None]) -> None:
+        """The command has failed."""
+        told = {**asdict(cause), "class": cause.cls.value, "error": cause.line}
+        for name in ("cls", "line", "passes_by_itself"):
+            del told[name]
+        told |= {"exit_code": ended.exit_code, "signal": ended.signal}
+        if self._open is None:
+            self._open = self._new(int(ended.at * 1000), told, position)
+            self._write()
+
+    def restarted(self, because: str, plan: Plan | None, seconds: float) -> None:
+        """It is started again as it stands."""
+        if self._open is not None:
+            self._add(
+                Attempt(at_ms=now_ms(), did="restart", because=because, seconds=round(seconds, 3), plan=_kept(plan))
+            )
+
+    def repaired(self, done: Recovery, seconds: float) -> None:
+        """A plan was carried out."""
+        attempt = Attempt(
+            at_ms=now_ms(),
+            did="repair",
+            because=done.plan.promise.because,
+            seconds=round(seconds, 3),
+            recovery=done.id,
+            plan=_kept(done.plan),
+            proof=done.proof,
+        )
+        self._add(attempt)
+
+    def called(self, decision: Decision, seconds: float) -> None:
+        """A person is needed."""
+        self._add(_stop(decision.because, decision, seconds))
+        self._end("person")
+
+    def gave_up(self, because: str, waiting: Decision | None) -> None:
+        """Nothing is left to try, but what a person might allow."""
+        if self._open is not None:
+            self._add(_stop(because, waiting, 0.0))
+            self._end("stopped" if waiting is None else "person")
+
+    def first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
+        """The first new batch is committed: see whether it is the one that was promised."""
+        incident, self._open = self._open, None
+        if incident is not None:
+            seen = replace(incident, first_batch=batch, rerun=rerun, first_batch_at_ms=now_ms(), outcome="recovered")
+            self._writer.submit(self._close, seen, batch, plan)
+
+    def close(self) -> None:
+        """Wait until all is written."""
+        self._is_closing.set()
+        self._writer.shutdown(wait=True)
+
+    def _new(self, at_ms: int, cause: Mapping[str, object] | None, position: Mapping[str, int | None]) -> Incident:
+        incident_id = new_incident_id(at_ms)
+        note_whereabouts(incident_id, str(self._checkpoint))
+        return Incident(
+            id=incident_id,
+            checkpoint=str(self._checkpoint),
+            pipeline=self._pipeline.name,
+            failed_at_ms=at_ms,
+            cause=cause,
+            position=position,
+            attempts=(),
+            first_batch=None,
+            rerun=None,
+            first_batch_at_ms=None,
+            promise=None,
+            outcome="open",
+        )
+
+    def _add(self, attempt: Attempt) -> None:
+        incident = self._open or self._new(attempt.at_ms, None, {})
+        self._open = replace(incident, attempts=(*incident.attempts, attempt))
+        self._write()
+
+    def _end(self, outcome: str) -> None:
+        if self._open is not None:
+            self._open = replace(self._open, outcome=outcome)
+            self._write()
+            self._open = None
+
+    def _write(self) -> None:
+        if self._open is not None:
+            self._writer.submit(self._put, self._open)
+
+    def _put(self, incident: Incident) -> None:
+        try:
+            if self._incidents is None:
+                self._incidents = Incidents(open_writable(self._checkpoint), self._checkpoint)
+            self._incidents.write(incident)
+            self._has_trouble = False
+        except LastgoodError as error:
+            if not self._has_trouble:  # said once, not at every turn
+                self._has_trouble = True
+                sentence = f"the history of {self._checkpoint} is not kept: {error.sentence}"
+                self._tell(Noticed(at=time.time(), condition=error.condition, sentence=sentence))
+
+    def _close(self, incident: Incident, batch: int, plan: Plan | None) -> None:
+        checkpoint = str(self._checkpoint)
+        try:
+            rows, config = self._await_rows(batch), self._pipeline.config
+            promised = check_promise(plan, checkpoint, batch, evidence=self._evidence, config=config, rows=rows)
+            state, because = promised.state.value, list(promised.because)
+        except LastgoodError as error:
+            state, because = "unknown", [error.sentence]
+        self._tell(Promised(at=time.time(), checkpoint=checkpoint, batch=batch, state=state, because=because))
+        self._put(replace(incident, promise={"state": state, "because": because}))
+
+    def _await_rows(self, batch: int) -> int | None:
+        """How many rows a batch read: Spark tells a little after it has committed it."""
+        deadline = time.monotonic() + _ROWS_SECONDS
+        while (rows := self._rows_of(self._checkpoint, batch)) is None and time.monotonic() < deadline:
+            if self._is_closing.wait(_POLL_SECONDS):
+                break
+        return rows
+
+
+def _stop(because: str, decision: Decision | None, seconds: float) -> Attempt:
+    return Attempt(
+        at_ms=now_ms(),
+        did="stop",
+        because=because,
+        seconds=round(seconds, 3),
+        plan=None if decision is None else _kept(decision.plan),
+        file=None if decision is None or decision.file is None else str(decision.file),
+    )
+
+
+def _kept(plan: Plan | None) -> Mapping[str, object] | None:
+    return None if plan is None else kept_plan(plan)

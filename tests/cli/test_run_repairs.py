@@ -1,0 +1,185 @@
+"""`lastgood run` on a checkpoint that a plain restart cannot mend: repaired, or left to a person, before each start.
+
+The application is a script that does what Spark does to its logs, as far as a test needs it: so there is no Java.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.operations.backup import create
+from lastgood.recovery.incident import Incident
+from lastgood.recovery.incidents import Incidents
+from lastgood.storage import parse_location
+from lastgood.testing.checkpoints import CheckpointBuilder
+from lastgood.writing import open_writable
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+COMMIT = """
+    import pathlib, shutil, sys, time
+    checkpoint = pathlib.Path(sys.argv[1])
+    newest = max(int(each.name) for each in (checkpoint / "offsets").iterdir() if each.name.isdigit())
+    shutil.copyfile(checkpoint / "commits/0", checkpoint / "commits" / str(newest))
+    time.sleep(1)
+"""
+"""Commits the newest plan, and lives long enough for that to be seen."""
+UNTOLD = 'driver_check = ["true"]'
+"""No sink is named, so that nobody can tell whether the planned batch was written."""
+SINK = 'sink = "file:sink"'
+DEAD = f'{SINK}\ndriver_check = ["true"]'
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Seven batches are committed, and `SINK` has them; an eighth is planned."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(7):
+        (log / str(number)).write_bytes(b"v1")
+    return tmp_path / "chk"
+
+
+def run(folder: Path, code: str, config: str = "", policy: str = "", *words: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and events of `lastgood run` with this application; the last one may be an error."""
+    (folder / "app.py").write_text(textwrap.dedent(code))
+    (folder / "lastgood.toml").write_text(
+        f'[pipeline.app]\ncommand = ["env", "{sys.executable}", "{folder}/app.py", "{folder}/chk"]\n'
+        f'checkpoint = "{folder}/chk"\n{config}\n'
+        f'[pipeline.app.policy]\nbackoff = "10ms"\ngrace = "500ms"\n{policy}\n'
+    )
+    done = lastgood(folder, "run", "app", "--format", "json", *words)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def lastgood(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    command = [str(LASTGOOD), *words]
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event"] for event in events if "event" in event]
+
+
+def only(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (found,) = [event for event in events if event.get("event") == name]
+    return found
+
+
+def incident(checkpoint: Path) -> Incident:
+    location = parse_location(str(checkpoint))
+    found = Incidents(open_writable(location), location).last()
+    assert found is not None
+    return found
+
+
+def truncate(checkpoint: Path, path: str) -> bytes:
+    before = (checkpoint / path).read_bytes()
+    (checkpoint / path).write_bytes(before[:10])
+    return before
+
+
+def test_plain_restart_is_diagnosed_and_started_at_once(tmp_path: Path, checkpoint: Path) -> None:
+    code, events = run(tmp_path, COMMIT)
+    assert (code, names(events)) == (0, ["diagnosed", "started", "committed", "ended"])
+    assert (checkpoint / "commits/7").exists()
+    assert not (tmp_path / "chk.lastgood/incidents").exists()
+
+
+def test_damaged_plan_is_put_back_from_the_mirror_before_the_start(tmp_path: Path, checkpoint: Path) -> None:
+    create(str(checkpoint))
+    before = truncate(checkpoint, "offsets/7")
+    code, events = run(tmp_path, COMMIT, DEAD)
+    assert (code, names(events)[:3]) == (0, ["repaired", "started", "committed"])
+    assert only(events, "promised")["batch"] == 7
+    assert (checkpoint / "offsets/7").read_bytes() == before
+    repaired, told = only(events, "repaired"), incident(checkpoint)
+    assert repaired["guarantee"] == "exactly_once"
+    assert [(each.did, each.recovery) for each in told.attempts] == [("repair", repaired["recovery"])]
+    assert (told.outcome, told.first_batch, told.rerun, told.cause) == ("recovered", 7, True, None)
+
+
+def test_nothing_is_repaired_while_a_driver_may_be_alive(tmp_path: Path, checkpoint: Path) -> None:
+    create(str(checkpoint))
+    truncate(checkpoint, "offsets/7")
+    code, events = run(tmp_path, COMMIT, SINK)
+    assert (code, names(events)) == (3, ["called"])
+    called, error = only(events, "called"), events[-1]["error"]
+    assert error["condition"] == "PERSON_NEEDED"
+    assert called["next"] == error["next"] == f"lastgood recover {checkpoint} --sink file:sink --driver-is-dead"
+    assert Path(called["file"]).exists()
+    assert incident(checkpoint).outcome == "person"
+
+
+def test_command_that_the_person_is_told_to_type_makes_it_start(tmp_path: Path, checkpoint: Path) -> None:
+    create(str(checkpoint))
+    truncate(checkpoint, "offsets/7")
+    _, events = run(tmp_path, COMMIT, SINK)
+    done = lastgood(tmp_path, *only(events, "called")["next"].split()[1:])
+    assert done.returncode == 0, done.stdout + done.stderr
+    code, events = run(tmp_path, COMMIT)
+    assert (code, names(events)) == (0, ["diagnosed", "started", "committed", "ended"])
+
+
+def test_restart_only_looks_at_nothing(tmp_path: Path, checkpoint: Path) -> None:
+    truncate(checkpoint, "offsets/7")
+    code, events = run(tmp_path, "print('done')", "", "", "--restart-only")
+    assert (code, names(events)) == (0, ["started", "ended"])
+
+
+STUCK = """
+    import pathlib, sys
+    checkpoint = pathlib.Path(sys.argv[1])
+    if (checkpoint / "offsets/7").read_bytes() == (checkpoint.parent / "too-large").read_bytes():
+        raise SystemExit(1)
+"""
+
+
+def test_batch_that_fails_again_and_again_is_planned_anew_if_that_is_accepted(tmp_path: Path, checkpoint: Path) -> None:
+    (tmp_path / "too-large").write_bytes((checkpoint / "offsets/7").read_bytes())
+    (tmp_path / "app.py").write_text("")
+    code, events = run(
+        tmp_path, STUCK.replace("if (", "if (checkpoint / 'offsets/7').exists() and ("), UNTOLD,
+        'same_batch = 2\naccept = ["duplicates"]',
+    )  # fmt: skip
+    assert code == 0
+    told = [each for each in names(events) if each not in ("ended", "started")]
+    assert told == ["diagnosed", "restarting", "diagnosed", "restarting", "repaired"]
+    assert only(events, "repaired")["goal"] == "replan"
+
+
+def test_what_nobody_accepted_is_offered_when_all_else_was_tried(tmp_path: Path, checkpoint: Path) -> None:
+    (tmp_path / "too-large").write_bytes((checkpoint / "offsets/7").read_bytes())
+    code, events = run(tmp_path, STUCK, UNTOLD, "same_batch = 2\nmax_attempts = 2")
+    assert (code, names(events)[-2:]) == (3, ["gave_up", "called"])
+    called = only(events, "called")
+    assert called["next"] == f"lastgood recover {checkpoint} --goal replan --accept duplicates"
+    told = incident(checkpoint)
+    assert (told.outcome, [each.did for each in told.attempts]) == ("person", ["restart", "restart", "stop"])
+    assert told.attempts[-1].file == called["file"]
+
+
+def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path, checkpoint: Path) -> None:
+    create(str(checkpoint))
+    before = {path.relative_to(checkpoint): path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    checkpoint.rename(tmp_path / "gone")
+    code, events = run(tmp_path, COMMIT, DEAD)
+    assert (code, names(events)[0]) == (0, "repaired")
+    assert {path: (checkpoint / path).read_bytes() for path in before} == before
+
+
+def test_first_start_is_a_start(tmp_path: Path) -> None:
+    code, events = run(tmp_path, "print('done')")
+    assert (code, names(events)) == (0, ["diagnosed", "started", "ended"])
+    assert only(events, "diagnosed")["because"].startswith("a first start")

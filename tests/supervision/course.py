@@ -1,0 +1,261 @@
+"""A random script of failures: the flights application under `lastgood run`, broken again and again, and every record.
+
+What is lost and what comes twice has to be what the plans said, offset by offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from lastgood.operations.demo.stage import TOPIC, Stage
+from lastgood.recovery.incident import Incident, ranges_of
+from lastgood.recovery.incidents import list_incidents, read_incident
+from lastgood.storage import open_storage, parse_location
+from lastgood.supervise.events import Called, Committed, Ended, Promised, Repaired
+from lastgood.supervise.loop import PersonNeededError
+from lastgood.supervise.policy import ACCEPTABLE, Policy
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+_LIMITS = (200, 500, 1000)
+
+
+class Course:
+    """One script on one stage. `said` grows with every plan that costs something."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        """Draw what the policy allows; nothing is started."""
+        self.stage = stage
+        self.chance = random.Random(seed)
+        self.accept = tuple(each for each in ACCEPTABLE if self.chance.random() < 0.5)
+        self.lost: Counter[tuple[int, int]] = Counter()
+        self.doubled: Counter[tuple[int, int]] = Counter()
+        self.is_bound = False
+        self.told: list[str] = [f"the policy accepts {', '.join(self.accept) or 'nothing'}"]
+        self._seen: set[str] = set()
+        self._mark = 0
+
+    def play(self, steps: int) -> None:
+        """Begin, break it so many times, and bring it to an end."""
+        self.start()
+        self.go_on()
+        names = self.chance.sample(sorted(FAILURES), steps)
+        for name in names:
+            self.told.append(name)
+            FAILURES[name](self)
+            self.go_on()
+        self.stage.settle()
+
+    def start(self) -> None:
+        """Start `lastgood run`."""
+        self._mark = self.stage.application.start(
+            Policy(accept=self.accept, backoff_seconds=0.2), limit=self.chance.choice(_LIMITS)
+        )
+
+    def stop(self) -> None:
+        """End the run; what it was inside of may stay planned."""
+        self.stage.application.stop()
+
+    def go_on(self) -> None:
+        """Send more, wait for the first new batch, and write down what was said of it."""
+        application = self.stage.application
+        self.stage.send(self.chance.randint(500, 1500))
+        try:
+            application.await_event(Committed, self._mark)
+        except PersonNeededError:
+            self._accept_all()
+            application.await_event(Committed, self._mark)
+        if application.events(Repaired, self._mark) or application.events(Ended, self._mark):
+            promised = application.await_event(Promised, self._mark)
+            assert promised.state != "broken", promised.because
+        self._write_down()
+        self._mark = application.mark
+
+    def shown(self) -> Counter[tuple[int, int]]:
+        """Partition and offset of every row of the table."""
+        rows = DeltaTable(str(self.stage.table)).to_pyarrow_table(columns=["partition", "offset"])
+        return Counter(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+
+    def require_as_said(self) -> None:
+        """See that every record is there once, but for exactly what was said."""
+        shown, latest = self.shown(), self.stage.broker.latest_offsets(TOPIC)
+        sent = {(partition, offset) for partition, end in latest.items() for offset in range(end)}
+        lost, doubled = sent - shown.keys(), {place: times - 1 for place, times in shown.items() if times > 1}
+        assert shown.keys() <= sent
+        assert lost == self.lost.keys(), _differing(lost, set(self.lost), self.told)
+        if self.is_bound:
+            assert all(times <= self.doubled[place] for place, times in doubled.items()), self.told
+        else:
+            assert doubled == self.doubled, _differing(set(doubled), set(self.doubled), self.told)
+
+    def _accept_all(self) -> None:
+        """A person was called: only for what the policy does not accept. The person does."""
+        application = self.stage.application
+        needed = application.wait()
+        assert isinstance(needed, PersonNeededError)
+        (called,) = application.events(Called, self._mark)
+        assert called.file is not None, called
+        needs = set(json.loads(Path(called.file).read_bytes())["needs"])
+        assert needs, called
+        assert not needs & set(self.accept), called
+        self.told.append(f"a person accepts {', '.join(sorted(needs))}")
+        self._mark = application.start(
+            Policy(accept=ACCEPTABLE, backoff_seconds=0.2), limit=self.chance.choice(_LIMITS)
+        )
+
+    def _write_down(self) -> None:
+        location = parse_location(str(self.stage.checkpoint))
+        storage = open_storage(location)
+        for each in list_incidents(storage, location):
+            if each not in self._seen:
+                self._seen.add(each)
+                self._note(read_incident(storage, location, each))
+
+    def _note(self, incident: Incident) -> None:
+        for attempt in incident.attempts:
+            if attempt.did == "repair" and attempt.plan is not None:
+                self.told.append(f"{attempt.plan['goal']}: {attempt.plan['guarantee']}; {attempt.because}")
+                self._note_price(attempt.plan)
+
+    def _note_price(self, plan: Any) -> None:
+        for source in plan["sources"]:
+            for what, places in (("lost", self.lost), ("duplicated", self.doubled)):
+                for _, partition, start, end in ranges_of(source, what):
+                    places.update((partition, offset) for offset in range(start, end))
+                    self.is_bound = self.is_bound or (what == "duplicated" and source["bound"])
+
+    # Failures: each leaves `lastgood run` running.
+
+    def driver_killed(self) -> None:
+        """Kill -9, wherever it is."""
+        time.sleep(self.chance.uniform(0, 1))
+        self.stage.application.kill()
+
+    def driver_killed_in_a_batch(self) -> None:
+        """Kill -9, inside a batch."""
+        self.stage.send(3000)
+        self.stage.application.kill_in_a_batch(self.chance)
+
+    def limit_changed(self) -> None:
+        """Stopped, and started with another limit."""
+        self.stop()
+        self.start()
+
+    def plan_truncated(self) -> None:
+        """The newest plan is cut off, as by a full disk."""
+        self._damage("offsets", lambda file: file.write_bytes(file.read_bytes()[: self.chance.randrange(1, 200)]))
+
+    def plan_empty(self) -> None:
+        """The newest plan is an empty file, as after a power failure."""
+        self._damage("offsets", lambda file: file.write_bytes(b""))
+
+    def commit_empty(self) -> None:
+        """The newest commit is an empty file."""
+        self._damage("commits", lambda file: file.write_bytes(b""))
+
+    def commit_gone(self) -> None:
+        """The newest commit is not there."""
+        self._damage("commits", lambda file: file.unlink())
+
+    def metadata_gone(self) -> None:
+        """`metadata` is not there: without it the query would get another id."""
+        self.stop()
+        (self.stage.checkpoint / "metadata").unlink()
+        self.start()
+
+    def checksum_left_over(self) -> None:
+        """A `.crc` of the next plan is left over, which fits no file."""
+        self.stop()
+        newest = max(int(each.name) for each in (self.stage.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+        (self.stage.checkpoint / f"offsets/.{newest + 1}.crc").write_bytes(b"crc\0\0\0\2\0abcd")
+        self.start()
+
+    def checkpoint_deleted(self) -> None:
+        """There is no checkpoint any more, but its mirror."""
+        self.stop()
+        shutil.rmtree(self.stage.checkpoint)
+        self.start()
+
+    def checkpoint_and_mirror_deleted(self) -> None:
+        """No log is left; the table alone knows."""
+        self.stop()
+        self.stage.lose_checkpoint(mirror_too=True)
+        self.start()
+
+    def records_expired(self) -> None:
+        """Kafka deletes records that nobody has read."""
+        self.stage.settle()
+        self.stop()
+        read = self.stage.committed()
+        self.stage.send(2000)
+        self.stage.await_sent()
+        latest = self.stage.broker.latest_offsets(TOPIC)
+        gone = {each: (read.get(each, 0) + latest[each]) // 2 for each in latest}
+        self.stage.broker.delete_records(TOPIC, gone)
+        self.start()
+
+    def partition_added(self) -> None:
+        """The topic has one partition more."""
+        self.stage.await_sent()
+        self.stage.broker.add_partitions(TOPIC, len(self.stage.broker.latest_offsets(TOPIC)) + 1)
+
+    def broker_down(self) -> None:
+        """The broker is away, the driver dies of something else, and the broker comes back."""
+        self.stage.await_sent()
+        self.stage.broker.kill()
+        self.stage.application.kill()
+        time.sleep(self.chance.uniform(0, 5))
+        self.stage.broker.restart()
+
+    def two_supervisors(self) -> None:
+        """Somebody starts another `lastgood run` on the same checkpoint."""
+        command = [str(LASTGOOD), "run", "--checkpoint", str(self.stage.checkpoint), "--", "true"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 73, done.stdout + done.stderr
+
+    def _damage(self, log: str, damage: Callable[[Path], object]) -> None:
+        self.stop()
+        folder = self.stage.checkpoint / log
+        newest = max((each for each in folder.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
+        with contextlib.suppress(FileNotFoundError):
+            (folder / f".{newest.name}.crc").unlink()
+        damage(newest)
+        self.start()
+
+
+FAILURES: dict[str, Callable[[Course], None]] = {
+    failure.__name__: failure
+    for failure in (
+        Course.driver_killed,
+        Course.driver_killed_in_a_batch,
+        Course.limit_changed,
+        Course.plan_truncated,
+        Course.plan_empty,
+        Course.commit_empty,
+        Course.commit_gone,
+        Course.metadata_gone,
+        Course.checksum_left_over,
+        Course.checkpoint_deleted,
+        Course.checkpoint_and_mirror_deleted,
+        Course.records_expired,
+        Course.partition_added,
+        Course.broker_down,
+        Course.two_supervisors,
+    )
+}
+
+
+def _differing(found: set[tuple[int, int]], said: set[tuple[int, int]], told: list[str]) -> str:
+    more, less = sorted(found - said), sorted(said - found)
+    return f"{len(more)} not said: {more[:5]}; {len(less)} said and not so: {less[:5]}; {told}"

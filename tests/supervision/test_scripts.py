@@ -1,0 +1,40 @@
+"""Random scripts of failures: whatever happens, what is lost and what comes twice is what was said."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from supervision.course import Course
+
+from lastgood.operations.demo.stage import open_stage
+
+STEPS = 4
+SEED = os.environ.get("LASTGOOD_SEED", "1")
+
+
+def seeds(count: int, of: str) -> list[int]:
+    chance = random.Random(f"{of} {SEED}")
+    return [chance.randrange(2**32) for _ in range(count)]
+
+
+def play(folder: Path, seed: int) -> None:
+    with open_stage(folder) as stage:
+        course = Course(stage, seed)
+        course.play(STEPS)
+        course.require_as_said()
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.parametrize("seed", seeds(3, "test"))
+def test_every_record_is_accounted_for(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", seeds(30, "proof"))
+def test_every_record_is_accounted_for_whatever_happens(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
