@@ -276,6 +276,15 @@ def test_arguments_that_cannot_be_meant(env: dict[str, str], arguments: list[str
     assert sentence in refused.stderr
 
 
+def test_options_of_a_command_are_refused_beside_a_pipeline(tmp_path: Path, env: dict[str, str]) -> None:
+    refused = run(env, quick(tmp_path), "app", "--sink", "delta:/t")
+    assert refused.returncode == 2
+    assert "--sink goes with -- COMMAND" in refused.stderr
+    several = run(env, "--checkpoint=/a", "--checkpoint=/b", "--sink=/t", "--", "true")
+    assert several.returncode == 2
+    assert "2 checkpoints" in several.stderr
+
+
 def test_json_is_one_event_a_line_and_ends_with_the_error(tmp_path: Path, env: dict[str, str]) -> None:
     script(tmp_path, "raise SystemExit(1)")
     failed = run(env, quick(tmp_path, attempts=1), "--format=json")

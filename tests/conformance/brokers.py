@@ -40,8 +40,10 @@ def options(
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(5 * _PARTITIONS),
         "failOnDataLoss": str(fail_on_data_loss).lower(),
-        # How long a task waits for a record that is not there.
+        # How long a task waits for a record that is not there, and Kafka's client for a partition (else a minute).
         "kafkaConsumer.pollTimeoutMs": "3000",
+        "kafka.request.timeout.ms": "10000",
+        "kafka.default.api.timeout.ms": "20000",
     }
 
 

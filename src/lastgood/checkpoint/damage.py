@@ -22,6 +22,8 @@ class DamageKind(enum.Enum):
     """An offset log entry that ends after its version; Spark: `next on empty iterator`."""
     BLANK_METADATA_LINE = "blank_metadata_line"
     """No metadata where a micro-batch needs it; Spark: `NullPointerException` in the watermark tracker."""
+    NO_METADATA = "no_metadata"
+    """The same in offset log v2; Spark: `VERSION_2 offset log requires metadata`."""
     NO_SOURCE_LINES = "no_source_lines"
     """An offset log entry without any source; Spark: `There are [0] sources in the checkpoint offsets`."""
     NO_SOURCE_ID = "no_source_id"

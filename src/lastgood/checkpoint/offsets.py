@@ -213,7 +213,7 @@ def parse_offset_entry(raw: bytes) -> OffsetEntry | Damage:
     if log.body[0].strip():
         metadata = _parse_metadata(log.body[0])
     elif log.version > 1:
-        metadata = Damage(DamageKind.BLANK_METADATA_LINE, line=2)
+        metadata = Damage(DamageKind.NO_METADATA, line=2)
     if isinstance(metadata, Damage):
         return metadata
     if len(log.body) == 1 and log.version == 1:  # version 2 goes by names, and finds none

@@ -62,8 +62,8 @@ def demo(
 
     \b
     a  the driver is killed (kill -9) in the middle of a batch
-    b  a batch too large to ever finish is planned; a limit that is set then does not help
-    c  the checkpoint is deleted: back from the mirror; then without one, from the table's own columns
+    b  an orphan that is too large to ever finish; a limit that is set then does not help
+    c  the checkpoint is deleted: back from its mirror; then without one, from the table's own columns
     d  the classic recipe: back to the offsets of CURRENT-3, at its price
     e  an outage longer than the retention: what is lost is told before it is accepted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -42,6 +42,13 @@ class _WithCommand(click.Command):
     metavar="LOCATION",
     help="With -- COMMAND: the checkpoint location of its query; once for each query.",
 )
+@click.option(
+    "--sink",
+    metavar="LOCATION",
+    help="With one --checkpoint: where its query writes, a Delta table or a folder with _spark_metadata. So repairs"
+    " are exactly once where they can be.",
+)
+@click.option("--kafka", metavar="SERVERS", help="With --checkpoint: bootstrap.servers of the sources.")
 @click.option("--check", is_flag=True, help="Check configuration, command, Python and Java; start nothing.")
 @click.option(
     "--no-agent", is_flag=True, help="Leave the driver uninstrumented: then only its log and checkpoint tell of it."
@@ -58,6 +65,8 @@ def run(
     *,
     config: Path,
     checkpoints: tuple[str, ...],
+    sink: str | None,
+    kafka: str | None,
     check: bool,
     no_agent: bool,
     restart_only: bool,
@@ -68,7 +77,7 @@ def run(
 
     \b
     lastgood run -- spark-submit orders.py            a command
-    lastgood run --checkpoint s3a://lake/chk/orders -- spark-submit orders.py
+    lastgood run --checkpoint s3a://lake/chk/orders --sink s3a://lake/orders -- spark-submit orders.py
     lastgood run orders                               [pipeline.orders] of lastgood.toml
     lastgood run                                      the only pipeline there
 
@@ -85,7 +94,7 @@ def run(
     """
     from lastgood.operations.run import prepare, supervise
 
-    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, checkpoints)
+    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only)
     if check:
         _print_check(prepared, output_format)
@@ -99,9 +108,15 @@ def run(
         return supervise(prepared, tell=listen, show=show)
 
 
-def _pipeline(
-    names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, checkpoints: tuple[str, ...]
-) -> Pipeline:
+class _Told(NamedTuple):
+    """What goes with -- COMMAND alone."""
+
+    checkpoints: tuple[str, ...]
+    sink: str | None
+    kafka: str | None
+
+
+def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
     from lastgood.supervise.config import choose_pipeline, load_config, pipeline_of_command
 
     if command is not None:
@@ -113,19 +128,27 @@ def _pipeline(
             )
         if not command:
             raise UsageError("there is no command after --", expected="lastgood run -- COMMAND [ARG ...]")
-        return pipeline_of_command(command, checkpoints)
+        if told.sink is not None and len(told.checkpoints) != 1:
+            raise UsageError(
+                "--sink tells where the query of one checkpoint writes",
+                found=f"{len(told.checkpoints)} checkpoints",
+                expected="one --checkpoint; several queries go into a lastgood.toml",
+            )
+        return pipeline_of_command(command, *told)
     if len(names) > 1:
         raise UsageError(
             "a command follows two dashes",
             found=command_line("run", *names),
             next=command_line("run", "--", *names),
         )
-    if checkpoints:
-        raise UsageError(
-            "--checkpoint goes with -- COMMAND",
-            expected=f"checkpoint = … in {config}",
-            next=command_line("run", "--checkpoint", checkpoints[0], "--", "COMMAND"),
-        )
+    for name, value in zip(("checkpoint", "sink", "kafka"), told, strict=True):
+        if value:
+            text = value if isinstance(value, str) else value[0]
+            raise UsageError(
+                f"--{name} goes with -- COMMAND",
+                expected=f"{name} = … in {config}",
+                next=command_line("run", f"--{name}", text, "--", "COMMAND"),
+            )
     return choose_pipeline(load_config(config), names[0] if names else None, config)
 
 

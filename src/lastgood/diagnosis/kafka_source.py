@@ -151,7 +151,9 @@ def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: 
         negative = f"earliest offset {alone.first} {negative}"
         added += f"{alone.name} starts from {alone.end} instead of 0"
         moved += f"{alone.first} to {alone.end}"
-    missing = (Stage.TASK, "") if is_planned else (Stage.START, "This server does not host this topic-partition")
+    missing = (Stage.START, "This server does not host this topic-partition")
+    if is_planned:
+        missing = (Stage.TASK, "expired before the position for partition")
     told = {
         Gap.TOPIC_GONE: (*missing, "it does not exist"),
         Gap.ADDED_LATE: (Stage.PLANNED, added, "the first records of a new partition are gone"),

@@ -15,11 +15,12 @@ from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.logs import BatchLog, SourceLog
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset, TextOffset, VoidOffset
-from lastgood.diagnosis.messages import commit_log_error, offset_log_error, source_line_error, too_new
+from lastgood.diagnosis.messages import NO_TRACKER, commit_log_error, offset_log_error, source_line_error, too_new
 from lastgood.diagnosis.restart import Stage, Stop, StoppedError
-from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 
 _FIRST_SOURCE_LINE = 3
+_BLANK = "its metadata line is blank"
 
 
 class LogReading:
@@ -72,6 +73,8 @@ class LogReading:
             error = f"Previous batch {planned - 1} not found in offset log"
             raise _stopped(error, f"offsets/{planned - 1}", "it is not there")
         self._require_head(planned - 1)
+        self._require_pinned(planned, f"Batch {planned} metadata not found")
+        self._require_pinned(planned - 1, f"Previous batch {planned - 1} metadata not found")
         if isinstance(newest, OffsetEntry) and isinstance(before, OffsetEntry) and _repartitioned(before, newest):
             error = "STREAMING_UNFINISHED_REPARTITION_DETECTED"
             raise _stopped(error, f"offsets/{planned}", "a repartition of the state is not finished")
@@ -117,12 +120,18 @@ class LogReading:
         wanted = next((other.version for other in others if isinstance(other, CommitEntry)), None)
         return wanted or (newest.version if isinstance(newest, CommitEntry) else 1)
 
-    def require_metadata(self, batch_id: int, *, stage: Stage = Stage.START) -> None:
-        """Without its metadata a batch has no watermark tracker, which is missed when a watermark is set."""
+    def require_metadata(self, batch_id: int, *, is_run: bool = False) -> None:
+        """Without its metadata a batch has no watermark tracker.
+
+        It is missed when Spark takes the watermark over from a committed batch, or at the end of one that is run.
+        """
         entry = self._entry(batch_id)
         if isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE:
-            error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
-            raise StoppedError(Stop(stage, error, f"offsets/{batch_id}", "its metadata line is blank"))
+            stage, error = Stage.COMMIT, NO_TRACKER
+            if not is_run:
+                stage = Stage.START
+                error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
+            raise StoppedError(Stop(stage, error, f"offsets/{batch_id}", _BLANK))
 
     def require_source_lines(self, newest: int) -> None:
         """Lines of sources are parsed later than the rest, when the sources are asked for something."""
@@ -188,6 +197,14 @@ class LogReading:
         if isinstance(entry, Damage) and not is_late:
             error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
             raise _stopped(error, subject, f"it cannot be read: {entry}")
+
+    def _require_pinned(self, batch_id: int, error: str) -> None:
+        """To look for a repartition Spark needs the metadata of a plan, and 4.2 the number of partitions in it."""
+        entry, subject = self._entry(batch_id), f"offsets/{batch_id}"
+        if isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE:
+            raise _stopped(error, subject, _BLANK)
+        if isinstance(entry, OffsetEntry) and SHUFFLE_PARTITIONS not in entry.conf and self._spark < SPARK_4_3:
+            raise _stopped("None.get", subject, f"it does not pin {SHUFFLE_PARTITIONS}")
 
     @property
     def _source_count(self) -> int | None:

@@ -15,6 +15,9 @@ END_OF_INPUT = "Unexpected end-of-input"
 NO_CONTENT = "No content to map due to end-of-input"
 _LOG_LINE_ENDS = "next on empty iterator"
 _NO_METADATA = 'WatermarkTracker.currentWatermark()" because'
+_NO_METADATA_V2 = "VERSION_2 offset log requires metadata"
+_OFFSET_LOG_V2 = 2
+NO_TRACKER = "WatermarkTracker.updateWatermark("
 
 
 def metadata_error(damage: Damage) -> str:
@@ -36,6 +39,9 @@ def offset_log_error(damage: Damage, version: SparkVersion, *, version_newest: i
             return _LOG_LINE_ENDS
         case DamageKind.BLANK_METADATA_LINE:
             return _NO_METADATA
+        case DamageKind.NO_METADATA:
+            is_known = version_newest >= _OFFSET_LOG_V2
+            return _NO_METADATA_V2 if is_known else too_new("v2", version, version_newest=version_newest)
         case DamageKind.NO_SOURCE_LINES:
             return "There are [0] sources in the checkpoint offsets"
         case DamageKind.NO_SOURCE_ID:

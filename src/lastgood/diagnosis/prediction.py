@@ -136,6 +136,7 @@ class _Start:
         self._read_initial()
         self._plan(0)
         self._plan_first()
+        self._write_sinks(0)
         self._commit(0)
         return Restart(self._spark, Outcome.STARTS, 0, "no batch was ever planned")
 
@@ -148,6 +149,7 @@ class _Start:
         self._plan(committed + 1)
         self._plan_state(committed)
         self._read_state(committed + 1)
+        self._write_sinks(committed + 1)
         self._commit(committed + 1)
         return Restart(self._spark, Outcome.RESUMES, committed + 1, f"batch {committed} is committed")
 
@@ -163,8 +165,9 @@ class _Start:
         self._plan_state(batch)
         self._replay_kafka(batch)
         self._read_state(batch)
+        self._write_sinks(batch)
+        self._logs.require_metadata(batch, is_run=True)
         self._commit(batch)
-        self._logs.require_metadata(batch, stage=Stage.COMMIT)
         ahead = self._committed is not None and self._committed > batch
         because = f"batch {batch} is planned and not committed" + (", a later one is" if ahead else "")
         return Restart(self._spark, Outcome.RERUNS, batch, because)
@@ -318,11 +321,14 @@ class _Start:
             if stopped.stop.stage is Stage.START:
                 raise
 
-    def _commit(self, batch: int) -> None:
-        """Write what the sink notes down, and then the commit."""
+    def _write_sinks(self, batch: int) -> None:
+        """Write what a sink notes down of a batch."""
         for sink in self._world.sinks:
             if sink.kind == "file" and sink.would_skip(batch) is False:
                 writing(sink, batch, self._spark, is_local=self._world.is_local)
+
+    def _commit(self, batch: int) -> None:
+        """Write the commit."""
         if batch in self._checkpoint.commits.ids:
             because = "the batch is committed already, since commits are ahead of offsets"
             error = f"{CONCURRENT_LOG} {batch}"

@@ -8,7 +8,7 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.logs import BatchLog, LogListing
-from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
+from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.diagnosis.file_source import next_name
 from lastgood.diagnosis.findings import Condition, Finding, Severity
@@ -337,7 +337,10 @@ def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
     read = {newest, None if newest is None else log.ids.before(newest)}
     for batch_id, entry in sorted(log.entries.items(), reverse=True):
         subject = f"offsets/{batch_id}"
-        stops = batch_id in read
+        is_blamed = restart.stop is not None and restart.stop.subject == subject
+        is_blank = isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE
+        # Of the plan before the newest one Spark needs no metadata, except to look for a repartition.
+        stops = is_blamed if is_blank and batch_id != newest else batch_id in read
         effect = "The query cannot start." if stops else "A start does not read it; going back to this batch is lost."
         command = world.command("backup list")
         if isinstance(entry, Damage):
@@ -345,11 +348,14 @@ def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}
             condition = LOG_VERSION_UNREADABLE if entry.kind is DamageKind.VERSION_TOO_NEW else OFFSET_LOG_DAMAGED
             yield Finding(condition, subject, effect, evidence, command, level)
-        elif restart.stop and restart.stop.subject == subject and "log version" in restart.stop.error:
+        elif is_blamed and restart.stop and "log version" in restart.stop.error:
             evidence = {"version": entry.version, "spark": str(restart.spark)}
             yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
         elif stops and (wrong := [line for line in entry.sources if _is_no_offset(line, log)]):
             evidence = {"damage": DamageKind.NOT_JSON.value, "found": wrong[0].text, "source": wrong[0].source_id}
+            yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
+        elif is_blamed and restart.batch is None and SHUFFLE_PARTITIONS not in entry.conf:
+            evidence = {"damage": DamageKind.UNEXPECTED_JSON.value, "missing": SHUFFLE_PARTITIONS}
             yield Finding(OFFSET_LOG_DAMAGED, subject, effect, evidence, command)
     newest_entry = log.newest_entry
     if restart.error == "STREAMING_UNFINISHED_REPARTITION_DETECTED" and isinstance(newest_entry, OffsetEntry):

@@ -21,7 +21,7 @@ from lastgood.checkpoint.state import (
     unique_ids_of,
 )
 from lastgood.diagnosis.restart import Stage, Stop, StoppedError
-from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SparkVersion
+from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.diagnosis.state_partitions import repinned
 from lastgood.diagnosis.unsound import Unsound
 
@@ -40,7 +40,7 @@ _NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state
 def is_about_format(stop: Stop) -> bool:
     """Whether a plan or a commit stops Spark because it does not fit the way the state is laid out."""
     is_told = stop.error in (_OTHER_SCHEMA, _OTHER_SCHEMA_3_5, _NO_IDS, _NO_IDS_ROCKSDB)
-    return is_told and stop.subject.startswith(("offsets/", "commits/"))
+    return is_told and stop.stage is not Stage.START and stop.subject.startswith(("offsets/", "commits/"))
 
 
 def missing_folder(spark: SparkVersion) -> None:
@@ -107,7 +107,7 @@ def load_state(
     state = checkpoint.state
     if state is None:
         return []
-    _require_ids(checkpoint, version, committed)
+    _require_ids(checkpoint, version, committed, spark)
     stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
     doubts: list[str] = []
@@ -130,11 +130,11 @@ def _first_to_fail(stops: Sequence[Stop], spark: SparkVersion) -> Stop:
     return replace(stops[0], error="CANNOT_LOAD_STATE_STORE" if spark >= SPARK_4_0 else "Error")
 
 
-def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None) -> None:
+def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None, spark: SparkVersion) -> None:
     """What a commit says of the files of a state fits how they are named."""
     formats = {store.format for store in _stores(checkpoint)}
-    if StateFormat.ROCKSDB_V2 not in formats and _names_ids(checkpoint, committed):
-        is_hdfs = StateFormat.HDFS_BACKED in formats
+    is_hdfs = StateFormat.HDFS_BACKED in formats
+    if StateFormat.ROCKSDB_V2 not in formats and _asks_for_ids(checkpoint, committed, spark, is_hdfs=is_hdfs):
         error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
         because = "it is of a version that names the files of a state in checkpoint format v2"
         raise StoppedError(Stop(Stage.TASK, error, f"commits/{committed}", because))
@@ -226,7 +226,13 @@ def _damage_error(
     return "Checksum error" if is_checked else "EOFException"
 
 
-def _names_ids(checkpoint: Checkpoint, committed: int | None) -> bool:
-    """Whether the newest commit is of a version that goes with state checkpoint format v2."""
+def _asks_for_ids(checkpoint: Checkpoint, committed: int | None, spark: SparkVersion, *, is_hdfs: bool) -> bool:
+    """Whether the newest commit makes Spark load the state by ids, and the stores have nothing to go by.
+
+    Since 4.3 its version alone makes it so. The HDFS-backed store refuses any id, in every version.
+    """
     entry = None if committed is None else checkpoint.commits.entries.get(committed)
-    return isinstance(entry, CommitEntry) and entry.version > 1
+    if not isinstance(entry, CommitEntry) or entry.version == 1:
+        return False
+    has_ids = bool(entry.state_unique_ids)
+    return (is_hdfs and has_ids) or (spark >= SPARK_4_3 and (is_hdfs or not has_ids))

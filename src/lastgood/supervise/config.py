@@ -137,11 +137,14 @@ def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: P
     return pipelines[name]
 
 
-def pipeline_of_command(command: Sequence[str], checkpoints: Sequence[str]) -> Pipeline:
+def pipeline_of_command(
+    command: Sequence[str], checkpoints: Sequence[str], sink: str | None = None, kafka: str | None = None
+) -> Pipeline:
     """What `lastgood run -- COMMAND` stands for: a pipeline named after its script, with the default policy."""
     script = next((word for word in command if word.endswith(".py")), command[0])
-    queries = tuple(Query(name=str(number), checkpoint=each) for number, each in enumerate(checkpoints))
-    return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries)
+    queries = tuple(Query(name=str(number), checkpoint=each, sink=sink) for number, each in enumerate(checkpoints))
+    source = None if kafka is None else Kafka(bootstrap=kafka)
+    return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries, kafka=source)
 
 
 def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:

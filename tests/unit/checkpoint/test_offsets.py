@@ -88,7 +88,7 @@ def test_absent_and_null_fields_are_what_spark_takes_them_for() -> None:
         (b"v1\n\n", Damage(DamageKind.NO_SOURCE_LINES, line=3)),
         (b'v1\n{}\n{"l', Damage(DamageKind.TRUNCATED, '{"l', 3)),
         (b"v1\n{}\n5\n{x", Damage(DamageKind.NOT_JSON, "{x", 4)),
-        (b"v2\n\n0:5", Damage(DamageKind.BLANK_METADATA_LINE, line=2)),
+        (b"v2\n\n0:5", Damage(DamageKind.NO_METADATA, line=2)),
         (b"v2\n{}\n5", Damage(DamageKind.NO_SOURCE_ID, "5", 3)),
         (b'v1\n{"conf":[]}\n5', Damage(DamageKind.UNEXPECTED_JSON, '{"conf":[]}', 2)),
         (b'v1\n{"conf":{"a":[]}}\n5', Damage(DamageKind.UNEXPECTED_JSON, '{"a":[]}', 2)),

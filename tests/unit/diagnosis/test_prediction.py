@@ -24,6 +24,7 @@ from lastgood.diagnosis.spark_version import (
     SparkVersion,
 )
 from lastgood.diagnosis.world import World
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 
@@ -55,8 +56,8 @@ def fails(error: str, batch: int | None = None, *, leaves_orphan: bool = False) 
     return Does(Outcome.FAILS, batch, error, leaves_orphan)
 
 
-def fails_after_sink(batch: int) -> Does:
-    return Does(Outcome.FAILS_AFTER_SINK, batch, f"Multiple streaming jobs detected for {batch}")
+def fails_after_sink(batch: int, error: str | None = None) -> Does:
+    return Does(Outcome.FAILS_AFTER_SINK, batch, error or f"Multiple streaming jobs detected for {batch}")
 
 
 def remove(*names: str) -> Edit:
@@ -142,6 +143,7 @@ LATE, NEWEST, BEFORE = "Previous batch {} not found in offset log", "offsets/5",
 END = "Unexpected end-of-input"
 INCOMPLETE = "Incomplete log file"
 CONCURRENT = "Multiple streaming queries are concurrently using"
+NO_TRACKER = "WatermarkTracker.updateWatermark("
 COUNT = "There are [{}] sources in the checkpoint offsets and now there are [1] sources"
 
 ROWS = [
@@ -198,6 +200,38 @@ ROWS = [
         change(NEWEST, line(1, "")),
         fails('WatermarkTracker.currentWatermark()" because'),
         ("OFFSET_LOG_DAMAGED",),
+    ),
+    Row(
+        "blank metadata, not committed",
+        both(change(NEWEST, line(1, "")), remove("commits/5")),
+        fails_after_sink(5, NO_TRACKER),
+        ("OFFSET_LOG_DAMAGED", "ORPHAN_BATCH"),
+        SPARK_4_2,
+        fails("Batch 5 metadata not found"),
+    ),
+    Row(
+        "blank metadata beside a commit ahead",
+        both(change(NEWEST, line(1, "")), copy("commits/5", "commits/6")),
+        fails_after_sink(5, NO_TRACKER),
+        ("COMMITS_AHEAD", "OFFSET_LOG_DAMAGED"),
+    ),
+    Row("blank metadata before", change(BEFORE, line(1, "")), resumes()),
+    Row(
+        "blank metadata before, newest not committed",
+        both(change(BEFORE, line(1, "")), remove("commits/5")),
+        reruns(),
+        ("ORPHAN_BATCH",),
+        SPARK_4_2,
+        fails("Previous batch 4 metadata not found"),
+        ("OFFSET_LOG_DAMAGED", "ORPHAN_BATCH"),
+    ),
+    Row(
+        "blank metadata in version 2",
+        change(NEWEST, lambda text: line(1, "")(line(0, "v2")(text))),
+        fails(TOO_NEW.format(1, 2)),
+        ("OFFSET_LOG_DAMAGED",),
+        SPARK_4_2,
+        fails("VERSION_2 offset log requires metadata"),
     ),
     Row("source line void", change(NEWEST, line(2, "-")), resumes(), ("SOURCE_OFFSET_VOID",)),
     Row(
@@ -371,6 +405,19 @@ def test_commits_without_any_plan_are_taken_differently_by_every_line(healthy: P
     assert seen[SPARK_4_2] == fails("assertion failed")
 
 
+@pytest.mark.parametrize("plan", [NEWEST, BEFORE])
+def test_plan_without_pinned_partitions_keeps_one_spark_from_its_look_for_a_repartition(
+    plan: str, healthy: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(healthy, folder)
+    both(change(plan, without_conf), remove("commits/5"))(folder)
+    stopped = report(folder, SPARK_4_2)
+    assert {does(report(folder, spark)) for spark in SPARK_VERSIONS if spark != SPARK_4_2} == {reruns()}
+    assert does(stopped) == fails("None.get")
+    assert [finding.condition.name for finding in stopped.findings][:1] == ["OFFSET_LOG_DAMAGED"]
+
+
 def test_commit_of_version_2_goes_only_where_it_is_understood(healthy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     shutil.copytree(healthy, folder)
@@ -421,6 +468,20 @@ def test_planned_batch_that_begins_at_no_position_fails_too(tmp_path: Path) -> N
     builder.plan()
     write("sources/0/0", '\x00v1\n{"orders":{"0":-3}}')(tmp_path)
     assert does(report(tmp_path, SPARK_4_2)) == fails("earliest offset -3 does not equal -2", 0)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize("topic", [TopicFacts(exists=False), TopicFacts(partitions={1: PartitionFacts(0, 100)})])
+def test_planned_batch_of_a_partition_that_is_gone_fails_when_its_client_gives_up(
+    topic: TopicFacts, tmp_path: Path, fail_on_data_loss: bool
+) -> None:
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(3)
+    remove("commits/2")(tmp_path)
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    facts = KafkaFacts("broker:9092", 1, {"orders": topic})
+    restart = diagnose(World(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
+    assert (restart.outcome, restart.batch) == (Outcome.FAILS, 2)
+    assert restart.error == "expired before the position for partition"
 
 
 def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path: Path) -> None:

@@ -153,6 +153,8 @@ def test_command_line_pipeline_is_named_after_its_script() -> None:
     pipeline = pipeline_of_command(["spark-submit", "--master", "local[2]", "jobs/orders.py", "x.py"], ["/c"])
     assert (pipeline.name, pipeline.queries[0].checkpoint) == ("orders", "/c")
     assert pipeline_of_command(["/bin/start"], []).name == "start"
+    told = pipeline_of_command(["/bin/start"], ["/c"], "delta:/t", "broker:9092")
+    assert (told.queries[0].sink, told.kafka) == ("delta:/t", Kafka(bootstrap="broker:9092"))
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("2 h", 7200), (3, 3)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lastgood.operations.demo.events import Scene
 from lastgood.operations.demo.scenes import ready, scene, seconds_of, told
-from lastgood.operations.demo.script import Script
+from lastgood.operations.demo.script import SCENES, Script
 from lastgood.operations.demo.stage import Stage
 from lastgood.supervise.events import Repaired
 
@@ -18,19 +18,21 @@ def deleted(stage: Stage, script: Script) -> Iterator[Scene]:
         stage,
         script,
         mirror_too=False,
-        broke="the application is down, and somebody deletes its checkpoint",
-        did="every log put back from the mirror; the query goes on with its id and numbers",
+        title=SCENES["c"],
+        broke="somebody deletes the checkpoint, to begin afresh",
+        did="every log put back as the mirror holds it; the query goes on with its id and its numbers",
     )
     yield _deleted(
         stage,
         script,
         mirror_too=True,
-        broke="the same, and the mirror is deleted too: no log is left anywhere",
-        did="a new checkpoint begins where the columns partition, offset of the table end",
+        title=f"{SCENES['c']}, and its mirror too",
+        broke="the same once more, and no log is left anywhere",
+        did="a new checkpoint, which begins where the columns partition and offset of the table end",
     )
 
 
-def _deleted(stage: Stage, script: Script, *, mirror_too: bool, broke: str, did: str) -> Scene:
+def _deleted(stage: Stage, script: Script, *, mirror_too: bool, title: str, broke: str, did: str) -> Scene:
     application = stage.application
     ready(stage, script)
     application.stop()
@@ -41,6 +43,6 @@ def _deleted(stage: Stage, script: Script, *, mirror_too: bool, broke: str, did:
     mark = application.start(limit=script.limit)
     repaired = application.await_event(Repaired, mark)
     seconds = seconds_of(stage, mark, since="after `lastgood run`", at=at, detected_at=repaired.at)
-    shown = scene("c", told(stage, mark), at=at, broke=broke, did=did, seconds=seconds)
+    shown = scene("c", told(stage, mark), at=at, title=title, broke=broke, did=did, seconds=seconds)
     stage.settle()
     return shown

@@ -45,7 +45,7 @@ def stable_offsets(stage: Stage, script: Script) -> Iterator[Scene]:
         plan,
         at=at,
         broke="nothing: somebody goes back three batches, to be on the safe side",
-        did=f"the offsets of batch CURRENT-{STABLE_LAG} are where it starts next; the policy accepts duplicates",
+        did=f"it starts where batch CURRENT-{STABLE_LAG} ended; what comes twice is said beforehand, and accepted",
         seconds=seconds,
         beside=(f"the exact way from the same place, --goal resume: {_price_of(exact)}",),
     )
@@ -76,7 +76,7 @@ def outage(stage: Stage, script: Script) -> Iterator[Scene]:
         plan,
         at=at,
         broke=f"the application is down, and Kafka deletes {offset_count(gone):,} records that nobody has read",
-        did="it stopped and called a person; once the loss was accepted, it went on right behind it",
+        did="nothing was started, and a person was called; once the loss was accepted, it went on right behind it",
         seconds=seconds,
         beside=(f"lost for good: {_named(priced(plan, 'lost'))}",),
     )

@@ -52,7 +52,7 @@ def told(stage: Stage, mark: int) -> Mapping[str, Any]:
     return plan
 
 
-def scene(
+def scene(  # noqa: PLR0913 - all but what it is about by name
     letter: str,
     plan: Mapping[str, Any],
     *,
@@ -60,13 +60,14 @@ def scene(
     broke: str,
     did: str,
     seconds: Seconds,
+    title: str | None = None,
     beside: tuple[str, ...] = (),
 ) -> Scene:
     """A scene, with the price and the guarantee that a plan tells; see `Scene`."""
     return Scene(
         at=at,
         letter=letter,
-        title=SCENES[letter],
+        title=title or SCENES[letter],
         broke=broke,
         did=did,
         guarantee=str(plan["guarantee"]).replace("_", " "),

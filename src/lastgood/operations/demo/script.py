@@ -11,9 +11,9 @@ from lastgood.errors import UsageError
 SCENES: Mapping[str, str] = MappingProxyType(
     {
         "a": "the driver is killed in the middle of a batch",
-        "b": "a batch too large to ever finish is planned",
-        "c": "the checkpoint is deleted",
-        "d": "the classic recipe, on purpose: back to the offsets of CURRENT-3",
+        "b": "an orphan that is too large to ever finish",
+        "c": "the checkpoint is deleted while the application is down",
+        "d": "the classic recipe, on purpose: the next start is fed with the offsets of CURRENT-3",
         "e": "an outage longer than the retention",
     }
 )

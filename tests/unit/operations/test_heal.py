@@ -1,0 +1,81 @@
+"""What is left where records expired before they were read; all else that is tried is in `tests/spark`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from planning import broker
+
+from lastgood.operations.heal import Healer
+from lastgood.operations.target import Target
+from lastgood.recovery.plan import parse_plan
+from lastgood.storage import parse_location
+from lastgood.supervise.config import Kafka, Pipeline
+from lastgood.supervise.events import Event, Repaired
+from lastgood.supervise.ladder import Standing
+from lastgood.supervise.loop import PersonNeededError
+from lastgood.supervise.policy import Policy
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+BATCHES = 3
+"""Of five offsets of each of two partitions."""
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three batches are committed, and the sink shows them; of what is unread, Kafka has deleted a part."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    CheckpointBuilder(tmp_path / "chk").run(BATCHES)
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(BATCHES):
+        (log / str(number)).write_bytes(b"v1")
+    return tmp_path / "chk"
+
+
+def healer(checkpoint: Path, told: list[Event], *bounds: tuple[int, int], accept: tuple[str, ...] = ()) -> Healer:
+    facts = checkpoint.parent / "facts.json"
+    facts.write_text(json.dumps(broker(*bounds).to_json()))
+    kafka = Kafka(bootstrap=str(facts))
+    pipeline = Pipeline(
+        name="orders", command=("true",), kafka=kafka, policy=Policy(accept=accept), driver_check=("true",)
+    )
+    target = Target(str(checkpoint), sink=f"file:{checkpoint.parent}/sink", kafka=kafka)
+    return Healer(pipeline, {parse_location(str(checkpoint)): target}, tell=told.append)
+
+
+def test_what_expired_unread_is_left_to_a_person_with_the_plan_saved(checkpoint: Path) -> None:
+    told: list[Event] = []
+    made = healer(checkpoint, told, (18, 30), (15, 30))
+    with pytest.raises(PersonNeededError) as raised:
+        made.before_start(Standing())
+    made.close()
+    assert raised.value.file is not None
+    plan = parse_plan(Path(raised.value.file).read_bytes(), "plan")
+    assert [waiver.value for waiver in plan.needs] == ["loss"]
+    assert plan.sources[0].lost == {"orders": {0: ((15, 18),)}}
+    assert raised.value.next is not None
+    assert "--accept loss" in raised.value.next
+    assert told == []
+
+
+def test_what_expired_unread_is_jumped_over_if_the_policy_accepts_loss(checkpoint: Path) -> None:
+    told: list[Event] = []
+    made = healer(checkpoint, told, (18, 30), (15, 30), accept=("loss",))
+    assert made.before_start(Standing()) is None
+    made.close()
+    (repaired,) = [event for event in told if isinstance(event, Repaired)]
+    assert (repaired.goal, repaired.guarantee) == ("reposition", "lossy")
+    assert repaired.price == ["source 0: lost 3 offsets: orders/0 [15, 18)"]
+    assert '{"orders":{"0":18,"1":15}}' in (checkpoint / "offsets" / str(BATCHES - 1)).read_text()
+
+
+def test_what_is_all_there_is_started_as_it_stands(checkpoint: Path) -> None:
+    told: list[Event] = []
+    made = healer(checkpoint, told, (15, 30), (3, 30))
+    assert made.before_start(Standing()) is None
+    made.close()
+    assert [event.name for event in told] == ["diagnosed"]
