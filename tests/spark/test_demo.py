@@ -15,9 +15,10 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 @pytest.mark.spark
 @pytest.mark.services
+@pytest.mark.timeout(1200)
 def test_demo_loses_and_doubles_what_it_said_and_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [LASTGOOD, "demo", "--flights=40000", "--seed=7", f"--folder={tmp_path}", "--format=json"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=590)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=1190)
     *events, result = [json.loads(line) for line in shown.stdout.splitlines()]
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
     assert (result["flights"], result["as_said"], result["exact"]) == (40_000, True, False)

@@ -12,12 +12,17 @@ import pytest
 from lastgood.testing.network import Proxy
 
 CONTENT = b"x" * 5000
+AT_ONCE = 8
+TOGETHER = threading.Barrier(AT_ONCE)
+"""Who asks for `/together` is answered once all the others have asked."""
 
 
 class Server(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.path == "/together":
+            TOGETHER.wait(20)
         self.send_response(200)
         self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
@@ -37,10 +42,10 @@ def port() -> Iterator[int]:
         serving.join()
 
 
-def ask(port: int, times: int = 1) -> bytes:
+def ask(port: int, times: int = 1, path: str = "/") -> bytes:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         for _ in range(times):
-            connection.request("GET", "/")
+            connection.request("GET", path)
             with connection.getresponse() as response:
                 content = response.read()
     return content
@@ -56,9 +61,9 @@ def test_requests_in_a_row_are_counted_and_pass_unchanged(port: int) -> None:
 
 
 def test_requests_at_the_same_time_are_one_round_trip(port: int) -> None:
-    with Proxy(port, seconds=0.1) as proxy, ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(ask, [proxy.port] * 8)) == {CONTENT}
-        assert (proxy.requests, proxy.round_trips) == (8, 1)
+    with Proxy(port) as proxy, ThreadPoolExecutor(AT_ONCE) as pool:
+        assert set(pool.map(lambda _: ask(proxy.port, path="/together"), range(AT_ONCE))) == {CONTENT}
+        assert (proxy.requests, proxy.round_trips) == (AT_ONCE, 1)
 
 
 @pytest.mark.parametrize("length", [0, 10, 2000])
