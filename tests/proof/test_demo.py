@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stories import play
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 RANDOM = random.Random(int(os.environ.get("LASTGOOD_SEED", "1")))
@@ -28,3 +29,10 @@ def test_demo_is_exact_whenever_the_driver_is_killed(seed: int, tmp_path: Path) 
     assert [scene["guarantee"] for scene in result["scenes"]] == ["exactly once"] * 3
     assert (result["flights"], result["exact"], result["as_said"]) == (40_000, True, True)
     assert (result["audit"]["lost"]["total"], result["audit"]["duplicated"]["total"]) == (0, 0)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1200)
+def test_whole_story_loses_and_doubles_what_it_said(tmp_path: Path) -> None:
+    scenes = play(tmp_path, "abcde")
+    assert [scene["reread"] > 0 for scene in scenes[:2]] == [True, True]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.operations.apply import Owner
-from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
 from lastgood.operations.recover import Decision, Verdict, recover
@@ -16,7 +15,6 @@ from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import Target
-from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
 from lastgood.storage import Location
@@ -162,33 +160,14 @@ class Healer:
             LastgoodError: nobody can tell what is the matter with the query at all.
         """
         where = Where(stable_lag=self._pipeline.policy.stable_lag) if rung is Rung.STABLE else Where()
-        if rung is Rung.RESUME:
+        try:
             decision = self._recover(checkpoint, query, rung.value, where)
-            return self._where_it_stands(checkpoint, query, decision) or decision
-        return self._tried(checkpoint, query, rung.value, where)
-
-    def _where_it_stands(self, checkpoint: str, query: _Query, refused: Decision) -> Decision | None:
-        """The offsets where the query stands, moved to what Kafka still serves; None if that is no way out either.
-
-        For what was to be read next and is gone: then no way is exact, and this one loses nothing else.
-        """
-        error = refused.error
-        ways = error.alternatives if refused.plan is None and isinstance(error, RepairRefusedError) else ()
-        if not any(each.goal == Rung.STABLE.value and each.guarantee is not None for each in ways):
-            return None
-        try:
-            stands = offsets_after(checkpoint).batch
-        except LastgoodError:  # the refusal says more
-            return None
-        return self._tried(checkpoint, query, Rung.STABLE.value, Where(batch=stands))
-
-    def _tried(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision | None:
-        """What a goal comes to; None if it cannot be reached here."""
-        try:
-            decision = self._recover(checkpoint, query, goal, where)
         except LastgoodError as error:
+            if rung is Rung.RESUME:
+                raise
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
-        return None if decision.verdict is Verdict.PERSON and decision.plan is None else decision
+        is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None and rung is not Rung.RESUME
+        return None if is_no_way else decision
 
     def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
         options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, self._pipeline.policy.accept)))
@@ -211,13 +190,19 @@ class Healer:
                 recovery=done.id,
                 goal=done.plan.goal,
                 guarantee=done.plan.guarantee.value,
-                because=done.plan.promise.because,
+                because=_done(done.plan),
                 price=[line for source in done.plan.sources for line in source.lines],
                 backup=done.backup,
                 undo=done.undo_command,
                 seconds=round(seconds, 3),
             )
         )
+
+
+def _done(plan: Plan) -> str:
+    """What was done about what, in one line."""
+    first, *others = dict.fromkeys(step.why for step in plan.steps)
+    return f"{first}, and {len(others)} more" if others else first
 
 
 def _is_told_by_sink(decision: Decision) -> bool:

@@ -15,6 +15,7 @@ from lastgood.operations.apply import Owner, Recovery, apply_plan
 from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
+from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
@@ -30,6 +31,8 @@ from lastgood.storage import Location, open_storage, parse_location
 Tell = Callable[[str], None]
 
 
+_RESUME = "resume"
+_STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
 
@@ -212,10 +215,24 @@ class _Work:
         if isinstance(error, DriverNotProvenDeadError):
             return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again("--driver-is-dead"))
         if isinstance(error, RepairRefusedError):
-            return Decision(Verdict.PERSON, error.sentence, error=error)
+            return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
         if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
             return Decision(Verdict.LATER, error.sentence, error=error)
         raise error
+
+    def _where_it_stands(self, refused: RepairRefusedError) -> Decision | None:
+        """The offsets where the query stands, moved to what Kafka still serves; None if that is no way out either.
+
+        For what was to be read next and is gone: then no way is exact, and this one loses nothing else.
+        """
+        is_a_way = any(each.goal == _STANDS and each.guarantee is not None for each in refused.alternatives)
+        if self.options.goal != _RESUME or not is_a_way:
+            return None
+        try:
+            stands = Where(batch=offsets_after(self.target, config=self.config).batch)
+            return replace(self, options=replace(self.options, goal=_STANDS, where=stands)).plan()
+        except LastgoodError as error:  # of a refusal the first one says more
+            return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
 
     def _accepting(self, plan: Plan) -> str:
         words = ",".join(waiver.value for waiver in (*plan.accepted, *plan.needs))

@@ -7,7 +7,7 @@ import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def demo(
     began = time.monotonic()
     conf = small_driver(script) if "b" in script.scenes else {}
     with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf) as stage:
-        scenes = []
+        scenes: list[Scene] = []
         for letter in script.scenes:
             for scene in _PLAYS[letter](stage, script):
                 scenes.append(scene)
@@ -90,19 +90,21 @@ def demo(
         if keep is None:
             stage.application.stop()
         stage.application.tell("all flights are committed; counting them")
-        lost, doubled = (functools.reduce(union, each, _NOTHING) for each in _said(scenes))
-        tally = count(stage, lost=lost, doubled=doubled, progress=stage.application.tell)
+        tally = count(
+            stage,
+            lost=_all(each.lost for each in scenes),
+            doubled=_all(each.doubled for each in scenes),
+            progress=stage.application.tell,
+        )
         shown = Demo(tuple(scenes), tally, time.monotonic() - began, work, stage.broker.bootstrap)
         if keep is not None:
             keep(shown)
     return shown
 
 
-_NOTHING: Ranges = {}
-
-
-def _said(scenes: list[Scene]) -> tuple[list[Ranges], list[Ranges]]:
-    return [each.lost for each in scenes], [each.doubled for each in scenes]
+def _all(ranges: Iterable[Ranges]) -> Ranges:
+    nothing: Ranges = {}
+    return functools.reduce(union, ranges, nothing)
 
 
 @contextlib.contextmanager

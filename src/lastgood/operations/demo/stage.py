@@ -1,12 +1,15 @@
 """Where scenes of failure play: a real broker, a topic of flights, and an application that lastgood supervises.
 
-with open_stage(Path("work"), tell=print) as stage:
-    stage.send(20_000)
-    mark = stage.application.start(Policy(), limit=1_000)
-    stage.application.kill_in_a_batch(random.Random(7))
-    stage.application.await_event(Recovered, mark)
-    stage.settle()
-    assert count(stage).audit.is_exact
+Example::
+
+    with open_stage(Path("work"), tell=print) as stage:
+        stage.send(20_000)
+        mark = stage.application.start(Policy(), limit=1_000)
+        stage.application.kill_in_a_batch(random.Random(7))
+        stage.application.await_event(Recovered, mark)
+        stage.settle()
+        stage.application.stop()
+        assert count(stage).is_as_said
 """
 
 from __future__ import annotations
