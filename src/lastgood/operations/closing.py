@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,17 @@ class CarriedOut:
         }
 
 
-def carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) -> CarriedOut | None:
-    """What became of a recovery; None if nothing of it was ever done. Only reads.
+def carried_out(storage: WritableStorage, checkpoint: Location, ids: Iterable[str]) -> tuple[CarriedOut, ...]:
+    """What became of recoveries; those of which nothing was ever done are left out. Only reads.
 
     Raises:
-        StorageError: it cannot be read (subclasses).
+        StorageError: one cannot be read (subclasses).
     """
+    found = (_carried_out(storage, checkpoint, each) for each in ids)
+    return tuple(each for each in found if each is not None)
+
+
+def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) -> CarriedOut | None:
     room = Room(checkpoint, recovery, storage)
     entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
     stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
@@ -90,7 +95,7 @@ def carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) -
     )
 
 
-def closed(
+def closed(  # noqa: PLR0913 - all but the first three by name
     incident: Incident,
     done: Sequence[CarriedOut],
     storage: Storage,
@@ -98,6 +103,8 @@ def closed(
     target: str,
     options: EvidenceOptions,
     config: Path | None = None,
+    started_by: Plan | None = None,
+    rows: int | None = None,
 ) -> Incident:
     """The incident with its first new batch, and whether that kept the promise; as it is if there is none yet.
 
@@ -108,6 +115,8 @@ def closed(
         target: Location of the checkpoint, or its name in `lastgood.toml`.
         options: The sinks; where none is named, those of the plan, else those of the configuration.
         config: Another configuration than `lastgood.toml` here.
+        started_by: The plan of the last start, if it is known; None: the last one of `done`.
+        rows: How many rows the first new batch read, if the caller saw it.
 
     Raises:
         UsageError, ExtraMissingError: as `check_promise` (subclasses).
@@ -119,7 +128,7 @@ def closed(
     if is_told or is_left or is_waiting or incident.outcome == STOPPED:
         return incident
     location = parse_location(incident.checkpoint)
-    plan = done[-1].plan if done else None
+    plan = started_by or (done[-1].plan if done else None)
     first = _first_batch(incident, plan)
     newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
     if newest < first:
@@ -133,7 +142,7 @@ def closed(
         promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
     else:
         evidence = _evidence(incident, plan, location, options, config)
-        promised = check_promise(plan, target, first, evidence=evidence, config=config)
+        promised = check_promise(plan, target, first, evidence=evidence, config=config, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
     return replace(

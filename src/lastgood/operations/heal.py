@@ -136,7 +136,7 @@ class Healer:
                 return Wait(decision.because)
             if decision.verdict is Verdict.PERSON:
                 if rung is Rung.RESUME:
-                    query.story.called(decision, seconds)
+                    query.story.went(decision, seconds)
                     raise _person(checkpoint, decision)
                 query.waiting = query.waiting or decision
             elif decision.recovery is None:
@@ -182,7 +182,7 @@ class Healer:
         done = decision.recovery
         assert done is not None
         query.plan = done.plan
-        query.story.repaired(done, seconds)
+        query.story.went(decision, seconds)
         self._tell(
             Repaired(
                 at=time.time(),
@@ -190,19 +190,13 @@ class Healer:
                 recovery=done.id,
                 goal=done.plan.goal,
                 guarantee=done.plan.guarantee.value,
-                because=_done(done.plan),
+                because=done.plan.summary,
                 price=[line for source in done.plan.sources for line in source.lines],
                 backup=done.backup,
                 undo=done.undo_command,
                 seconds=round(seconds, 3),
             )
         )
-
-
-def _done(plan: Plan) -> str:
-    """What was done about what, in one line."""
-    first, *others = dict.fromkeys(step.why for step in plan.steps)
-    return f"{first}, and {len(others)} more" if others else first
 
 
 def _is_told_by_sink(decision: Decision) -> bool:

@@ -56,13 +56,12 @@ def note_recover(
         resolved = resolve_target(target) if config is None else resolve_target(target, config)
         location = parse_location(resolved.checkpoint)
         incidents = Incidents(open_writable(location), location)
-        did = _did(decision)
-        if did is None:
+        if not _is_worth_noting(decision):
             _close_last(incidents, location, target, evidence, tell, config)
             return
         last = _last(incidents)
-        incident = _incident(decision, did, location, began_at_ms, _pipeline(target, config))
-        if last is not None and did == "stop" and _is_same(last, incident):
+        incident = _incident(decision, location, began_at_ms, _pipeline(target, config))
+        if last is not None and decision.recovery is None and _is_same(last, incident):
             attempts = (*last.attempts, *incident.attempts)
             incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
         incidents.write(incident)
@@ -72,31 +71,39 @@ def note_recover(
         tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
 
 
-def _did(decision: Decision) -> str | None:
-    """In the words of an attempt; None: nothing that has to be written down."""
-    if decision.recovery is not None and decision.recovery.plan.steps and not decision.recovery.already:
-        return "repair"
-    return "stop" if decision.verdict.value == PERSON else None
+def attempt_of(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
+    """What was decided, as one turn of an incident.
 
-
-def _incident(decision: Decision, did: str, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
-    plan = decision.plan
-    steps = () if plan is None else plan.steps
-    why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
-    error = decision.error
-    done = None
-    if did == "repair" and plan is not None:
-        done = carried_out(open_writable(location), location, plan.recovery)
-    attempt = Attempt(
-        at_ms=began_at_ms,
-        did=did,
-        because=decision.because,
-        seconds=max(0, now_ms() - began_at_ms) / 1000,
-        recovery=plan.recovery if did == "repair" and plan is not None else None,
+    Args:
+        decision: What it came to.
+        at_ms: When, milliseconds since 1970.
+        seconds: Lastgood's own work.
+    """
+    plan, done = decision.plan, decision.recovery
+    return Attempt(
+        at_ms=at_ms,
+        did="stop" if decision.verdict.value == PERSON else "restart" if done is None else "repair",
+        because=decision.because if done is None else done.plan.summary or decision.because,
+        seconds=round(seconds, 3),
+        recovery=None if done is None else done.id,
         plan=None if plan is None else kept_plan(plan),
         proof=None if done is None else done.proof,
         file=None if decision.file is None else str(decision.file),
     )
+
+
+def _is_worth_noting(decision: Decision) -> bool:
+    done = decision.recovery
+    is_changed = done is not None and bool(done.plan.steps) and not done.already
+    return is_changed or decision.verdict.value == PERSON
+
+
+def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
+    plan = decision.plan
+    steps = () if plan is None else plan.steps
+    why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
+    error = decision.error
+    attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
     position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
     return Incident(
         id=new_incident_id(began_at_ms),
@@ -106,11 +113,7 @@ def _incident(decision: Decision, did: str, location: Location, began_at_ms: int
         cause={"because": why, "condition": None if error is None else error.condition},
         position=position,
         attempts=(attempt,),
-        first_batch=None,
-        rerun=None,
-        first_batch_at_ms=None,
-        promise=None,
-        outcome=OPEN if did == "repair" else PERSON,
+        outcome=PERSON if decision.recovery is None else OPEN,
     )
 
 
@@ -126,7 +129,7 @@ def _close_last(
     if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
         return
     storage = open_writable(location)
-    done = [each for each in (carried_out(storage, location, one) for one in last.recoveries) if each is not None]
+    done = carried_out(storage, location, last.recoveries)
     found = closed(last, done, storage, target=target, options=evidence, config=config)
     if found == last:
         return

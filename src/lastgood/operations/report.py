@@ -16,7 +16,7 @@ from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import resolve_target
 from lastgood.operations.whereabouts import whereabouts
 from lastgood.records.record import Progress
-from lastgood.recovery.incident import OPEN, Attempt, Incident, IncidentDamagedError, kept_plan
+from lastgood.recovery.incident import Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.recovery.incidents import list_incidents, read_incident
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import Plan
@@ -149,7 +149,7 @@ def report(
     incident = _incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
     ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
-    found = tuple(each for each in (carried_out(storage, location, one) for one in ids) if each is not None)
+    found = carried_out(storage, location, ids)
     if not isinstance(incident, Incident):
         if not found:
             raise RecoveryUnknownError(
@@ -213,16 +213,9 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     return Incident(
         id=done.recovery,
         checkpoint=checkpoint,
-        pipeline=None,
         failed_at_ms=made_ms,
-        cause=None,
         position=position,
         attempts=(attempt,),
-        first_batch=None,
-        rerun=None,
-        first_batch_at_ms=None,
-        promise=None,
-        outcome=OPEN,
     )
 
 

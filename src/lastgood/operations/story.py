@@ -10,13 +10,14 @@ from dataclasses import asdict, replace
 from typing import TypeAlias
 
 from lastgood.errors import LastgoodError
-from lastgood.operations.apply import Recovery
+from lastgood.operations.closing import carried_out, closed
 from lastgood.operations.evidence import now_ms
-from lastgood.operations.promise import check_promise
-from lastgood.operations.recover import Decision
+from lastgood.operations.incident_notes import attempt_of
+from lastgood.operations.promise import Kept
+from lastgood.operations.recover import Decision, Verdict
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.whereabouts import note_whereabouts
-from lastgood.recovery.incident import Attempt, Incident, kept_plan, new_incident_id
+from lastgood.recovery.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident, new_incident_id
 from lastgood.recovery.incidents import Incidents
 from lastgood.recovery.plan import Plan
 from lastgood.storage import Location
@@ -76,39 +77,27 @@ class Story:
     def restarted(self, because: str, plan: Plan | None, seconds: float) -> None:
         """It is started again as it stands."""
         if self._open is not None:
-            self._add(
-                Attempt(at_ms=now_ms(), did="restart", because=because, seconds=round(seconds, 3), plan=_kept(plan))
-            )
+            start = Decision(Verdict.START, because, plan)
+            self._add(attempt_of(start, at_ms=now_ms(), seconds=seconds))
 
-    def repaired(self, done: Recovery, seconds: float) -> None:
-        """A plan was carried out."""
-        attempt = Attempt(
-            at_ms=now_ms(),
-            did="repair",
-            because=done.plan.promise.because,
-            seconds=round(seconds, 3),
-            recovery=done.id,
-            plan=_kept(done.plan),
-            proof=done.proof,
-        )
-        self._add(attempt)
-
-    def called(self, decision: Decision, seconds: float) -> None:
-        """A person is needed."""
-        self._add(_stop(decision.because, decision, seconds))
-        self._end("person")
+    def went(self, decision: Decision, seconds: float) -> None:
+        """A plan was carried out, or a person is needed."""
+        self._add(attempt_of(decision, at_ms=now_ms(), seconds=seconds))
+        if decision.recovery is None:
+            self._end(PERSON)
 
     def gave_up(self, because: str, waiting: Decision | None) -> None:
         """Nothing is left to try, but what a person might allow."""
         if self._open is not None:
-            self._add(_stop(because, waiting, 0.0))
-            self._end("stopped" if waiting is None else "person")
+            left = Decision(Verdict.PERSON, because) if waiting is None else replace(waiting, because=because)
+            self._add(attempt_of(left, at_ms=now_ms(), seconds=0.0))
+            self._end(STOPPED if waiting is None else PERSON)
 
     def first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
         """The first new batch is committed: see whether it is the one that was promised."""
         incident, self._open = self._open, None
         if incident is not None:
-            seen = replace(incident, first_batch=batch, rerun=rerun, first_batch_at_ms=now_ms(), outcome="recovered")
+            seen = replace(incident, first_batch=batch, rerun=rerun, first_batch_at_ms=now_ms(), outcome=RECOVERED)
             self._writer.submit(self._close, seen, batch, plan)
 
     def close(self) -> None:
@@ -126,12 +115,6 @@ class Story:
             failed_at_ms=at_ms,
             cause=cause,
             position=position,
-            attempts=(),
-            first_batch=None,
-            rerun=None,
-            first_batch_at_ms=None,
-            promise=None,
-            outcome="open",
         )
 
     def _add(self, attempt: Attempt) -> None:
@@ -162,15 +145,28 @@ class Story:
                 self._tell(Noticed(at=time.time(), condition=error.condition, sentence=sentence))
 
     def _close(self, incident: Incident, batch: int, plan: Plan | None) -> None:
-        checkpoint = str(self._checkpoint)
+        rows = self._await_rows(batch)
         try:
-            rows, config = self._await_rows(batch), self._pipeline.config
-            promised = check_promise(plan, checkpoint, batch, evidence=self._evidence, config=config, rows=rows)
-            state, because = promised.state.value, list(promised.because)
+            found = self._closed(incident, plan, rows)
         except LastgoodError as error:
-            state, because = "unknown", [error.sentence]
-        self._tell(Promised(at=time.time(), checkpoint=checkpoint, batch=batch, state=state, because=because))
-        self._put(replace(incident, promise={"state": state, "because": because}))
+            found = replace(incident, promise={"state": Kept.UNKNOWN.value, "because": [error.sentence]})
+        self._put(found)
+        if found.promise is not None:
+            self._tell(Promised(at=time.time(), checkpoint=str(self._checkpoint), batch=batch, **found.promise))
+
+    def _closed(self, incident: Incident, plan: Plan | None, rows: int | None) -> Incident:
+        checkpoint, config = self._checkpoint, self._pipeline.config
+        storage = open_writable(checkpoint)
+        return closed(
+            incident,
+            carried_out(storage, checkpoint, incident.recoveries),
+            storage,
+            target=str(checkpoint),
+            options=self._evidence,
+            config=config,
+            started_by=plan,
+            rows=rows,
+        )
 
     def _await_rows(self, batch: int) -> int | None:
         """How many rows a batch read: Spark tells a little after it has committed it."""
@@ -179,18 +175,3 @@ class Story:
             if self._is_closing.wait(_POLL_SECONDS):
                 break
         return rows
-
-
-def _stop(because: str, decision: Decision | None, seconds: float) -> Attempt:
-    return Attempt(
-        at_ms=now_ms(),
-        did="stop",
-        because=because,
-        seconds=round(seconds, 3),
-        plan=None if decision is None else _kept(decision.plan),
-        file=None if decision is None or decision.file is None else str(decision.file),
-    )
-
-
-def _kept(plan: Plan | None) -> Mapping[str, object] | None:
-    return None if plan is None else kept_plan(plan)

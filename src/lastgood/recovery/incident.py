@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -78,23 +78,23 @@ class Incident:
     id: str
     """From `new_incident_id`."""
     checkpoint: str
-    pipeline: str | None
+    pipeline: str | None = None
     failed_at_ms: int
     """When the run ended; of a call of `recover`: when it was called."""
-    cause: Mapping[str, Any] | None
+    cause: Mapping[str, Any] | None = None
     """`exit_code`, `signal`, `error`, `class`, `because`, `condition`, `log`, as far as known; None: nobody told."""
-    position: Mapping[str, int | None]
+    position: Mapping[str, int | None] = field(default_factory=dict)
     """`planned`, `committed`: where the query stood."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Attempt, ...] = ()
     """In their order."""
-    first_batch: int | None
+    first_batch: int | None = None
     """The first batch that was committed afterwards; None: none yet."""
-    rerun: bool | None
+    rerun: bool | None = None
     """Whether that batch had been planned before."""
-    first_batch_at_ms: int | None
-    promise: Mapping[str, Any] | None
+    first_batch_at_ms: int | None = None
+    promise: Mapping[str, Any] | None = None
     """`state` (`kept`, `broken`, `unknown`) and `because`, a line each; None: not looked at yet."""
-    outcome: str
+    outcome: str = OPEN
     """`open`: no new batch yet · `recovered` · `person`: somebody was called · `stopped`: it is not started again."""
 
     @property

@@ -147,6 +147,12 @@ class Plan:
     made_by: str
     """The version of lastgood."""
 
+    @property
+    def summary(self) -> str:
+        """What its steps are for, in one line; empty for a plain restart."""
+        first, *others = dict.fromkeys(step.why for step in self.steps) or [""]
+        return f"{first}, and {len(others)} more" if others else first
+
     def to_json(self) -> dict[str, Any]:
         """The object in the plan file and in the output of every verb, without its checksum."""
         return {

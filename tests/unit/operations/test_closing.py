@@ -127,14 +127,13 @@ def test_sink_is_that_of_the_plan_or_of_the_configuration(query: CheckpointBuild
 
 def test_recovery_that_was_never_begun_is_none(query: CheckpointBuilder) -> None:
     location, storage = parse_location(str(query.folder)), LocalWriter()
-    assert carried_out(storage, location, RECOVERY) is None
+    assert carried_out(storage, location, [RECOVERY]) == ()
     folder = Path(f"{query.folder}.lastgood/recoveries/{RECOVERY}")
     folder.mkdir(parents=True)
     (folder / "plan.json").write_bytes(b"{}")
-    assert carried_out(storage, location, RECOVERY) is None
+    assert carried_out(storage, location, [RECOVERY]) == ()
     (folder / "begun.json").write_bytes(b'{"proof": "it was our own child"}')
-    found = carried_out(storage, location, RECOVERY)
-    assert found is not None
+    (found,) = carried_out(storage, location, [RECOVERY])
     assert (found.plan, found.proof, found.state, found.stage) == (
         None,
         "it was our own child",

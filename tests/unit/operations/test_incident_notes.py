@@ -85,6 +85,7 @@ def test_repair_is_written_down_with_plan_and_proof(query: CheckpointBuilder) ->
     )
     assert found.cause is not None
     assert found.cause["because"] == decision.plan.steps[0].why
+    assert attempt.because == decision.plan.summary
     assert str(whereabouts(found.id)) == str(query.folder)
 
 
