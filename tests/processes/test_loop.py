@@ -451,7 +451,7 @@ def test_stalled_command_that_ends_in_order_has_failed_all_the_same(tmp_path: Pa
         pathlib.Path(sys.argv[1], "planned").write_text("x")
         time.sleep(60)
     """
-    policy = Policy(backoff_seconds=0.01, grace_seconds=5, stall_after_seconds=0.5)
+    policy = Policy(backoff_seconds=0.01, grace_seconds=5, stall_after_seconds=2)
     assert supervisor(tmp_path, code, told, policy, checkpoint=Counter(tmp_path)).run() == 0
     assert (tmp_path / "runs").read_text() == "xx"
 

@@ -12,13 +12,10 @@ from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.diagnosis.failures import failure_of
 from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
 
-_TRACEBACK = "Traceback (most recent call last):"
-_CAUSED_BY = re.compile(r"^\s*Caused by: (.+)$")
-_PYTHON_LAST_LINE = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b)(?::\s*(?P<text>.*))?$"
+_ERROR_LINE = re.compile(
+    r"(?:.*?\b(?:ERROR|FATAL)\b\s+|(?=[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b))(.+)"
 )
-_LOG_ERROR = re.compile(r"\b(?:ERROR|FATAL)\b\s+(.+)$")
-_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] ")
+"""A logged line, or the last one of a traceback."""
 _WRAPPERS = ("[STREAM_FAILED]", "[FOREACH_BATCH_USER_FUNCTION_ERROR]", "[TASK_WRITE_FAILED]")
 _LONGEST = 500
 _AWAY = ("kafka_silent", "not_reached", "throttled")
@@ -48,53 +45,22 @@ def cause_of(output: str, seen: Failure | None) -> Cause:
         seen: What its agent saw; a process that was killed had no time to tell.
     """
     told = failure_of(seen.causes) if seen is not None else None
-    if told is None or told.rule is None or told.is_aftermath:
-        logged = read_driver_log(io.BytesIO(output.encode())).failure
+    line = error_line(seen) if seen is not None else None
+    if line is None or told is None or told.rule is None or told.is_aftermath:
+        logged = read_driver_log(io.BytesIO(output.encode(errors="replace"))).failure
         told = logged if logged is not None and logged.rule is not None else told or logged
-    line = (error_line(seen) if seen is not None else None) or last_error(output)
+        line = line or (error_line(Failure(causes=logged.chain)) if logged is not None else None)
+    line = line or _last_words(output)
     if told is None:
         return Cause(line=line)
     because = told.because if told.rule is not None else None
     return Cause(told.cls, because, line, told.condition, passes_by_itself=told.rule in _AWAY)
 
 
-def last_error(text: str) -> str | None:
-    """Find the error that ended a driver in the end of its output.
-
-    The innermost Java cause counts before the Python exception around it, a Python exception before a
-    line that was only logged; wrappers that say nothing (`STREAM_FAILED`, …) count least.
-
-    Args:
-        text: The last part of standard output and error.
-
-    Returns:
-        One line without its stack, at most 500 characters; None if nothing looks like an error.
-    """
-    lines = text.splitlines()
-    start = max((i for i, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
-    last = lines[start:] if start is not None else lines
-    for found in (_causes(last), _conditions(last), _python(last), _logged(lines)):
-        if found:
-            return found[-1].strip()[:_LONGEST]
-    return None
-
-
-def _causes(lines: list[str]) -> list[str]:
-    return [match.group(1) for line in lines if (match := _CAUSED_BY.match(line))]
-
-
-def _conditions(lines: list[str]) -> list[str]:
-    """From the last condition of a line that is no wrapper to the line's end."""
-    found = [line[match.start() :] for line in lines for match in _CONDITION.finditer(line)]
-    return [text for text in found if not text.startswith(_WRAPPERS)]
-
-
-def _python(lines: list[str]) -> list[str]:
-    return [line for line in lines if _PYTHON_LAST_LINE.match(line)]
-
-
-def _logged(lines: list[str]) -> list[str]:
-    return [match.group(1) for line in lines if (match := _LOG_ERROR.search(line))]
+def _last_words(text: str) -> str | None:
+    """The last line of an output that speaks of an error; None if none does."""
+    found = [match.group(1) for line in text.splitlines() if (match := _ERROR_LINE.match(line))]
+    return found[-1].strip()[:_LONGEST] if found else None
 
 
 def decisive_failure(records: Iterable[Record]) -> Failure | None:

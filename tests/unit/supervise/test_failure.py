@@ -5,7 +5,7 @@ import pytest
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
 from lastgood.supervise import failure
-from lastgood.supervise.failure import cause_of, decisive_failure, error_line, last_error
+from lastgood.supervise.failure import cause_of, decisive_failure, error_line
 
 STREAM_FAILED = """\
 26/11/21 09:00:00 ERROR MicroBatchExecution: Query [id = 1, runId = 2] terminated with error
@@ -18,44 +18,39 @@ with exception: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 t
 """
 
 
-def test_silence_has_no_error() -> None:
-    assert last_error("") is None
-    assert last_error("all is well\n") is None
+JOB_ABORTED = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure"
 
 
-def test_python_exception_is_its_last_line() -> None:
-    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: no such flight\n'
-    assert last_error(text) == "ValueError: no such flight"
-
-
-def test_innermost_java_cause_counts_before_the_python_around_it() -> None:
-    more = "Caused by: org.example.Outer: wrapped\n\tat x.Y\nCaused by: java.io.IOException: disk gone\n\tat z"
-    assert last_error(STREAM_FAILED.format(more=more)) == "java.io.IOException: disk gone"
-
-
-def test_a_condition_counts_before_its_wrapper() -> None:
-    more = "org.x.E: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error [CAST_INVALID_INPUT] The value 'x' of"
-    assert last_error(STREAM_FAILED.format(more=more)) == "[CAST_INVALID_INPUT] The value 'x' of"
-
-
-def test_wrapper_alone_is_better_than_nothing() -> None:
-    found = last_error(STREAM_FAILED.format(more=""))
-    assert found is not None
-    assert found.startswith("pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED]")
-
-
-def test_an_older_traceback_does_not_count() -> None:
-    old = "Traceback (most recent call last):\nCaused by: old.Error: handled\nKeyError: 'a'\n"
-    new = "Traceback (most recent call last):\nTypeError: the real one\n"
-    assert last_error(old + new) == "TypeError: the real one"
-
-
-def test_logged_error_serves_where_nothing_was_raised() -> None:
-    assert last_error("26/11/21 09:00:00 ERROR Executor: out of luck\nbye\n") == "Executor: out of luck"
-
-
-def test_a_line_is_kept_short() -> None:
-    assert len(last_error("ValueError: " + "x" * 10_000) or "") == 500
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", None),
+        ("all is well\n", None),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: no such\n',
+            "ValueError: no such",
+        ),
+        (STREAM_FAILED.format(more=""), JOB_ABORTED),
+        (
+            STREAM_FAILED.format(
+                more="Caused by: org.x.Outer: wrapped\n\tat x.Y\nCaused by: java.io.IOException: disk gone"
+            ),
+            "java.io.IOException: disk gone",
+        ),
+        (
+            "Traceback (most recent call last):\nKeyError: 1\nTraceback (most recent call last):\nTypeError: 2\n",
+            "TypeError: 2",
+        ),
+        (
+            'Exception in thread "main" java.net.BindException: Address already in use\n\tat a.b(c.java:1)\n',
+            "java.net.BindException: Address already in use",
+        ),
+        ("26/11/21 09:00:00 ERROR Executor: out of luck\nbye\n", "Executor: out of luck"),
+        ("ValueError: " + "x" * 10_000, "ValueError: " + "x" * 488),
+    ],
+)
+def test_output_in_a_line(output: str, line: str | None) -> None:
+    assert cause_of(output, None).line == line
 
 
 def cause(name: str, message: str = "", condition: str | None = None, *, python: bool = False) -> Cause:
