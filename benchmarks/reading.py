@@ -6,7 +6,6 @@ Times are the best of several runs, and of a machine; beside them stands what an
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -14,9 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from figures import Figure, print_figures
 
 from lastgood.operations import evidence, inspect, offsets, state_sizes, status, verify_logs
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
@@ -71,20 +71,6 @@ ASKED: dict[str, Callable[[str], Any]] = {
     "verify": verify_logs.verify_logs,
 }
 """Verbs whose round trips are counted."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured value; `budget` is None where there is none."""
-
-    name: str
-    value: float
-    unit: str
-    budget: float | None = None
-
-    @property
-    def is_missed(self) -> bool:
-        return self.budget is not None and self.value > self.budget
 
 
 def run(command: list[str | Path]) -> tuple[float, float]:
@@ -233,10 +219,7 @@ def main() -> int:
         figures += [*long_file_log(folder / "files"), *long_log(folder / "long"), *long_mirror(folder / "mirrored")]
     finally:
         shutil.rmtree(folder)
-    missed = [figure.name for figure in figures if figure.is_missed]
-    rounded = [{**asdict(figure), "value": round(figure.value, 3)} for figure in figures]
-    print(json.dumps({"figures": rounded, "missed": missed}, indent=1))
-    return 1 if missed else 0
+    return print_figures(figures)
 
 
 if __name__ == "__main__":

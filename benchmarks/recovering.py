@@ -6,7 +6,6 @@ real driver is killed again and again, restarted at once by hand and then by `ru
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import statistics
@@ -16,12 +15,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import Producer
 from deltalake import CommitProperties, Transaction, write_deltalake
+from figures import Figure, print_figures
 
 from lastgood.errors import LastgoodError
 from lastgood.lab.jars import fetch_jars
@@ -53,18 +53,6 @@ rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).op
 writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1])
 writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
 """
-
-
-@dataclass(frozen=True)
-class Figure:
-    name: str
-    value: float
-    unit: str
-    budget: float | None = None
-
-    @property
-    def is_missed(self) -> bool:
-        return self.budget is not None and self.value > self.budget
 
 
 def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
@@ -209,10 +197,7 @@ def to_first_batch(folder: Path) -> list[Figure]:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lastgood-benchmark-") as folder:
         figures = [*restarting(Path(folder) / "restarts"), *to_first_batch(Path(folder) / "drivers")]
-    missed = [figure.name for figure in figures if figure.is_missed]
-    rounded = [{**asdict(figure), "value": round(figure.value, 3)} for figure in figures]
-    print(json.dumps({"figures": rounded, "missed": missed}, indent=1))
-    return 1 if missed else 0
+    return print_figures(figures)
 
 
 if __name__ == "__main__":

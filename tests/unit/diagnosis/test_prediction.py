@@ -2,121 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from predicting import (
+    BATCHES,
+    Does,
+    Edit,
+    both,
+    change,
+    copy,
+    does,
+    fails,
+    fails_after_sink,
+    folder_named,
+    line,
+    nothing,
+    remove,
+    report,
+    reruns,
+    resumes,
+    without_conf,
+    write,
+)
 
-from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
+from lastgood.diagnosis.restart import Outcome, SinkCalled
 from lastgood.diagnosis.spark_version import (
     SPARK_3_5,
     SPARK_4_0,
     SPARK_4_1,
     SPARK_4_2,
-    SPARK_4_3,
     SPARK_VERSIONS,
     SparkVersion,
 )
-from lastgood.diagnosis.world import World
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.storage import LocalStorage, parse_location
-from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
+from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
-BATCHES = 6
 TOO_NEW = "maximum supported log version is v{}, but encountered v{}"
-
-Edit = Callable[[Path], None]
-
-
-@dataclass(frozen=True)
-class Does:
-    """What Spark does."""
-
-    outcome: Outcome
-    batch: int | None
-    error: str | None = None
-    leaves_orphan: bool = False
-
-
-def resumes(batch: int = BATCHES) -> Does:
-    return Does(Outcome.RESUMES, batch)
-
-
-def reruns(batch: int = BATCHES - 1) -> Does:
-    return Does(Outcome.RERUNS, batch)
-
-
-def fails(error: str, batch: int | None = None, *, leaves_orphan: bool = False) -> Does:
-    return Does(Outcome.FAILS, batch, error, leaves_orphan)
-
-
-def fails_after_sink(batch: int, error: str | None = None) -> Does:
-    return Does(Outcome.FAILS_AFTER_SINK, batch, error or f"Multiple streaming jobs detected for {batch}")
-
-
-def remove(*names: str) -> Edit:
-    def edit(folder: Path) -> None:
-        for path in [path for name in names for path in folder.glob(name) if not path.name.startswith(".")]:
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return edit
-
-
-def write(name: str, content: str, *, crc: bool = False) -> Edit:
-    """Put a file there; `crc`: leave the checksum file that was there."""
-
-    def edit(folder: Path) -> None:
-        path = folder / name
-        path.write_text(content)
-        if not crc:
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-    return edit
-
-
-def change(name: str, changed: Callable[[str], str], *, crc: bool = False) -> Edit:
-    return lambda folder: write(name, changed((folder / name).read_text()), crc=crc)(folder)
-
-
-def line(number: int, text: str) -> Callable[[str], str]:
-    def changed(content: str) -> str:
-        lines = content.split("\n")
-        lines[number] = text
-        return "\n".join(lines)
-
-    return changed
-
-
-def copy(name: str, to: str) -> Edit:
-    return lambda folder: write(to, (folder / name).read_text())(folder)
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(folder: Path) -> None:
-        for each in edits:
-            each(folder)
-
-    return edit
-
-
-def nothing(folder: Path) -> None:
-    del folder
-
-
-def folder_named(name: str) -> Edit:
-    return lambda folder: (folder / name).mkdir()
-
-
-def without_conf(content: str) -> str:
-    first, metadata, *rest = content.split("\n")
-    return "\n".join([first, json.dumps({**json.loads(metadata), "conf": {}}), *rest])
 
 
 @dataclass(frozen=True)
@@ -368,16 +292,6 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def report(folder: Path, spark: SparkVersion) -> Report:
-    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    return diagnose(World(checkpoint, location="/chk"), spark)
-
-
-def does(found: Report) -> Does:
-    restart = found.restart
-    return Does(restart.outcome, restart.batch, restart.error, restart.leaves_orphan)
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_damage_of_the_logs_is_told_as_each_spark_takes_it(row: Row, healthy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
@@ -439,51 +353,6 @@ def test_sink_gets_an_old_batch_again_where_commits_are_ahead(
     assert {report(folder, spark).restart.sink_called for spark in SPARK_VERSIONS} == {called}
 
 
-# --- Kafka, without a broker ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fail_on_data_loss", [True, False])
-@pytest.mark.parametrize(
-    ("start", "error"), [(-1, "earliest offset -1 does not equal -2"), (-3, "earliest offset -3 does")]
-)
-def test_number_that_is_no_position_fails_in_a_task_whatever_the_option(
-    tmp_path: Path, start: int, error: str, fail_on_data_loss: bool
-) -> None:
-    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(1)
-    change("offsets/0", line(2, f'{{"orders":{{"0":{start},"1":5}}}}'))(tmp_path)
-    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
-    restart = diagnose(World(checkpoint, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
-    assert (restart.outcome, restart.batch, restart.leaves_orphan) == (Outcome.FAILS, 1, True)
-    assert (restart.sink_called, restart.error is not None and error in restart.error) == (SinkCalled.MAYBE, True)
-
-
-def test_earliest_in_a_committed_plan_is_resolved_by_the_task(tmp_path: Path) -> None:
-    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(1)
-    change("offsets/0", line(2, '{"orders":{"0":-2,"1":-2}}'))(tmp_path)
-    assert does(report(tmp_path, SPARK_4_2)) == resumes(1)
-
-
-def test_planned_batch_that_begins_at_no_position_fails_too(tmp_path: Path) -> None:
-    builder = CheckpointBuilder(tmp_path, KafkaInput("orders", 1))
-    builder.plan()
-    write("sources/0/0", '\x00v1\n{"orders":{"0":-3}}')(tmp_path)
-    assert does(report(tmp_path, SPARK_4_2)) == fails("earliest offset -3 does not equal -2", 0)
-
-
-@pytest.mark.parametrize("fail_on_data_loss", [True, False])
-@pytest.mark.parametrize("topic", [TopicFacts(exists=False), TopicFacts(partitions={1: PartitionFacts(0, 100)})])
-def test_planned_batch_of_a_partition_that_is_gone_fails_when_its_client_gives_up(
-    topic: TopicFacts, tmp_path: Path, fail_on_data_loss: bool
-) -> None:
-    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(3)
-    remove("commits/2")(tmp_path)
-    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
-    facts = KafkaFacts("broker:9092", 1, {"orders": topic})
-    restart = diagnose(World(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
-    assert (restart.outcome, restart.batch) == (Outcome.FAILS, 2)
-    assert restart.error == "expired before the position for partition"
-
-
 def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path: Path) -> None:
     builder = CheckpointBuilder(tmp_path, FileInput())
     builder.run(3)
@@ -493,62 +362,3 @@ def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path
     found = report(tmp_path, SPARK_4_2)
     assert does(found) == fails("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", 3, leaves_orphan=True)
     assert found.findings[0].condition.name == "STATE_FOLDER_MISSING"
-
-
-# --- asynchronous progress ------------------------------------------------------------------------------------------
-
-
-def sparse(folder: Path, planned: Iterable[int], committed: Iterable[int], spark: SparkVersion = SPARK_4_3) -> Restart:
-    """What is predicted of a query that ran 15 batches, of which these are left in its logs."""
-    CheckpointBuilder(folder, FileInput(), checksums=True).run(15)
-    for log, kept in (("offsets", planned), ("commits", committed)):
-        remove(*(f"{log}/{number}" for number in {*range(15)} - {*kept}))(folder)
-    return report(folder, spark).restart
-
-
-@pytest.mark.parametrize(
-    ("planned", "committed", "expected"),
-    [
-        ([0, 4, 7, 11, 14], [0, 4, 7, 11, 14], resumes(15)),
-        ([0, 4, 7, 14], [0, 4, 7, 11, 14], resumes(15)),
-        ([14], [0, 4, 7, 11, 14], resumes(15)),
-        ([0, 4, 7, 11, 14], [0, 4, 11], reruns(14)),
-        ([0, 4, 7, 11], [0, 4, 7, 11, 14], fails_after_sink(11)),
-    ],
-)
-def test_sparse_logs_that_have_lost_entries_are_read_as_sparse_ones(
-    planned: list[int], committed: list[int], expected: Does, tmp_path: Path
-) -> None:
-    for spark in SPARK_VERSIONS:
-        restart = sparse(tmp_path / str(spark), planned, committed, spark)
-        assert expected == Does(restart.outcome, restart.batch, restart.error, restart.leaves_orphan), spark
-        assert (restart.if_asynchronous, restart.unknowns) == (None, ())
-
-
-def test_a_hole_that_may_be_a_loss_or_none_is_told_both_ways(tmp_path: Path) -> None:
-    restart = sparse(tmp_path, [0, 4], [0, 4])
-    assert (restart.outcome, restart.error) == (Outcome.FAILS, "batch 3 doesn't exist")
-    assert restart.if_asynchronous is not None
-    assert (restart.if_asynchronous.outcome, restart.if_asynchronous.batch) == (Outcome.RESUMES, 5)
-    (unknown,) = restart.unknowns
-    assert unknown.endswith("with asyncProgressTrackingEnabled they are none, and Spark 4.3 resumes, batch 5")
-
-
-def test_a_plan_that_was_surely_there_is_lost(tmp_path: Path) -> None:
-    restart = sparse(tmp_path, [12, 14], [12, 13, 14])
-    assert (restart.error, restart.if_asynchronous) == ("batch 13 doesn't exist", None)
-
-
-@pytest.mark.parametrize(("spark", "leaves_orphan"), [(SPARK_4_2, False), (SPARK_4_3, True)])
-def test_plan_that_cannot_be_written_asynchronously_shows_after_its_batch(
-    spark: SparkVersion, leaves_orphan: bool, tmp_path: Path
-) -> None:
-    sparse(tmp_path, [0, 4, 7, 11, 14], [0, 4, 7, 11, 14])
-    (tmp_path / "offsets/.15.crc").write_bytes(b"left over")
-    restart = report(tmp_path, spark).restart
-    assert (restart.outcome, restart.sink_called) == (Outcome.FAILS, SinkCalled.YES)
-    assert restart.leaves_orphan is leaves_orphan
-    (tmp_path / "offsets/.15.crc").unlink()
-    (tmp_path / "offsets/15").mkdir()
-    restart = report(tmp_path, spark).restart
-    assert (restart.sink_called, restart.leaves_orphan) == (SinkCalled.YES, False)

@@ -1,0 +1,59 @@
+"""What Spark makes of planned Kafka offsets that are none, or no longer there; without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from predicting import change, does, fails, line, remove, report, resumes, write
+
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.diagnosis.engine import diagnose
+from lastgood.diagnosis.restart import Outcome, SinkCalled
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.storage import LocalStorage, parse_location
+from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize(
+    ("start", "error"), [(-1, "earliest offset -1 does not equal -2"), (-3, "earliest offset -3 does")]
+)
+def test_number_that_is_no_position_fails_in_a_task_whatever_the_option(
+    tmp_path: Path, start: int, error: str, fail_on_data_loss: bool
+) -> None:
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(1)
+    change("offsets/0", line(2, f'{{"orders":{{"0":{start},"1":5}}}}'))(tmp_path)
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    restart = diagnose(World(checkpoint, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
+    assert (restart.outcome, restart.batch, restart.leaves_orphan) == (Outcome.FAILS, 1, True)
+    assert (restart.sink_called, restart.error is not None and error in restart.error) == (SinkCalled.MAYBE, True)
+
+
+def test_earliest_in_a_committed_plan_is_resolved_by_the_task(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(1)
+    change("offsets/0", line(2, '{"orders":{"0":-2,"1":-2}}'))(tmp_path)
+    assert does(report(tmp_path, SPARK_4_2)) == resumes(1)
+
+
+def test_planned_batch_that_begins_at_no_position_fails_too(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, KafkaInput("orders", 1))
+    builder.plan()
+    write("sources/0/0", '\x00v1\n{"orders":{"0":-3}}')(tmp_path)
+    assert does(report(tmp_path, SPARK_4_2)) == fails("earliest offset -3 does not equal -2", 0)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize("topic", [TopicFacts(exists=False), TopicFacts(partitions={1: PartitionFacts(0, 100)})])
+def test_planned_batch_of_a_partition_that_is_gone_fails_when_its_client_gives_up(
+    topic: TopicFacts, tmp_path: Path, fail_on_data_loss: bool
+) -> None:
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(3)
+    remove("commits/2")(tmp_path)
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    facts = KafkaFacts("broker:9092", 1, {"orders": topic})
+    restart = diagnose(World(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
+    assert (restart.outcome, restart.batch) == (Outcome.FAILS, 2)
+    assert restart.error == "expired before the position for partition"
