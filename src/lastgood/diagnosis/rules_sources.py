@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.source_offsets import (
@@ -62,6 +63,12 @@ def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
         if span.is_done and restart.stop and restart.stop.subject == subject:
             effect = "The query cannot start: Spark asks once more for the newest batch, which ends before it begins."
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command)
+        elif span.is_done and span.batch_id in world.rewritten:
+            recovery = world.rewritten[span.batch_id]
+            effect = f"Recovery {recovery} moved the query back: the batch after it reads again from where it ends now."
+            evidence = {**evidence, "recovery": recovery}
+            command = world.report_of(recovery)
+            yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.INFO)
         elif span.is_done:
             effect = (
                 f"Batch {span.batch_id} read nothing of it, and what was written at these offsets before the next plan"
@@ -71,6 +78,11 @@ def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
         elif not isinstance(span.end, KafkaOffset):  # those are judged with all else that a broker can refuse
             effect = f"Batch {span.batch_id} ends before it begins: every start fails at it."
             yield Finding(conditions.ORPHAN_UNREPLAYABLE, subject, effect, evidence, command)
+
+
+def batches_that_went_back(checkpoint: Checkpoint) -> frozenset[int]:
+    """Done batches that end before they begin."""
+    return frozenset(span.batch_id for span in spans(checkpoint) if span.is_done and _back(span) is not None)
 
 
 def _back(span: Span) -> dict[str, object] | None:

@@ -27,7 +27,8 @@ was cut by an unclean election, if a Delta table was made anew or its log cut, o
 Where the source now ends below the position of the query, Spark stops while it plans, with the plan written already
 (`Partition …'s offset was changed from 20 to 17`). With `failOnDataLoss=false` it takes the lower offset without a
 message: the batch reads nothing, and what is written between the lower and the higher offset before the next plan is
-never read. Where a committed batch already went back, that has happened.
+never read. Where a committed batch already went back, that has happened; unless a recovery of lastgood moved the query
+back, which is told with its name and is no trouble.
 
 Right after a broker has handed its partitions on, Kafka may show an older end for a moment. Look again before you
 act.""",

@@ -53,6 +53,8 @@ class World:
     """Per Delta source: what its table still serves."""
     seal: Seal | None = None
     """None: no repair is open."""
+    rewritten: Mapping[int, str] = field(default_factory=dict)
+    """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)
     """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)
@@ -62,6 +64,10 @@ class World:
     def is_stateful(self) -> bool:
         """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
         return self.checkpoint.is_stateful or self.advice.is_stateful or _ran_without_data(self.checkpoint)
+
+    def report_of(self, recovery: str) -> str:
+        """The command that shows what a recovery did."""
+        return shlex.join(["lastgood", "report", recovery, "--checkpoint", self.location])
 
     def command(self, verb: str, *options: str) -> str:
         """A command about this checkpoint that can be pasted; `verb` may be two words."""

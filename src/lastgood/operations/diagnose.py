@@ -15,6 +15,7 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
+from lastgood.diagnosis.rules_sources import batches_that_went_back
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
@@ -186,7 +187,29 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         files=_files_of_plan(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint),
         seal=_seal(evidence),
+        rewritten=_rewritten(evidence),
     )
+
+
+def _rewritten(evidence: Evidence) -> Mapping[int, str]:
+    """The batches that go back by a recovery, if any goes back: else nobody need look."""
+    back = batches_that_went_back(evidence.checkpoint)
+    if not back:
+        return {}
+    from lastgood.recovery.plan import PlanInvalidError
+    from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries
+
+    found: dict[int, str] = {}
+    storage = open_writable(evidence.location)
+    for recovery in recoveries(storage, evidence.location):
+        room = Room(evidence.location, recovery, storage)
+        try:
+            steps = room.plan().steps if room.stage() is Stage.CLOSED else ()
+        except (PlanInvalidError, RecoveryUnknownError):  # then it is told as anybody's
+            continue
+        written = {step.path for step in steps}
+        found |= {batch: recovery for batch in back if f"offsets/{batch}" in written}
+    return found
 
 
 def _seal(evidence: Evidence) -> Seal | None:

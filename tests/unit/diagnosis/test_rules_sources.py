@@ -90,6 +90,14 @@ def test_committed_batch_that_went_back_is_told(tmp_path: Path, before: SourceOf
     assert found.next == "lastgood inspect /chk --batch 1"
 
 
+def test_batch_that_a_recovery_moved_back_is_no_trouble(tmp_path: Path) -> None:
+    query(tmp_path, kafka(20), kafka(17), committed=2)
+    (found,) = find(tmp_path, rewritten={1: "20261121-160058-7f3a"})
+    assert (found.condition.name, found.severity) == ("SOURCE_OFFSET_WENT_BACK", INFO)
+    assert found.effect.startswith("Recovery 20261121-160058-7f3a moved the query back: the batch after it reads again")
+    assert found.next == "lastgood report 20261121-160058-7f3a --checkpoint /chk"
+
+
 def test_file_source_that_went_back_is_asked_once_more_and_stops_the_query(tmp_path: Path) -> None:
     query(tmp_path, FileOffset(5), FileOffset(3), committed=2)
     (found,) = find(tmp_path)

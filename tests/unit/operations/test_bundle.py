@@ -122,6 +122,7 @@ def everything(evidence: Evidence) -> World:
         files={"0": (FileFacts(SourceFile("file:/a", 1, 0), FileState.CHANGED, 5),)},
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
         seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7")),
+        rewritten={7: "20261121-160058-7f3a"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(
             filesystem="ext4",

@@ -14,7 +14,11 @@ from deltalake.transaction import CommitProperties
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
+from lastgood.operations.plan import PlanOptions
+from lastgood.operations.positions import Where
+from lastgood.operations.recover import recover
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.price import Waiver
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 ROWS = pa.table({"i": [1, 2, 3]})
@@ -120,3 +124,23 @@ def test_function_that_gives_its_own_name_is_asked_by_it_and_nothing_is_proven(t
     assert (skip.severity.name, skip.evidence["would_skip"]) == ("WARNING", [2, 5])
     assert skip.effect.startswith("If the query writes as my-app, the only name in the table: batches 2 to 5")
     assert (found.position.sink, found.position.sink_known, found.position.skipped_up_to) == (None, False, None)
+
+
+def test_plan_that_was_moved_back_by_a_recovery_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    target = str(query.folder)
+    options = PlanOptions("reposition", Where(stable_lag=2), accept=(Waiver.DUPLICATES,))
+    done = recover(target, options, driver_is_dead=True).recovery
+    assert done is not None
+
+    def told() -> list[tuple[str, str]]:
+        found = diagnose(target).findings
+        return [(each.severity.name, each.next) for each in found if each.condition.name == "SOURCE_OFFSET_WENT_BACK"]
+
+    assert told() == [("INFO", f"lastgood report {done.id} --checkpoint {target}")]
+    Path(f"{target}.lastgood/recoveries/{done.id}/plan.json").write_bytes(b"{}")
+    assert [severity for severity, _ in told()] == ["WARNING"]
