@@ -101,7 +101,8 @@ class Work:
                 next=self.standing.world.command("backup list"),
             )
         sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
-        after = replace(before, checkpoint=edited(before.checkpoint, repair.edits), sinks=sinks)
+        edits = with_checksums(repair.edits, self.known.checksums)
+        after = replace(before, checkpoint=edited(before.checkpoint, edits), sinks=sinks)
         if self.standing.query_id is None:
             found = after.checkpoint.query
             after = after if found is None else _seen(after)

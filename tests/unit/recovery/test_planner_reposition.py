@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,14 @@ def test_latest_needs_a_broker(tmp_path: Path) -> None:
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError):
         drafted(known(tmp_path), to(-1))
+
+
+def test_orphan_goes_with_its_checksum(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
+    found = drafted(replace(known(tmp_path, delta(2)), checksums=frozenset({"offsets/.3.crc"})), to(10))
+    gone = dict.fromkeys(("offsets/3", "offsets/.3.crc"), "set aside")
+    assert changes(found) == {**gone, "offsets/2": "written"}
 
 
 def test_number_goes_on_above_a_mark_that_was_left_high(tmp_path: Path) -> None:
