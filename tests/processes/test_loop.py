@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import StorageError
 from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
@@ -104,6 +105,7 @@ class Caring:
         self.standings: list[Standing] = []
         self.causes: list[Cause] = []
         self.first: list[tuple[str, int, bool]] = []
+        self.astray: Cause | None = None
 
     def before_start(self, standing: Standing) -> Wait | None:
         self.standings.append(standing)
@@ -121,6 +123,9 @@ class Caring:
 
     def is_ahead(self, checkpoint: str) -> bool:
         return False
+
+    def strayed(self, checkpoint: str) -> Cause | None:
+        return self.astray
 
     def last_resort(self) -> PersonNeededError | None:
         return self.resort
@@ -437,6 +442,16 @@ def test_command_that_commits_nothing_for_too_long_is_ended_and_started_again(tm
     assert supervisor(tmp_path, code, told, policy, care=care, checkpoint=Counter(tmp_path)).run() == 0
     assert told.names == ["started", "stalled", "ended", "restarting", "started", "ended"]
     assert [cause.line for cause in care.causes] == ["batch 0 was not committed within 0.5 s"]
+
+
+def test_command_whose_query_reads_something_else_than_it_was_started_on_is_ended(tmp_path: Path) -> None:
+    told, care = Listener(), Caring()
+    care.astray = Cause(FailureClass.SOURCE_RECREATED, line="orders was created again")
+    policy = Policy(max_attempts=0, grace_seconds=5)
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(tmp_path, "import time; time.sleep(60)", told, policy, care=care, checkpoint=Counter(tmp_path)).run()
+    assert told.names == ["started", "stalled", "ended", "gave_up"]
+    assert care.causes == [care.astray]
 
 
 def test_stalled_command_that_ends_in_order_has_failed_all_the_same(tmp_path: Path) -> None:

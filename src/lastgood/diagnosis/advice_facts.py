@@ -70,7 +70,7 @@ class AdviceFacts:
     runs: tuple[RecordedRun, ...] = ()
     """Those of the same records, oldest first."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Ids that the topics had when the newest recorded batches read them."""
+    """Ids that the topics have of which the offsets of the query are, as far as anybody has written them down."""
     is_stateful: bool = False
     """Whether a recorded batch had stateful operators."""
     max_downtime_ms: int | None = None

@@ -36,9 +36,10 @@ and leaves that plan behind; with `failOnDataLoss=false` the offsets go back and
 skipped. If it holds more, nothing fails and nothing is logged, under any option: the query goes on at its old
 number, and the records of the new topic below that number are never read.
 
-The id of the topic proves it, where somebody wrote it down while the query ran. Without it there are signs: a topic
-that ends before what was read, partitions that are fewer, or records below the position that are younger than the
-batch that read up to there. The last is no proof, since producers set the times of their records themselves.
+The id of the topic proves it, where it was written down: `lastgood run`, `recover` and `apply` do, beside the
+checkpoint, and so does a recorder. Without it there are signs: a topic that ends before what was read, partitions that
+are fewer, or records below the position that are younger than the batch that read up to there. The last is no proof,
+since producers set the times of their records themselves.
 
 Nobody can tell from outside what was unread of the old topic. The new one has to be read from its beginning.""",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -23,7 +23,7 @@ from lastgood.diagnosis.kafka_reading import (
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.diagnosis.world import World
-from lastgood.sources.kafka_facts import TopicFacts
+from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
 from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
 from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity, identify_topic
 
@@ -58,6 +58,28 @@ def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
             answer = _identity(source, topic, found)
             if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
                 yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic))
+
+
+def may_be_read(world: World, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
+    """Of a topic that was created again, per partition the offset below which the query may have read it meanwhile.
+
+    Args:
+        world: What is known.
+        restart: What Spark would do.
+        topic: Its name.
+        by_time: Whether nothing was read since the newest committed batch: then what is newer was not.
+    """
+    found: dict[int, int] = {}
+    for source in readings(world, restart):
+        ends = source.named.get(topic, {}) if topic in source.there else {}
+        latest, newer = source.facts.latest.get(topic, {}), _newer(source, topic)
+        for partition, end in ends.items():
+            record = newer[2].get(partition) if newer is not None and by_time else None
+            is_told = record is not None and record.unknown is None and record.offset is not None
+            first = record.offset if record is not None and is_told else None
+            up_to = min(each for each in (end, latest.get(partition, 0), first) if each is not None)
+            found[partition] = max(found.get(partition, 0), up_to)
+    return found
 
 
 def find_broker(source: KafkaReading) -> Iterator[Finding]:
@@ -124,7 +146,15 @@ def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAn
 
 
 def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
-    """By the newest batch for whose time the broker was asked."""
+    newer = _newer(source, topic)
+    if newer is None:
+        return IdentityAnswer(TopicIdentity.UNKNOWN, "neither its id nor its times are known")
+    time_ms, ends, records = newer
+    return identify_topic(found, committed_end=ends, batch_timestamp_ms=time_ms, first_after=records)
+
+
+def _newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Mapping[int, FoundRecord]] | None:
+    """The newest batch for whose time the broker was asked: that time, where it ended, and the first newer records."""
     for span in reversed(source.read):
         entry = source.world.checkpoint.offsets.entries.get(span.batch_id)
         metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
@@ -133,8 +163,8 @@ def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAns
         records = source.facts.first_after_batch.get(span.batch_id, after).get(topic)
         ends = positions(topics_of(span.end)).get(topic)
         if records and ends:
-            return identify_topic(found, committed_end=ends, batch_timestamp_ms=time_ms, first_after=records)
-    return IdentityAnswer(TopicIdentity.UNKNOWN, "neither its id nor its times are known")
+            return time_ms, ends, records
+    return None
 
 
 def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iterator[Finding]:

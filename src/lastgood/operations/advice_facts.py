@@ -20,6 +20,7 @@ from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.operations.evidence import Evidence
 from lastgood.parallel import Deadline, ask_all
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.storage import LocalStorage, Location, Storage
 
 TIMEOUT_SECONDS = 5.0
@@ -45,6 +46,8 @@ def advice_facts(
     """
     storage, location = evidence.storage, evidence.location
     questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, evidence)}
+    if location.name:
+        questions["topics"] = partial(read_topic_ids, storage, location, evidence.query_id)
     places = _signs_of_tables(location)
     for sign, folder in places:
         questions[f"{sign} {folder}"] = partial(_is_table, storage, folder, sign)
@@ -63,6 +66,7 @@ def advice_facts(
     tables = (TableAround(str(folder), _SIGNS[sign]) for sign, folder in places if found[f"{sign} {folder}"])
     return replace(
         recorded,
+        topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
         filesystem=_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
         table=next(tables, None),
         metadata_modified_ms=found.get("metadata"),

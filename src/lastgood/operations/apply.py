@@ -17,6 +17,7 @@ from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.topic_notes import note_topics
 from lastgood.operations.whereabouts import note_whereabouts, whereabouts
 from lastgood.overlay import OverlayStorage
 from lastgood.parallel import Deadline
@@ -132,9 +133,12 @@ def apply_plan(
     found = _survey(plan, config)
     if not plan.steps:
         _require_same(plan, found)
+        _note_topics(plan, tell)
         return Recovery(plan, backup="")
     with _Work(plan, location, driver_is_dead, tell, config, owner).begun(found) as (engine, proof):
         done = engine.apply(proof)
+    if not done.already:
+        _note_topics(plan, tell)
     return replace(_recovered(done, location), proof=proof)
 
 
@@ -166,6 +170,8 @@ def undo(
     plan = room.plan()
     with _Work(plan, location, driver_is_dead, tell, config).begun() as (engine, proof):
         done = engine.undo(proof)
+    if not done.already:
+        _note_topics(plan, tell, undone=True)
     return _recovered(done, location, undone=True)
 
 
@@ -354,6 +360,13 @@ def _survey(plan: Plan, config: Path | None) -> Survey:
 def _recovered(done: Done, location: Location, *, undone: bool = False) -> Recovery:
     folder = Room(location, done.plan.recovery, open_writable(location)).folder / "before"
     return Recovery(done.plan, str(folder), undone=undone, already=done.already)
+
+
+def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
+    try:
+        note_topics(plan, undone=undone)
+    except LastgoodError as error:
+        tell(f"of which topics the offsets are is not noted down: {error.sentence}")
 
 
 def _read(file: str) -> Plan:

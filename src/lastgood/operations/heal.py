@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.operations.apply import Owner
 from lastgood.operations.plan import PlanOptions
@@ -15,6 +16,7 @@ from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import Target
+from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
 from lastgood.storage import Location
@@ -33,6 +35,7 @@ class _Query:
     target: Target
     evidence: EvidenceOptions
     story: Story
+    topics: TopicWatch
     tried: set[Rung] = field(default_factory=set)
     waiting: Decision | None = None
     """The cheapest plan that nobody has accepted."""
@@ -69,7 +72,7 @@ class Healer:
         """Look after a query as well."""
         evidence = EvidenceOptions().of(target)
         story = Story(location, evidence, self._pipeline, tell=self._tell, rows_of=self._rows_of)
-        self._queries[str(location)] = _Query(target, evidence, story)
+        self._queries[str(location)] = _Query(target, evidence, story, TopicWatch(location, evidence))
 
     def before_start(self, standing: Standing) -> Wait | None:
         """See `Care`."""
@@ -77,6 +80,7 @@ class Healer:
             if standing.failures <= 1:
                 query.tried.clear()
             query.waiting = None
+            query.topics.begin()
             wait = self._heal(checkpoint, query, standing)
             if wait is not None:
                 return wait
@@ -104,6 +108,12 @@ class Healer:
             return False
         return exposure is not None and bool(exposure.unread)
 
+    def strayed(self, checkpoint: str) -> Cause | None:
+        """See `Care`."""
+        query = self._queries.get(checkpoint)
+        line = None if query is None else query.topics.strayed
+        return None if line is None else Cause(FailureClass.SOURCE_RECREATED, line=line)
+
     def last_resort(self) -> PersonNeededError | None:
         """See `Care`."""
         found = None
@@ -116,6 +126,7 @@ class Healer:
     def close(self) -> None:
         """Finish what is still being written down."""
         for query in self._queries.values():
+            query.topics.close()
             query.story.close()
 
     def _rows_of(self, location: Location, batch: int) -> int | None:

@@ -23,6 +23,7 @@ from lastgood.operations.sinks_back import sink_steps
 from lastgood.operations.start_file import start_steps
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.survey import Survey, survey
+from lastgood.operations.topic_notes import topic_ids_of
 from lastgood.overlay import OverlayStorage
 from lastgood.position import locate
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
@@ -173,7 +174,11 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     plan = Plan(
         recovery=_recovery_id(at_ms),
         goal=goal.name,
-        options={**goal.to_json(), **_reckoned(found, drafted, options, then, promise)},
+        options={
+            **goal.to_json(),
+            **_reckoned(found, drafted, options, then, promise),
+            **topic_ids_of(found.world.kafka, found.world.topic_ids),
+        },
         checkpoint=str(location),
         query_id=found.evidence.query_id,
         guarantee=drafted.guarantee,

@@ -14,6 +14,7 @@ from lastgood.operations.evidence import now_ms
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.surroundings import ONE_SECONDS
 from lastgood.operations.survey import Survey
+from lastgood.recovery.standing import recreated
 from lastgood.sources.kafka import SourceKindError
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
@@ -127,7 +128,12 @@ def chosen_offsets(
     if where.stable_lag is not None or where.batch is not None:
         standing = offsets_after(target, batch=where.batch, stable_lag=where.stable_lag, config=config)
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
-        offsets, chosen = standing.sources, f"the end of batch {standing.batch}{lag}"
+        others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning
+        offsets: dict[str, Offsets] = {
+            source_id: {topic: parts for topic, parts in each.items() if topic not in others}
+            for source_id, each in standing.sources.items()
+        }
+        chosen = f"the end of batch {standing.batch}{lag}"
     else:
         named = _topics(found) if topics is None else topics
         named = {source_id: known for source_id, known in named.items() if where.source in (None, source_id)}

@@ -20,6 +20,7 @@ from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan
@@ -161,6 +162,7 @@ class _Work:
         """Plan, and do it."""
         plan = make_plan(self.target, self.options, config=self.config)
         if not plan.steps and not plan.needs:
+            self._noting(lambda: note_topics(plan))
             return Decision(Verdict.START, f"Spark's own restart does it: {plan.promise.because}", plan)
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
@@ -173,6 +175,14 @@ class _Work:
         except LastgoodError as error:
             return replace(self.told(error), plan=plan, file=file)
         return Decision(Verdict.START, "the plan was carried out", plan, recovery=done)
+
+    def _noting(self, note: Callable[[], None]) -> None:
+        """Note down that the query goes on in the topics that are there now."""
+        try:
+            if not self.observe:
+                note()
+        except LastgoodError as error:
+            self.tell(f"of which topics the offsets are is not noted down: {error.sentence}")
 
     def start_from_nothing(self, missing: CheckpointMissingError) -> Decision:
         """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
@@ -190,6 +200,7 @@ class _Work:
             if not sink.known and sink.kind in _ANSWERING:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
+        self._noting(lambda: note_before_first_start(found))
         told = "" if found.world.sinks else ", and no sink was named"
         return Decision(Verdict.START, f"a first start: no batch was ever planned here{told}")
 

@@ -26,6 +26,7 @@ from lastgood.recovery.copies import batch_of
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
@@ -335,7 +336,10 @@ def _judge(evidence: Evidence, around: Surroundings, at_ms: int) -> Status:
         sink_standing(each, last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
         for each in around.sinks
     ]
-    exposure = None if around.kafka is None else exposure_of(reading(evidence), around.kafka, now_ms=at_ms)
+    exposure = None
+    if around.kafka is not None:
+        noted = read_topic_ids(evidence.storage, evidence.location, evidence.query_id)
+        exposure = exposure_of(reading(evidence), around.kafka, now_ms=at_ms, recorded_ids=noted)
     return Status(
         evidence.location,
         checkpoint,

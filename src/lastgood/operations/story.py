@@ -16,6 +16,7 @@ from lastgood.operations.incident_notes import attempt_of
 from lastgood.operations.promise import Kept
 from lastgood.operations.recover import Decision, Verdict
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.topic_notes import note_first_topics
 from lastgood.operations.whereabouts import note_whereabouts
 from lastgood.recovery.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident, new_incident_id
 from lastgood.recovery.incidents import Incidents
@@ -95,6 +96,7 @@ class Story:
 
     def first_batch(self, batch: int, plan: Plan | None, *, rerun: bool) -> None:
         """The first new batch is committed: see whether it is the one that was promised."""
+        self._writer.submit(self._note_topics)
         incident, self._open = self._open, None
         if incident is not None:
             seen = replace(incident, first_batch=batch, rerun=rerun, first_batch_at_ms=now_ms(), outcome=RECOVERED)
@@ -143,6 +145,13 @@ class Story:
                 self._has_trouble = True
                 sentence = f"the history of {self._checkpoint} is not kept: {error.sentence}"
                 self._tell(Noticed(at=time.time(), condition=error.condition, sentence=sentence))
+
+    def _note_topics(self) -> None:
+        try:
+            note_first_topics(str(self._checkpoint), self._evidence, config=self._pipeline.config)
+        except LastgoodError as error:
+            sentence = f"of which topics the offsets of {self._checkpoint} are is not noted down: {error.sentence}"
+            self._tell(Noticed(at=time.time(), condition=error.condition, sentence=sentence))
 
     def _close(self, incident: Incident, batch: int, plan: Plan | None) -> None:
         rows = self._await_rows(batch)

@@ -58,17 +58,23 @@ def placed(standing: Standing, base: Mapping[str, SourceOffset], wanted: Mapping
     return Placed(starts, tuple(moved), tuple(doubts))
 
 
-def without(reached: Reached, topics: tuple[str, ...]) -> Reached:
-    """The same but for topics that were created again: how far the old ones were read says nothing of the new."""
-    if not topics:
+def as_of_now(reached: Reached, may_be_read: Offsets) -> Reached:
+    """The same but for topics that were created again: how far the old ones were read says nothing of the new.
+
+    Args:
+        reached: By the offsets of all topics.
+        may_be_read: Per topic that was created again and partition, below which offset it may have been read since.
+    """
+    if not may_be_read:
         return reached
-    most = None if reached.most is None else _without(reached.most, topics)
-    return Reached(_without(reached.least, topics), most, _without(reached.read, topics))
+    least = _with(reached.least, {topic: {} for topic in may_be_read})
+    most = None if reached.most is None else _with(reached.most, may_be_read)
+    return Reached(least, most, _with(reached.read, may_be_read))
 
 
-def _without(offsets: Mapping[str, SourceOffset], topics: tuple[str, ...]) -> dict[str, SourceOffset]:
+def _with(offsets: Mapping[str, SourceOffset], others: Offsets) -> dict[str, SourceOffset]:
     return {
-        source_id: KafkaOffset({topic: parts for topic, parts in offset.topics.items() if topic not in topics})
+        source_id: KafkaOffset({topic: others.get(topic, parts) for topic, parts in offset.topics.items()})
         if isinstance(offset, KafkaOffset)
         else offset
         for source_id, offset in offsets.items()
@@ -95,7 +101,9 @@ class _Placing:
             named = self._wanted.get(topic, {})
             offsets = {**self._base.get(topic, {}), **named}
             there = {p: at for p, at in offsets.items() if self._is_there(topic, p)}
-            if topic in self._standing.recreated and not there.keys() <= named.keys():
+            if topic in self._standing.recreated and not named:
+                there = {p: self._beginning(topic, p) for p in there}
+            elif topic in self._standing.recreated and not there.keys() <= named.keys():
                 raise self._refused(topic, "created again since it was read", "an offset for every partition of it")
             found[topic] = {p: self._placed(topic, p, at) for p, at in sorted(there.items())}
             found[topic] |= self._added(topic, offsets)
@@ -116,6 +124,11 @@ class _Placing:
             return True
         self.doubts.append(f"{topic}-{partition} is gone: what was unread of it is lost")
         return False
+
+    def _beginning(self, topic: str, partition: int) -> int:
+        """Of a topic that was created again nothing is read yet."""
+        earliest = _bounds(self._facts, topic, partition).earliest
+        return OFFSET_EARLIEST if earliest is None else earliest
 
     def _placed(self, topic: str, partition: int, offset: int) -> int:
         name, bounds = f"{topic}-{partition}", _bounds(self._facts, topic, partition)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.diagnosis.rules_kafka_broker import may_be_read
 from lastgood.diagnosis.sink_reading import NONE
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
-from lastgood.recovery.placing import Placed, placed, without
+from lastgood.recovery.placing import Placed, as_of_now, placed
 from lastgood.recovery.plan_resume import (
     LOGS,
     assumptions,
@@ -69,7 +70,9 @@ def priced(
         RepairRefusedError: how far the sinks have come is not known, and no broker tells where that ends at most.
     """
     recreated = standing.recreated
-    bounded = without(_bounded(standing, reached), recreated)
+    is_settled = not standing.has_orphan or (standing.sinks_known and standing.furthest <= standing.committed)
+    meanwhile = {topic: may_be_read(standing.world, standing.restart, topic, by_time=is_settled) for topic in recreated}
+    bounded = as_of_now(_bounded(standing, reached), meanwhile)
     prices = price_of_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
     doubts = [
         *starts.doubts,

@@ -180,16 +180,23 @@ class Standing:
 
     @property
     def recreated(self) -> tuple[str, ...]:
-        """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
-        facts, entry = self.kafka, self.checkpoint.newest_offsets
-        if facts is None or entry is None:
-            return ()
-        topics = {
+        """See the function of this name."""
+        return recreated(self.world)
+
+
+def recreated(world: World) -> tuple[str, ...]:
+    """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
+    facts, entry = world.kafka, world.checkpoint.newest_offsets
+    if facts is None or facts.unknown is not None:
+        return ()
+    before = {**world.advice.topic_ids, **facts.topic_ids_before, **world.topic_ids}
+    now = {name: topic.topic_id for name, topic in facts.topics.items()}
+    others = {topic for topic, told in before.items() if now.get(topic) not in (None, told)}
+    if entry is not None:  # one that is lost names none
+        others &= {
             topic for line in entry.sources if isinstance(line.offset, KafkaOffset) for topic in line.offset.topics
         }
-        before = {**self.world.advice.topic_ids, **facts.topic_ids_before, **self.world.topic_ids}
-        now = {name: topic.topic_id for name, topic in facts.topics.items()}
-        return tuple(sorted(t for t in topics if before.get(t) and now.get(t) and before[t] != now[t]))
+    return tuple(sorted(others))
 
 
 def seen_as(world: World, query_id: str, *, asked_as: str | None = None) -> World:

@@ -121,6 +121,10 @@ class Care(Protocol):
         """Whether the sources of a query hold more than is planned, as far as anybody can tell."""
         ...
 
+    def strayed(self, checkpoint: str) -> Cause | None:
+        """Why a query that runs must not go on: it reads something else than it was started on. Answers at once."""
+        ...
+
     def last_resort(self) -> PersonNeededError | None:
         """What a person might allow, where all else was tried."""
         ...
@@ -332,12 +336,21 @@ class Supervisor:
             self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
             return signum
         dead = None if self._agent is None else self._agent.dead_query()
-        self._stall = self._stalls.stalled() if dead is None else Stall(dead[0], cause_of("", dead[1]))
+        stall = self._stalls.stalled() if dead is None else Stall(dead[0], cause_of("", dead[1]))
+        self._stall = stall or self._strayed()
         if self._stall is None:
             return None
         because = self._stall.cause.line or "the query has ended, and its driver goes on"
         self._tell(events.Stalled(at=time.time(), checkpoint=self._stall.checkpoint, because=because))
         return signal.SIGTERM
+
+    def _strayed(self) -> Stall | None:
+        if self._care is not None:
+            for location in self._watches:
+                cause = self._care.strayed(location)
+                if cause is not None:
+                    return Stall(location, cause)
+        return None
 
     @property
     def _poll_seconds(self) -> float:

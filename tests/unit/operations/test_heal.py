@@ -1,4 +1,4 @@
-"""What is left where records expired before they were read; all else that is tried is in `tests/spark`."""
+"""What is left where records are gone, or their topic is another one; all else that is tried is in `tests/spark`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,15 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "chk"
 
 
-def healer(checkpoint: Path, told: list[Event], *bounds: tuple[int, int], accept: tuple[str, ...] = ()) -> Healer:
+def healer(
+    checkpoint: Path,
+    told: list[Event],
+    *bounds: tuple[int, int],
+    accept: tuple[str, ...] = (),
+    topic_id: str | None = None,
+) -> Healer:
     facts = checkpoint.parent / "facts.json"
-    facts.write_text(json.dumps(broker(*bounds).to_json()))
+    facts.write_text(json.dumps(broker(*bounds, topic_id=topic_id).to_json()))
     kafka = Kafka(bootstrap=str(facts))
     pipeline = Pipeline(
         name="orders", command=("true",), kafka=kafka, policy=Policy(accept=accept), driver_check=("true",)
@@ -79,3 +85,40 @@ def test_what_is_all_there_is_started_as_it_stands(checkpoint: Path) -> None:
     assert made.before_start(Standing()) is None
     made.close()
     assert [event.name for event in told] == ["diagnosed"]
+
+
+def test_topic_that_is_longer_after_it_was_created_again_is_left_to_a_person(checkpoint: Path) -> None:
+    told: list[Event] = []
+    started(checkpoint, "old")
+    made = healer(checkpoint, told, (0, 99), (0, 99), topic_id="new")
+    with pytest.raises(PersonNeededError) as raised:
+        made.before_start(Standing())
+    made.close()
+    assert raised.value.file is not None
+    plan = parse_plan(Path(raised.value.file).read_bytes(), "plan")
+    assert [waiver.value for waiver in plan.needs] == ["loss", "duplicates"]
+    assert "orders was created again: what was unread of it before is lost" in plan.rests_on
+
+
+def test_topic_that_was_created_again_is_read_from_its_beginning_once_if_the_policy_accepts_it(
+    checkpoint: Path,
+) -> None:
+    told: list[Event] = []
+    accept = ("loss", "duplicates")
+    started(checkpoint, "old")
+    made = healer(checkpoint, told, (2, 99), (0, 99), accept=accept, topic_id="new")
+    assert made.before_start(Standing()) is None
+    made.close()
+    assert '{"orders":{"0":2,"1":0}}' in (checkpoint / "offsets" / str(BATCHES - 1)).read_text()
+    again = healer(checkpoint, told, (2, 99), (0, 99), accept=accept, topic_id="new")
+    assert again.before_start(Standing()) is None
+    again.close()
+    assert [event.name for event in told] == ["repaired", "diagnosed"]
+
+
+def started(checkpoint: Path, topic_id: str) -> None:
+    """It was started while the topic had this id."""
+    told: list[Event] = []
+    made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
+    assert made.before_start(Standing()) is None
+    made.close()

@@ -13,7 +13,7 @@ from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.goals import Replan, Resume
+from lastgood.recovery.goals import Fresh, Replan, Resume
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.steps import MoveStep
 from lastgood.sinks.evidence import SinkEvidence
@@ -213,7 +213,17 @@ def test_topic_that_was_created_again_is_never_resumed(tmp_path: Path) -> None:
     with pytest.raises(RepairRefusedError, match="created again") as refused:
         drafted(known(tmp_path, delta(2), kafka=recreated(broker((0, 99), (0, 99), topic_id="new"))), Resume())
     best = refused.value.alternatives[0]
-    assert (best.command, best.guarantee) == ("lastgood plan /chk --goal reposition --earliest", LOSSY)
+    assert (best.command, best.guarantee) == ("lastgood plan /chk --goal reposition --stable-lag 0", LOSSY)
+
+
+def test_topic_that_was_created_again_is_not_resumed_from_the_mirror_either(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    mirror = mirror_of(tmp_path)
+    facts = recreated(broker((0, 99), (0, 99), topic_id="new"))
+    lost = known(tmp_path / "lost", delta(2), mirror=mirror, kafka=facts)
+    for goal in (Resume(), Fresh()):
+        with pytest.raises(RepairRefusedError, match="created again"):
+            drafted(lost, goal)
 
 
 def test_expired_records_that_spark_would_skip_without_an_error_are_called_lost(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from lastgood.recovery.draft import Draft, RepairRefusedError
 from lastgood.recovery.goals import Reposition
 from lastgood.recovery.price import Guarantee
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_facts import FoundRecord
 from lastgood.testing.checkpoints import FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -212,9 +213,28 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_and_called_loss
     found = drafted(known(tmp_path, delta(2), kafka=facts), to(0))
     assert ends_of(found, "offsets/2") == ['{"orders":{"0":0,"1":0}}']
     (price,) = found.sources
-    assert (found.guarantee, price.lost, price.duplicated, price.bound) == (LOSSY, {}, {}, True)
+    assert (found.guarantee, price.lost, price.bound) == (LOSSY, {}, True)
     with pytest.raises(RepairRefusedError, match="cannot start"):
         drafted(known(tmp_path, delta(2), kafka=facts), only(0, 0))
+
+
+def test_topic_that_was_created_again_stands_at_its_beginning(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    facts = recreated(broker((4, 60), (0, 5), topic_id="new"))
+    found = drafted(known(tmp_path, delta(2), kafka=facts), Reposition({}, "it stands"))
+    assert ends_of(found, "offsets/2") == ['{"orders":{"0":4,"1":0}}']
+    assert (found.guarantee, found.sources[0].bound) == (LOSSY, True)
+
+
+def test_what_may_have_been_read_of_a_topic_since_it_was_created_again_may_come_twice(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    facts = recreated(broker((0, 60), (0, 9), topic_id="new"))
+    stands = Reposition({}, "it stands")
+    found = drafted(known(tmp_path, delta(2), kafka=facts), stands)
+    assert found.sources[0].duplicated == {"orders": {0: ((0, 15),), 1: ((0, 9),)}}
+    newer = {"orders": {0: FoundRecord(12), 1: FoundRecord(0)}}
+    found = drafted(known(tmp_path, delta(2), kafka=replace(facts, first_after_batch={2: newer})), stands)
+    assert found.sources[0].duplicated == {"orders": {0: ((0, 12),)}}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from planning import broker
+
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.topic_watch import TopicWatch
+from lastgood.recovery.topic_ids import write_topic_ids
+from lastgood.storage import parse_location
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
+from lastgood.writing import LocalWriter
+
+DEADLINE_SECONDS = 30.0
+
+
+def test_topic_that_is_created_again_under_a_running_query_is_told_until_the_next_run_begins(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    location, facts = parse_location(str(tmp_path / "chk")), tmp_path / "facts.json"
+    write_topic_ids(LocalWriter(), location, QUERY_ID, {"orders": "old"})
+    facts.write_text(json.dumps(broker((0, 30), topic_id="old").to_json()))
+    watch = TopicWatch(location, EvidenceOptions(kafka=str(facts)), look_seconds=0.01)
+    time.sleep(0.2)
+    assert watch.strayed is None
+    facts.write_text(json.dumps(broker((0, 30), topic_id="new").to_json()))
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while watch.strayed is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    watch.close()
+    assert watch.strayed is not None
+    assert watch.strayed.startswith("orders was deleted and created again")
+    watch.begin()
+    assert watch.strayed is None
+
+
+def test_without_a_broker_nobody_is_asked(tmp_path: Path) -> None:
+    watch = TopicWatch(parse_location(str(tmp_path / "chk")), EvidenceOptions(), look_seconds=0.0)
+    assert watch.strayed is None
+    watch.close()
