@@ -80,10 +80,10 @@ class Healer:
             if standing.failures <= 1:
                 query.tried.clear()
             query.waiting = None
-            query.topics.begin()
             wait = self._heal(checkpoint, query, standing)
             if wait is not None:
                 return wait
+            query.topics.begin()
         return None
 
     def failed(self, ended: Ended, cause: Cause) -> None:

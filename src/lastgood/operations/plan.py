@@ -177,7 +177,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         options={
             **goal.to_json(),
             **_reckoned(found, drafted, options, then, promise),
-            **topic_ids_of(found.world.kafka, found.world.topic_ids),
+            **topic_ids_of(found.world),
         },
         checkpoint=str(location),
         query_id=found.evidence.query_id,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis.world import World
 from lastgood.operations.evidence import gather, now_ms
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.survey import Survey
 from lastgood.recovery.plan import Plan
+from lastgood.recovery.pricing import ends
 from lastgood.recovery.topic_ids import read_topic_ids, write_topic_ids
 from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -21,15 +23,14 @@ from lastgood.writing import open_writable
 _NOW, _BEFORE = "topic_ids", "topic_ids_before"
 
 
-def topic_ids_of(facts: KafkaFacts | None, before: Mapping[str, str]) -> dict[str, Any]:
-    """What a plan keeps of the topics; nothing if Kafka told nothing.
-
-    Args:
-        facts: What Kafka said when the plan was made.
-        before: The ids that were known of when the query read them.
-    """
-    ids = {} if facts is None else _ids(facts)
-    return {_NOW: ids, _BEFORE: dict(before)} if ids else {}
+def topic_ids_of(world: World) -> dict[str, Any]:
+    """What a plan keeps of the topics that are read; nothing if Kafka told nothing."""
+    facts, entry = world.kafka, world.checkpoint.newest_offsets
+    if facts is None or facts.unknown is not None:
+        return {}
+    read = [topic for offset in ends(entry).values() if isinstance(offset, KafkaOffset) for topic in offset.topics]
+    ids = _ids(facts)
+    return {_NOW: {topic: ids.get(topic) for topic in read or ids}, _BEFORE: dict(world.topic_ids)}
 
 
 def note_topics(plan: Plan, *, undone: bool = False) -> None:
@@ -42,8 +43,8 @@ def note_topics(plan: Plan, *, undone: bool = False) -> None:
     Raises:
         StorageError: it cannot be noted down (subclasses).
     """
-    ids = plan.options.get(_NOW)
-    if not ids:
+    ids = plan.options.get(_NOW, {})
+    if not any(ids.values()):
         return
     location = parse_location(plan.checkpoint)
     storage = open_writable(location)
@@ -51,8 +52,9 @@ def note_topics(plan: Plan, *, undone: bool = False) -> None:
     query = None if raw is None else parse_query_metadata(raw)
     if isinstance(query, QueryMetadata):
         known = read_topic_ids(storage, location, query.query_id)
-        wanted = plan.options.get(_BEFORE, {}) if undone else {**known, **ids}
-        write_topic_ids(storage, location, query.query_id, wanted)
+        told = {topic: each or known.get(topic) for topic, each in ids.items()}  # of one that is silent, what it was
+        wanted = plan.options.get(_BEFORE, {}) if undone else told
+        write_topic_ids(storage, location, query.query_id, {topic: each for topic, each in wanted.items() if each})
 
 
 def note_before_first_start(found: Survey) -> None:

@@ -122,3 +122,12 @@ def started(checkpoint: Path, topic_id: str) -> None:
     made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
     assert made.before_start(Standing()) is None
     made.close()
+
+
+def test_topic_of_which_kafka_is_silent_is_taken_for_what_it_was(checkpoint: Path) -> None:
+    told: list[Event] = []
+    for topic_id in ("old", None):
+        made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
+        assert made.before_start(Standing()) is None
+        made.close()
+    assert json.loads(Path(f"{checkpoint}.lastgood/topics.json").read_text())["topics"] == {"orders": "old"}
