@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from planning import broker
 
+from lastgood.operations.apply import undo
 from lastgood.operations.heal import Healer
 from lastgood.operations.target import Target
 from lastgood.recovery.plan import parse_plan
@@ -116,6 +117,18 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_once_if_the_pol
     assert [event.name for event in told] == ["repaired", "diagnosed"]
 
 
+def test_repair_that_is_taken_back_leaves_the_offsets_with_the_topic_that_was_read(checkpoint: Path) -> None:
+    told: list[Event] = []
+    accept = ("loss", "duplicates")
+    started(checkpoint, "old")
+    made = healer(checkpoint, told, (0, 99), (0, 99), accept=accept, topic_id="new")
+    assert made.before_start(Standing()) is None
+    made.close()
+    assert noted(checkpoint) == {"orders": "new"}
+    undo("last", checkpoint=str(checkpoint), driver_is_dead=True)
+    assert noted(checkpoint) == {"orders": "old"}
+
+
 def started(checkpoint: Path, topic_id: str) -> None:
     """It was started while the topic had this id."""
     told: list[Event] = []
@@ -130,4 +143,8 @@ def test_topic_of_which_kafka_is_silent_is_taken_for_what_it_was(checkpoint: Pat
         made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
         assert made.before_start(Standing()) is None
         made.close()
-    assert json.loads(Path(f"{checkpoint}.lastgood/topics.json").read_text())["topics"] == {"orders": "old"}
+    assert noted(checkpoint) == {"orders": "old"}
+
+
+def noted(checkpoint: Path) -> object:
+    return json.loads(Path(f"{checkpoint}.lastgood/topics.json").read_text())["topics"]
