@@ -72,6 +72,8 @@ class Course:
         self.start()
         self.go_on()
         names = self.chance.sample(sorted(FAILURES), steps)
+        # The rows of two topics of one name are not told apart by their offsets, and nothing else is left then.
+        names.sort(key=lambda name: name == "topic_recreated" and "checkpoint_and_mirror_deleted" in names)
         for name in names:
             self.told.append(name)
             FAILURES[name](self)
