@@ -108,7 +108,19 @@ def start(session, flavour, command, calls, trigger=None):
     writer = writer.trigger(**(trigger or usual))
     if flavour.sink == "foreachBatch":
         return writer.foreachBatch(calls).start()
+    if flavour.txn_app_id is not None:
+        return writer.foreachBatch(once(flavour.txn_app_id, f"{place(command)}/sink")).start()
     return writer.format(flavour.sink).start(f"{place(command)}/sink")
+
+
+def once(app_id, table):
+    """A foreachBatch function whose writes Delta tells apart by a constant name and the number of the batch."""
+
+    def write(frame, batch_id):
+        writer = frame.write.format("delta").mode("append")
+        writer.option("txnAppId", app_id).option("txnVersion", batch_id).save(table)
+
+    return write
 
 
 def place(command):

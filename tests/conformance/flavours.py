@@ -37,6 +37,8 @@ class Flavour:
     name: str
     query: Query
     sink: str = "foreachBatch"
+    txn_app_id: str | None = None
+    """Where a foreachBatch function writes the table: its constant `txnAppId`, with the batch as `txnVersion`."""
     conf: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[str, ...] = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
     batches: int = 7
@@ -180,6 +182,16 @@ FLAVOURS = {
         Flavour("kafka-pattern", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4, is_pattern=True),
         Flavour("kafka-dedup", _deduplicated_topic, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
         Flavour("kafka-delta", _kafka, sink="delta", kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
+        Flavour(
+            "kafka-txn",
+            _kafka,
+            sink="delta",
+            txn_app_id="orders-etl",
+            kind="kafka",
+            inputs=(),
+            versions=("4.2.0",),
+            batches=4,
+        ),
     )
 }
 

@@ -26,6 +26,7 @@ def prediction(case: Case, folder: Path) -> Restart:
         sinks=(str(sink),) if shows else (),
         kafka=str(facts) if facts.exists() else None,
         subscribe_pattern=pattern_of(read_topic(folder)["name"]) if FLAVOURS[case.flavour].is_pattern else None,
+        txn_app_id=FLAVOURS[case.flavour].txn_app_id,
     )
     log = _log(folder) if FLAVOURS[case.flavour].kind == "delta" else None
     options = DiagnoseOptions(evidence, spark=case.spark, fail_on_data_loss=case.fail_on_data_loss, log=log)

@@ -180,6 +180,7 @@ def planned(repair: Repair, folder: Path) -> Plan:
     evidence = EvidenceOptions(
         sinks=(str(folder / "sink"),) if names_sink(repair) else (),
         kafka=str(facts) if facts.exists() else None,
+        txn_app_id=None if repair.is_blind else FLAVOURS[repair.case.flavour].txn_app_id,
     )
     options = PlanOptions(
         goal=repair.goal,

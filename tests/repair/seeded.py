@@ -26,6 +26,7 @@ PARTITIONS = 2
 BEFORE, AFTER = 20, 10
 """Records of each partition that the application has read, and that come while it is down."""
 COLUMNS = "topic,partition,offset"
+TXN_APP_ID = "orders-etl"
 _FLUSH_SECONDS = 30
 
 Row = tuple[int, int]
@@ -43,6 +44,7 @@ class Application:
     where: str = "true"
     """Which records it keeps."""
     sink: str = "delta"
+    """Or `foreachBatch`, by a function that leaves no mark, or `txn`, by one that leaves `TXN_APP_ID`."""
     starting_offsets: str = "earliest"
     config: str | None = None
     """A file that it reads its `startingOffsets` from."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conformance.sparks import RunningSpark
-from repair.seeded import AFTER, BEFORE, COLUMNS, PARTITIONS, Application, judged
+from repair.seeded import AFTER, BEFORE, COLUMNS, PARTITIONS, TXN_APP_ID, Application, judged
 
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SparkEnvironment
@@ -17,6 +18,7 @@ from lastgood.operations.apply import undo
 from lastgood.operations.backup import create
 from lastgood.operations.positions import Where
 from lastgood.process.java import Java
+from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.start_files import StartFile
@@ -74,6 +76,33 @@ def test_rows_tell_it_without_a_broker_and_without_a_mark_too(application: MakeA
     assert plan.guarantee is EXACT
     app.carry_out(plan)
     assert judged(app, plan) == []
+
+
+@pytest.mark.spark
+def test_numbers_that_a_constant_name_has_used_up_are_not_used_again(application: MakeApplication) -> None:
+    app = application(sink="txn")
+    app.evidence.update(txn_app_id=TXN_APP_ID)
+    plan = app.planned(Where(earliest=True))
+    assert plan.guarantee is TWICE
+    app.carry_out(plan)
+    assert judged(app, plan) == []
+    assert sum((app.rows() - app.wanted()).values()) == PARTITIONS * BEFORE
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("app_id", [TXN_APP_ID, None])
+def test_start_from_nothing_is_refused_under_a_constant_name_for_it_would_lose_rows(
+    app_id: str | None, application: MakeApplication
+) -> None:
+    app = application(sink="txn")
+    app.evidence.update(txn_app_id=app_id)
+    app.lose_checkpoint()
+    for where in (Where(offset_columns=COLUMNS), Where(earliest=True)):
+        with pytest.raises(RepairRefusedError):
+            app.planned(where)
+    app.broker.delete_records(app.topic, dict.fromkeys(range(PARTITIONS), 7))  # so the numbers come to mean other rows
+    assert app.start() is None
+    assert app.wanted() - app.rows() == Counter((number, 20 + n) for number in range(PARTITIONS) for n in range(7))
 
 
 @pytest.mark.proof

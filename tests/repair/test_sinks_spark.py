@@ -14,6 +14,7 @@ from conformance.flavours import FLAVOURS
 from conformance.folders import ids
 from deltalake import DeltaTable
 from plugin_laboratory import OpenLaboratory
+from repair.matrix import Damage, damages, repairs
 from repair.repairs import Repair, broken_promise, carry_out, differing, orphaned, planned, taken_back, tree, tried
 
 from lastgood.recovery.plan import Plan
@@ -23,6 +24,17 @@ from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
 VERSION = "4.2.0"
 BACK = 2
 """How many batches the logs, or the table, have gone back."""
+UNDER_A_CONSTANT_NAME = (
+    "died after the sink wrote, before the commit",
+    "died before the sink wrote",
+    "the newest two batches lost from both logs",
+    "the newest two commits lost",
+    "the query id lost (`metadata`)",
+    "the offset log lost",
+    "the whole checkpoint lost",
+    "records of a planned batch expired",
+)
+"""What is tried with a function that gives Delta a constant `txnAppId`, and the batch as `txnVersion`."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +65,11 @@ def logs_gone_back(laboratory: Laboratory, flavour: str) -> tuple[Edit, ...]:
     newest = max(ids(laboratory.healthy(FLAVOURS[flavour]), "commits"))
     batches = [newest - back for back in range(BACK)]
     return (Edit("remove_entries", {"logs": ["offsets", "commits"], "batches": batches, "crc": "none"}),)
+
+
+def damage_of(flavour: str, name: str) -> Damage:
+    """One of the matrix."""
+    return next(each for each in damages(FLAVOURS[flavour].batches - 1) if each.name == name)
 
 
 def restored(folder: Path) -> None:
@@ -103,6 +120,27 @@ def test_row_6_for_a_compacted_file_sink(open_laboratory: OpenLaboratory) -> Non
     laboratory = open_laboratory(VERSION, flavour)
     outcome = tried(laboratory, Repair(Case(VERSION, flavour, orphaned(laboratory, FLAVOURS[flavour])), "replan"))
     assert outcome.wrong == ()
+
+
+@pytest.mark.spark
+def test_row_9_table_of_a_function_goes_back_by_the_name_that_it_gives(open_laboratory: OpenLaboratory) -> None:
+    laboratory = open_laboratory(VERSION, "kafka-txn")
+    repair = Repair(Case(VERSION, "kafka-txn", logs_gone_back(laboratory, "kafka-txn")), "resume")
+    plan, _ = require_exact(laboratory, repair)
+    (step,) = plan.steps
+    assert isinstance(step, DeltaStep)
+    assert (step.mark.app_id, len(step.versions)) == (FLAVOURS["kafka-txn"].txn_app_id, BACK)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", UNDER_A_CONSTANT_NAME)
+def test_plans_for_a_function_that_gives_a_constant_name_do_what_they_say(
+    name: str, open_laboratory: OpenLaboratory
+) -> None:
+    laboratory = open_laboratory(VERSION, "kafka-txn")
+    found = repairs("kafka-txn", damage_of("kafka-txn", name))
+    outcomes = {str(repair): tried(laboratory, repair).wrong for repair in found}
+    assert not {repair: wrong for repair, wrong in outcomes.items() if wrong}
 
 
 @pytest.mark.proof
