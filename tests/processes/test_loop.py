@@ -73,9 +73,10 @@ class Listener:
 class Inside:
     """An agent that sees the query of a Counter from its first batch on, and knows why the command ended."""
 
-    def __init__(self, folder: Path, error: str | None = None) -> None:
+    def __init__(self, folder: Path, error: str | None = None, of: str | None = None) -> None:
         self.counter = Counter(folder)
         self.error = error
+        self.of = of
         self.runs = 0
         self.untold = [events.Noticed(at=0.0, condition="AGENT_TROUBLE", sentence="disk full")]
 
@@ -89,8 +90,8 @@ class Inside:
         untold, self.untold = self.untold, []
         return untold
 
-    def failure(self) -> Failure | None:
-        return None if self.error is None else Failure(message=self.error)
+    def failure(self) -> tuple[str | None, Failure] | None:
+        return None if self.error is None else (self.of, Failure(message=self.error))
 
     def dead_query(self) -> tuple[str, Failure] | None:
         return None
@@ -196,6 +197,36 @@ def test_a_new_committed_batch_resets_the_count(tmp_path: Path) -> None:
     assert supervisor(tmp_path, code, told, checkpoint=Counter(tmp_path)).run() == 0
     attempts = [event.attempt for event in told.events if isinstance(event, events.Restarting)]
     assert attempts == [1] * 8
+
+
+def test_batches_of_the_other_queries_do_not_reset_the_count_of_the_one_that_fails(tmp_path: Path) -> None:
+    told, care = Listener(), Caring()
+    code = """
+        import sys, pathlib
+        with pathlib.Path(sys.argv[1], "committed").open("a") as log: log.write("x")
+        raise SystemExit(1)
+    """
+    healthy, failing = Counter(tmp_path), Counter(tmp_path / "failing")
+    agent = Inside(tmp_path / "none", "of its own", of="failing")
+    with pytest.raises(AttemptsExhaustedError) as raised:
+        supervisor(tmp_path, code, told, agent=agent, care=care, healthy=healthy, failing=failing).run()
+    assert raised.value.sentence.endswith("4 times in a row without a new committed batch of failing")
+    assert [standing.of("failing").failures for standing in care.standings] == [0, 1, 2, 3]
+    assert [standing.of("healthy").failures for standing in care.standings] == [0] * 4
+
+
+def test_query_whose_progress_nobody_sees_has_not_failed_alone(tmp_path: Path) -> None:
+    told = Listener()
+    code = """
+        import sys, pathlib
+        file = pathlib.Path(sys.argv[1], "committed")
+        file.write_text((file.read_text() if file.exists() else "") + "x")
+        raise SystemExit(len(file.read_text()) <= 5)
+    """
+    seen, other = Counter(tmp_path), Counter(tmp_path / "other")
+    agent = Inside(tmp_path / "none", "of no query here", of="elsewhere")
+    assert supervisor(tmp_path, code, told, agent=agent, seen=seen, other=other).run() == 0
+    assert [event.attempt for event in told.events if isinstance(event, events.Restarting)] == [1] * 5
 
 
 def test_recovery_is_told_with_the_batch_that_was_run_again(tmp_path: Path) -> None:

@@ -77,10 +77,11 @@ class Healer:
     def before_start(self, standing: Standing) -> Wait | None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
-            if standing.failures <= 1:
+            own = standing.of(checkpoint)
+            if own.failures <= 1 and own is standing:
                 query.tried.clear()
             query.waiting = None
-            wait = self._heal(checkpoint, query, standing)
+            wait = self._heal(checkpoint, query, own)
             if wait is not None:
                 return wait
             query.topics.begin()

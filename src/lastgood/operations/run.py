@@ -149,7 +149,7 @@ def supervise(
             held.callback(healer.close)
         if prepared.agent is not None:
             _make_agent_folder(prepared.agent, tell)
-            named = {location.identity for location in prepared.watches}
+            named = {location.identity: str(location) for location in prepared.watches}
             agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell, filled, healer), named=named)
             if healer is not None:
                 healer.agents = agent

@@ -68,7 +68,7 @@ class Story:
     def failed(self, ended: Ended, cause: Cause, position: Mapping[str, int | None]) -> None:
         """The command has failed."""
         told = {**asdict(cause), "class": cause.cls.value, "error": cause.line}
-        for name in ("cls", "line", "passes_by_itself"):
+        for name in ("cls", "line", "passes_by_itself", "checkpoint"):
             del told[name]
         told |= {"exit_code": ended.exit_code, "signal": ended.signal}
         if self._open is None:

@@ -6,7 +6,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
@@ -14,7 +14,7 @@ from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, 
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record
 from lastgood.storage import Location, parse_location
 from lastgood.supervise.events import Noticed
-from lastgood.supervise.failure import decisive_failure
+from lastgood.supervise.failure import Failed, decisive_failure
 from lastgood.supervise.loop import Watch
 from lastgood.supervise.progress import LogWatch
 
@@ -33,7 +33,7 @@ class Agents:
         self,
         folder: Path,
         *,
-        named: Collection[str] = (),
+        named: Mapping[str, str] | None = None,
         on_checkpoint: Callable[[Location], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -41,12 +41,12 @@ class Agents:
 
         Args:
             folder: Where the agents write; it need not be there.
-            named: `Location.identity` of the checkpoints that are watched already.
+            named: `Location.identity` of the checkpoints that are watched already, and what each is called.
             on_checkpoint: Is told once of each further one.
             clock: Seconds.
         """
         self._folder = folder
-        self._known = set(named)
+        self._known = dict(named or {})
         self._on_checkpoint = on_checkpoint
         self._clock = clock
         self._beats: dict[str, tuple[int, Driver | None]] = {}
@@ -84,9 +84,9 @@ class Agents:
         untold, self._untold = self._untold, []
         return untold + [_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
-    def failure(self) -> Failure | None:
-        """Why this run of the command ended; None if no agent knows."""
-        return decisive_failure(self._records())
+    def failure(self) -> tuple[str | None, Failure] | None:
+        """The checkpoint of the query that ended this run of the command, if it was one, and why; None: none knows."""
+        return self._failure_of(decisive_failure(self._records()))
 
     def dead_query(self) -> tuple[str, Failure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
@@ -103,10 +103,23 @@ class Agents:
         for query_id, since in self._gone_since.items():
             if self._clock() - since >= _DEAD_AFTER_SECONDS:
                 self._gone_since[query_id] = math.inf  # one that was stopped on purpose is asked about once
-                failure = decisive_failure(each for each in self._records() if each.query_id == query_id)
-                if failure is not None:
-                    return self._running[query_id], failure
+                told = self._failure_of(decisive_failure(each for each in self._records() if each.query_id == query_id))
+                if told is not None:
+                    return self._name(self._running[query_id]), told[1]
         return None
+
+    def _failure_of(self, record: Failed | None) -> tuple[str | None, Failure] | None:
+        if record is None or record.failure is None:
+            return None
+        return None if record.checkpoint is None else self._name(record.checkpoint), record.failure
+
+    def _name(self, checkpoint: str) -> str:
+        """What a checkpoint is called here."""
+        try:
+            location = parse_location(checkpoint)
+        except LastgoodError:  # one of those that were told of as not to be seen
+            return checkpoint
+        return self._known.get(location.identity, str(location))
 
     def rows_of(self, checkpoint: Location, batch: int) -> int | None:
         """How many rows a batch of this run read; None if no agent has told yet. Any thread may ask."""
@@ -130,7 +143,7 @@ class Agents:
         try:
             location = parse_location(checkpoint)
             if location.identity not in self._known and not location.name.startswith(TEMPORARY_CHECKPOINT):
-                self._known.add(location.identity)
+                self._known[location.identity] = str(location)
                 self._watches[str(location)] = LogWatch(location)
                 self._on_checkpoint(location)
         except LastgoodError as error:

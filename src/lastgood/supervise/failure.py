@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lastgood.diagnosis.driver_log import read_driver_log
 from lastgood.diagnosis.failure_class import FailureClass
@@ -18,6 +19,8 @@ _ERROR_LINE = re.compile(
 """A logged line, or the last one of a traceback."""
 _WRAPPERS = ("[STREAM_FAILED]", "[FOREACH_BATCH_USER_FUNCTION_ERROR]", "[TASK_WRITE_FAILED]")
 _LONGEST = 500
+Failed: TypeAlias = Terminated | StartFailed | Crashed
+"""A record that may hold a failure."""
 _AWAY = ("kafka_silent", "not_reached", "throttled")
 """Rules about services that do not answer: no start brings them back, and none harms."""
 
@@ -35,6 +38,8 @@ class Cause:
     """Spark's name for it."""
     passes_by_itself: bool = False
     """Whether something else was away, and the same start can work once it is back."""
+    checkpoint: str | None = None
+    """Of the query that failed; None where nobody told, or where it was not a query."""
 
 
 def cause_of(output: str, seen: Failure | None) -> Cause:
@@ -63,8 +68,8 @@ def _last_words(text: str) -> str | None:
     return found[-1].strip()[:_LONGEST] if found else None
 
 
-def decisive_failure(records: Iterable[Record]) -> Failure | None:
-    """What ended a driver, from the records of its life, in their order.
+def decisive_failure(records: Iterable[Record]) -> Failed | None:
+    """The record of what ended a driver, from those of its life, in their order.
 
     An exception that nobody caught counts before the end of a query, which the application may have outlived; the end
     of a query that was started again does not count.
@@ -72,7 +77,7 @@ def decisive_failure(records: Iterable[Record]) -> Failure | None:
     Returns:
         None if the records hold nothing that could have ended it.
     """
-    ends: dict[str | None, Failure] = {}
+    ends: dict[str | None, Failed] = {}
     crash: Crashed | None = None
     for record in records:
         if isinstance(record, Started):
@@ -80,7 +85,7 @@ def decisive_failure(records: Iterable[Record]) -> Failure | None:
             ends.pop(None, None)
         elif isinstance(record, Terminated | StartFailed) and record.failure is not None:
             ends.pop(record.query_id, None)  # so that the latest comes last
-            ends[record.query_id] = record.failure
+            ends[record.query_id] = record
         elif isinstance(record, Crashed):
             crash = record
     last = next(reversed(ends.values()), None)
@@ -89,9 +94,9 @@ def decisive_failure(records: Iterable[Record]) -> Failure | None:
     # The end of a query tells more (its offsets, what `foreachBatch` raised) than the exception made of it; that of
     # Spark Connect does not say which query it is of.
     if crash.query_id is not None:
-        return ends.get(crash.query_id, crash.failure)
+        return ends.get(crash.query_id, crash)
     is_of_a_query = any(str(each.class_name).endswith(".StreamingQueryException") for each in crash.failure.causes)
-    return last if is_of_a_query and last is not None else crash.failure
+    return last if is_of_a_query and last is not None else crash
 
 
 def error_line(failure: Failure) -> str | None:

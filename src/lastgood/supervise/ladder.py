@@ -7,11 +7,12 @@ stop. Age alone never causes surgery.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
-from lastgood.supervise.policy import Policy
+from lastgood.supervise.policy import Count, GiveUp, Policy, Restart, after_failure
 
 
 class Rung(enum.Enum):
@@ -30,11 +31,53 @@ class Standing:
     """How a command stands before it is started."""
 
     failures: int = 0
-    """Runs in a row that failed without a new committed batch; 0 before the first start."""
+    """Runs that failed since the query last committed a new batch; 0 before the first start."""
     seconds: float = 0.0
     """Since the first of them ended."""
     cause: Cause | None = None
     """Why the last of them failed; None before the first start."""
+
+    def of(self, checkpoint: str) -> Standing:
+        """How one query stands; one that runs beside the one that failed has not failed itself."""
+        is_own = self.cause is None or self.cause.checkpoint in (None, checkpoint)
+        return self if is_own else Standing()
+
+
+class Standings:
+    """How often each query has failed since it last made progress; belongs to one thread.
+
+    Those that run beside one that fails make progress all the time, which is none of its own. A failure that nobody
+    knows the query of is one of all together.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        """Begin with none."""
+        self._policy = policy
+        self._counts: dict[str | None, Count] = {}
+        self._since: dict[str | None, float] = {}
+
+    def failed(self, cause: Cause, moved: Collection[str], now: float) -> Restart | GiveUp:
+        """Decide what follows a run that has failed.
+
+        Args:
+            cause: Why.
+            moved: The checkpoints that have a new committed batch since the run began.
+            now: Seconds.
+        """
+        for each in (*moved, *((None,) if moved else ())):
+            self._counts.pop(each, None)
+            self._since.pop(each, None)
+        count = self._counts.get(cause.checkpoint, Count())
+        decision = after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
+        if isinstance(decision, Restart):
+            self._counts[cause.checkpoint] = decision.count
+        self._since.setdefault(cause.checkpoint, now)
+        return decision
+
+    def standing(self, cause: Cause, now: float) -> Standing:
+        """How things stand after a run that has failed."""
+        failures = self._counts[cause.checkpoint].attempts
+        return Standing(failures=failures, seconds=now - self._since[cause.checkpoint], cause=cause)
 
 
 _NOT_OF_THE_BATCH = (

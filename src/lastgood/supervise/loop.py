@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -17,9 +17,9 @@ from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
 from lastgood.supervise import events
 from lastgood.supervise.failure import Cause, cause_of
-from lastgood.supervise.ladder import Standing
+from lastgood.supervise.ladder import Standing, Standings
 from lastgood.supervise.output import Output
-from lastgood.supervise.policy import Count, GiveUp, Policy, after_failure, backoff
+from lastgood.supervise.policy import Count, GiveUp, Policy, backoff
 from lastgood.supervise.progress import NOTHING, Progress
 from lastgood.supervise.stalls import Stall, Stalls
 
@@ -75,8 +75,8 @@ class Agent(Protocol):
         """What a person should know of the agent itself, each thing once."""
         ...
 
-    def failure(self) -> Failure | None:
-        """Why the run that has just ended did so; None if it did not tell."""
+    def failure(self) -> tuple[str | None, Failure] | None:
+        """The checkpoint of the query that ended the last run, if it was one, and why; None if it did not tell."""
         ...
 
     def dead_query(self) -> tuple[str, Failure] | None:
@@ -207,7 +207,7 @@ class Supervisor:
             PersonNeededError: the policy does not allow what would have to be done.
             CommandNotFoundError: the command cannot be started.
         """
-        standing, count, first_failed = Standing(), Count(), 0.0
+        standing, standings = Standing(), Standings(self._policy)
         while self._is_ready(standing):
             if self._agent is not None:
                 self._agent.begin()
@@ -218,17 +218,13 @@ class Supervisor:
             if cause is None:
                 return 0
             before = {**self._adopted, **before}
-            progressed = any(_committed_more(before[each], self._seen[each]) for each in before)
-            first_failed = time.monotonic() if progressed or standing.cause is None else first_failed
-            decision = after_failure(
-                self._policy, count, progressed=progressed, passes_by_itself=cause.passes_by_itself
-            )
+            moved = [each for each in before if _committed_more(before[each], self._seen[each])]
+            decision = standings.failed(cause, moved, time.monotonic())
             if isinstance(decision, GiveUp):
-                raise self._given_up(decision, ending)
-            count = decision.count
-            self._tell_restart(decision.delay_seconds, count, cause)
+                raise self._given_up(decision, ending, cause)
+            self._tell_restart(decision.delay_seconds, decision.count, cause)
             self._stop.wait(decision.delay_seconds)
-            standing = Standing(failures=count.attempts, seconds=time.monotonic() - first_failed, cause=cause)
+            standing = standings.standing(cause, time.monotonic())
         return 128 + self._stop_signals[0]
 
     def _is_ready(self, standing: Standing) -> bool:
@@ -292,9 +288,16 @@ class Supervisor:
     def _cause(self, ending: Ending, output: Output) -> Cause:
         """What the driver's agent says; a process that was killed had no time to say why."""
         if self._stall is not None:
-            return self._stall.cause
+            return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
         told = self._agent.failure() if self._agent is not None and ending.exit_code is not None else None
-        return cause_of(output.tail(), told)
+        checkpoint, failure = told or (None, None)
+        return replace(cause_of(output.tail(), failure), checkpoint=self._watched(checkpoint))
+
+    def _watched(self, checkpoint: str | None) -> str | None:
+        """The one of these queries that failed; of another one nobody sees whether it makes progress."""
+        if len(self._watches) == 1:
+            return next(iter(self._watches))
+        return checkpoint if checkpoint in self._watches else None
 
     def _ask_agent(self) -> None:
         if self._agent is None:
@@ -438,17 +441,18 @@ class Supervisor:
             )
         )
 
-    def _given_up(self, decision: GiveUp, ending: Ending) -> LastgoodError:
+    def _given_up(self, decision: GiveUp, ending: Ending, cause: Cause) -> LastgoodError:
         self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
         left = self._care.last_resort() if self._care is not None else None
         if left is None:
-            return self._exhausted(decision, ending)
+            return self._exhausted(decision, ending, cause)
         self._tell(events.Called(at=time.time(), because=left.sentence, file=left.file, next=left.next))
         return left
 
-    def _exhausted(self, decision: GiveUp, ending: Ending) -> AttemptsExhaustedError:
+    def _exhausted(self, decision: GiveUp, ending: Ending, cause: Cause) -> AttemptsExhaustedError:
+        of = f" of {cause.checkpoint}" if cause.checkpoint is not None and len(self._watches) > 1 else ""
         return AttemptsExhaustedError(
-            f"the command failed {decision.attempts + 1} times in a row without a new committed batch",
+            f"the command failed {decision.attempts + 1} times in a row without a new committed batch{of}",
             subject=" ".join(self._launch.command),
             found=str(ending),
             expected="exit code 0, or a new committed batch between two failures",

@@ -56,22 +56,18 @@ class GiveUp:
     attempts: int
 
 
-def after_failure(
-    policy: Policy, count: Count, *, progressed: bool, passes_by_itself: bool = False
-) -> Restart | GiveUp:
+def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = False) -> Restart | GiveUp:
     """Decide what follows a failure.
 
     Args:
         policy: What is allowed.
         count: What has been tried so far without a new committed batch.
-        progressed: Whether the run that failed committed a new batch; it resets the count.
         passes_by_itself: Whether what failed is not the command's own fault; such a restart is not counted.
     """
-    made = Count() if progressed else count
-    if made.attempts >= policy.max_attempts and not passes_by_itself:
-        return GiveUp(made.attempts)
-    new = Count(made.attempts + (not passes_by_itself), made.restarts + 1)
-    return Restart(new, backoff(policy, made.restarts))
+    if count.attempts >= policy.max_attempts and not passes_by_itself:
+        return GiveUp(count.attempts)
+    new = Count(count.attempts + (not passes_by_itself), count.restarts + 1)
+    return Restart(new, backoff(policy, count.restarts))
 
 
 def backoff(policy: Policy, tried: int) -> float:

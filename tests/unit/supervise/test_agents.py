@@ -57,7 +57,7 @@ def test_checkpoints_are_found_as_queries_start_and_stay_known(tmp_path: Path) -
 
 
 def test_checkpoints_that_are_named_already_or_made_up_by_spark_are_left_out(tmp_path: Path) -> None:
-    agents = Agents(tmp_path, named={"file:///chk/a"})
+    agents = Agents(tmp_path, named={"file:///chk/a": "/chk/a"})
     beat(tmp_path, 1, "file:/chk/a", "file:/tmp/temporary-8c1f", "viewfs://x/chk")
     assert agents.watches() == {}
     (notice,) = agents.notices()
@@ -87,13 +87,20 @@ def test_error_is_that_of_the_run_that_has_just_ended(tmp_path: Path) -> None:
     agents = Agents(tmp_path)
     agents.begin()
     write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="q", failure=FAILURE))
-    assert agents.failure() == FAILURE
+    assert agents.failure() == (None, FAILURE)
     agents.begin()
     assert agents.failure() is None
     write(tmp_path, 2, Started(recorded_at_ms=1, query_id="q"), Progress(recorded_at_ms=2, batch_id=1))
     assert agents.failure() is None
     write(tmp_path, 2, Crashed(recorded_at_ms=3, failure=Failure(message="later")), number=2)
-    assert agents.failure() == Failure(message="later")
+    assert agents.failure() == (None, Failure(message="later"))
+
+
+def test_error_is_of_a_query_by_the_name_that_its_checkpoint_has_here(tmp_path: Path) -> None:
+    agents = Agents(tmp_path, named={"file:///chk/a": "file:///chk/a"})
+    for checkpoint, name in (("file:/chk/a", "file:///chk/a"), ("file:/chk/b", "/chk/b"), ("viewfs://x/chk",) * 2):
+        write(tmp_path, 1, Terminated(recorded_at_ms=1, query_id="q", checkpoint=checkpoint, failure=FAILURE))
+        assert agents.failure() == (name, FAILURE)
 
 
 def test_error_is_found_behind_more_progress_than_is_read(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_error_is_found_behind_more_progress_than_is_read(tmp_path: Path) -> Non
     batches = [Progress(recorded_at_ms=1, batch_id=number, query_name="x" * 1000) for number in range(10_000)]
     write(tmp_path, 1, *batches, Terminated(recorded_at_ms=2, failure=FAILURE))
     assert next(tmp_path.iterdir()).stat().st_size > 8 * 1024 * 1024
-    assert agents.failure() == FAILURE
+    assert agents.failure() == (None, FAILURE)
 
 
 class Clock:

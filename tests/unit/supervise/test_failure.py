@@ -130,7 +130,8 @@ def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
     ],
 )
 def test_what_ended_a_driver(records: list[Record], failure: Failure | None) -> None:
-    assert decisive_failure(records) == failure
+    found = decisive_failure(records)
+    assert (found and found.failure) == failure
 
 
 def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:

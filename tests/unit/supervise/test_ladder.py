@@ -4,8 +4,8 @@ import pytest
 
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
-from lastgood.supervise.ladder import Rung, Standing, is_stuck, rungs
-from lastgood.supervise.policy import Policy
+from lastgood.supervise.ladder import Rung, Standing, Standings, is_stuck, rungs
+from lastgood.supervise.policy import Count, GiveUp, Policy, Restart
 
 POLICY = Policy(same_batch=3, restart_within_seconds=600)
 PLAIN = (Rung.RESUME,)
@@ -47,3 +47,47 @@ def test_lost_process_counts_as_a_failure_of_the_batch() -> None:
 
 def test_data_that_user_code_fails_on_are_not_planned_anew() -> None:
     assert rungs(POLICY, standing(9, cls=FailureClass.POISON_DATA)) == PLAIN
+
+
+def test_what_passes_by_itself_counts_for_nothing_but_time() -> None:
+    standings, away = Standings(POLICY), Cause(FailureClass.TRANSIENT, passes_by_itself=True)
+    standings.failed(away, (), 1.0)
+    standings.failed(away, (), 5.0)
+    assert (standings.standing(away, 6.0).failures, standings.standing(away, 6.0).seconds) == (0, 5.0)
+
+
+def test_progress_resets_the_count() -> None:
+    standings, cause = Standings(POLICY), Cause(checkpoint="a")
+    for now in (1.0, 2.0, 3.0):
+        standings.failed(cause, (), now)
+    assert standings.standing(cause, 4.0) == Standing(failures=3, seconds=3.0, cause=cause)
+    assert standings.failed(cause, ("a",), 5.0) == Restart(Count(1, 1), 0.0)
+    assert standings.standing(cause, 6.0) == Standing(failures=1, seconds=1.0, cause=cause)
+
+
+def test_progress_of_the_others_does_not_reset_the_count_of_the_one_that_fails() -> None:
+    standings, cause = Standings(POLICY), Cause(checkpoint="a")
+    decisions = [standings.failed(cause, ("b",), float(now)) for now in range(POLICY.max_attempts + 1)]
+    assert decisions[-1] == GiveUp(POLICY.max_attempts)
+    stuck = standings.standing(cause, 9.0)
+    assert [rungs(POLICY, stuck.of(each)) for each in ("a", "b")] == [ALL, PLAIN]
+
+
+def test_queries_that_fail_in_turn_are_counted_each_for_itself() -> None:
+    standings, a, b = Standings(POLICY), Cause(checkpoint="a"), Cause(checkpoint="b")
+    for cause in (a, b, a):
+        standings.failed(cause, (), 0.0)
+    assert [standings.standing(cause, 0.0).failures for cause in (a, b)] == [2, 1]
+
+
+def test_what_nobody_knows_the_query_of_is_a_failure_of_all() -> None:
+    standings, cause = Standings(POLICY), Cause()
+    for _ in range(POLICY.same_batch):
+        standings.failed(cause, (), 0.0)
+    assert rungs(POLICY, standings.standing(cause, 0.0).of("a")) == ALL
+    standings.failed(cause, ("b",), 0.0)
+    assert rungs(POLICY, standings.standing(cause, 0.0).of("a")) == PLAIN
+
+
+def test_no_attempts_allowed_means_none_even_after_progress() -> None:
+    assert Standings(Policy(max_attempts=0)).failed(Cause(checkpoint="a"), ("a",), 0.0) == GiveUp(0)
