@@ -25,6 +25,8 @@ from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
 from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
 from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
 from lastgood.process.java import Java, JavaMissingError, find_java
+from lastgood.storage import Location, parse_location
+from lastgood.writing import WritableStorage, open_writable, require_exclusive_create
 
 
 def require_service(reason: str) -> NoReturn:
@@ -110,6 +112,27 @@ def s3(s3_program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """An S3 server for all tests of a session; its bucket is `lake`, use a folder of your own."""
     with S3Server(tmp_path_factory.mktemp("s3"), s3_program) as running:
         yield running
+
+
+@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
+def new_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[WritableStorage, Location]]:
+    """Gives folders that nobody else has, on each kind of storage that can be repaired."""
+    options = None
+    if request.param == "local":
+        root = str(tmp_path)
+    elif request.param == "s3":
+        root, options = "s3a://lake", request.getfixturevalue("s3").options
+    else:
+        cluster = request.getfixturevalue("hdfs")
+        root, options = f"{cluster.uri}/lake", cluster.options
+
+    def new() -> tuple[WritableStorage, Location]:
+        folder = parse_location(f"{root}/{uuid.uuid4().hex}")
+        storage = open_writable(folder, options)
+        require_exclusive_create(storage, folder)
+        return storage, folder
+
+    return new
 
 
 @pytest.fixture(scope="session")

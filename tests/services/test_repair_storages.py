@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import os
 import random
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from repair.engine_cases import KINDS, Case, changes, killed, moments
 
 from lastgood.recovery.room import open_recovery
-from lastgood.storage import parse_location
-from lastgood.writing import HdfsWriter, open_writable, require_exclusive_create
+from lastgood.storage import Location
+from lastgood.writing import HdfsWriter, WritableStorage
 
 pytestmark = pytest.mark.services
 
 KILLS = 3
 SEED = os.environ.get("LASTGOOD_SEED", "1")
+NewFolder = Callable[[], tuple[WritableStorage, Location]]
 MakeCase = Callable[[str], Case]
 
 
-@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
+@pytest.fixture
+def make(new_folder: NewFolder) -> MakeCase:
     """Makes a checkpoint of its own on one kind of storage."""
-    options = None
-    if request.param == "local":
-        root = str(tmp_path)
-    elif request.param == "s3":
-        root, options = "s3a://lake", request.getfixturevalue("s3").options
-    else:
-        cluster = request.getfixturevalue("hdfs")
-        root, options = f"{cluster.uri}/lake", cluster.options
 
     def new(kind: str) -> Case:
-        location = parse_location(f"{root}/{uuid.uuid4().hex}/orders")
-        storage = open_writable(location, options)
-        require_exclusive_create(storage, location)
-        return Case(kind, storage, location)
+        storage, folder = new_folder()
+        return Case(kind, storage, folder / "orders")
 
     return new
 

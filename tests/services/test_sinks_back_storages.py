@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import os
 import random
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from repair.engine_cases import Killed, changes, moments
 from repair.sink_cases import KINDS, SinkCase
 
 from lastgood.recovery.room import open_recovery
-from lastgood.storage import parse_location
+from lastgood.storage import Location
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import open_writable, require_exclusive_create
+from lastgood.writing import WritableStorage
 
 pytestmark = pytest.mark.services
 
 KILLS = 3
 SEED = os.environ.get("LASTGOOD_SEED", "1")
+NewFolder = Callable[[], tuple[WritableStorage, Location]]
 MakeCase = Callable[[str], SinkCase]
 
 
-@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCase:
+@pytest.fixture
+def make(new_folder: NewFolder) -> MakeCase:
     """Makes a checkpoint and a sink of its own on one kind of storage."""
-    options = None
-    if request.param == "local":
-        root = str(tmp_path)
-    elif request.param == "s3":
-        root, options = "s3a://lake", request.getfixturevalue("s3").options
-    else:
-        cluster = request.getfixturevalue("hdfs")
-        root, options = f"{cluster.uri}/lake", cluster.options
-
-    def new(kind: str) -> SinkCase:
-        lake = parse_location(f"{root}/{uuid.uuid4().hex}")
-        storage = open_writable(lake, options)
-        require_exclusive_create(storage, lake)
-        return SinkCase(kind, storage, lake)
-
-    return new
+    return lambda kind: SinkCase(kind, *new_folder())
 
 
 @pytest.mark.parametrize("kind", KINDS)
