@@ -79,6 +79,18 @@ def test_plain_restart_is_told_at_once_and_needs_nothing(checkpoint: Path) -> No
     assert files(checkpoint) == before
 
 
+def test_first_start_names_where_nothing_was_found(tmp_path: Path) -> None:
+    done = run(tmp_path / "typo")
+    assert done.returncode == 0
+    assert f"a first start: no batch was ever planned at {tmp_path}/typo, and no sink was named" in done.stdout
+
+
+def test_name_is_no_first_start_where_its_configuration_is_not(checkpoint: Path) -> None:
+    error = answer("orders", code=2)["error"]
+    assert (error["condition"], error["found"]) == ("USAGE", "no lastgood.toml here")
+    assert error["expected"] == "./orders for a folder that is not there yet"
+
+
 def test_what_costs_nothing_is_carried_out(damaged: Damaged) -> None:
     checkpoint, before = damaged
     told = answer(checkpoint, *SINK, DEAD)

@@ -19,7 +19,7 @@ from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
-from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.target import pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
@@ -188,7 +188,7 @@ class _Work:
         """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
 
         Raises:
-            LastgoodError: a sink does not let us look.
+            LastgoodError: a sink does not let us look; the target may be a pipeline of another folder.
         """
         options = self.options
         found = survey(
@@ -200,9 +200,12 @@ class _Work:
             if not sink.known and sink.kind in _ANSWERING:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
+        if self.config is None:
+            require_known(self.target)
         self._noting(lambda: note_before_first_start(found))
         told = "" if found.world.sinks else ", and no sink was named"
-        return Decision(Verdict.START, f"a first start: no batch was ever planned here{told}")
+        where = _location(self.target, self.config)
+        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}")
 
     def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""

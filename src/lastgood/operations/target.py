@@ -64,6 +64,16 @@ def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
     return Target(text)
 
 
+def require_known(text: str, config: Path = Path(CONFIG_NAME)) -> None:
+    """Refuse a bare name that stands for nothing, where no configuration tells whether it is a pipeline.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if _NAME.fullmatch(text) and not config.exists() and not Path(text).exists():
+        raise _unknown(text, (), config)
+
+
 def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
     """The pipeline that TARGET names, or that has its checkpoint there; None if no configuration knows it.
 
@@ -91,12 +101,13 @@ def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageErr
         for pipeline in pipelines
         for name in (pipeline.name, *(f"{pipeline.name}.{query.name}" for query in pipeline.queries))
     ]
+    known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
     near = difflib.get_close_matches(text, names, n=1)
     folder = f"./{text} for a folder that is not there yet"
     return UsageError(
         f"there is neither a pipeline '{text}' nor such a folder",
         subject=str(config),
-        found=f"pipelines {', '.join(dict.fromkeys(name.partition('.')[0] for name in names))}",
+        found=f"pipelines {known}" if known else f"no {config.name} here",
         expected=f"{near[0]}; or {folder}" if near else folder,
     )
 
