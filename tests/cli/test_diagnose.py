@@ -35,7 +35,9 @@ def test_healthy_query_is_said_to_go_on(query: CheckpointBuilder) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "Last good batch 4"
-    assert "Spark 4.3 goes on with batch 5  (batch 4 is committed)" in lines
+    assert "Spark 3.5 to 4.3 goes on with batch 5  (batch 4 is committed)" in lines
+    asked = run(query.folder, "--spark", "4.2")
+    assert "Spark 4.2 goes on with batch 5  (batch 4 is committed)" in asked.stdout.splitlines()
     assert done.stdout.endswith(LAST)
 
 
@@ -46,7 +48,13 @@ def test_errors_are_exit_code_1_and_name_effect_and_next_command(query: Checkpoi
     assert "sends batch 3 through the sink again, and fails" in done.stdout
     assert "Multiple streaming jobs detected for 3" in done.stdout
     assert "COMMITS_AHEAD  commits/4" in done.stdout
-    assert f"next  lastgood backup list {query.folder}" in done.stdout
+    assert f"next  lastgood plan {query.folder}" in done.stdout
+
+
+def test_what_would_say_nothing_is_a_dash(query: CheckpointBuilder) -> None:
+    (query.folder / "offsets/4").write_bytes(b"")
+    lines = [line.strip() for line in run(query.folder).stdout.splitlines()]
+    assert lines[lines.index("damage  empty") :][:3] == ["damage  empty", "found  -", "line  -"]
 
 
 def test_json_is_one_object_with_the_documented_fields(query: CheckpointBuilder) -> None:

@@ -99,7 +99,7 @@ def diagnose(
     if output_format == "json":
         print_json(report.to_json() | ({"bundle": done.saved.to_json()} if done.saved else {}))
     else:
-        _print(report, console())
+        _print(report, console(), asked=spark is not None)
         if done.saved:
             console().print(f"Saved {done.saved.path}: {done.saved.parts} parts, {done.saved.size} bytes.")
         nothing_changed()
@@ -107,7 +107,7 @@ def diagnose(
     return 1 if is_failed else 0
 
 
-def _print(report: Report, out: Console) -> None:
+def _print(report: Report, out: Console, *, asked: bool) -> None:
     from rich.text import Text
 
     position = report.position
@@ -115,7 +115,7 @@ def _print(report: Report, out: Console) -> None:
     out.print(Text.assemble(("Last good ", "dim"), (good, "bold")))
     for reason in report.position.reasons:
         out.print(Text(f"          {reason}", style="dim"))
-    _print_restart(report, out)
+    _print_restart(report, out, asked)
     out.print()
     if not report.findings:
         out.print("No findings.")
@@ -123,13 +123,13 @@ def _print(report: Report, out: Console) -> None:
         _print_finding(finding, out)
 
 
-def _print_restart(report: Report, out: Console) -> None:
+def _print_restart(report: Report, out: Console, asked: bool) -> None:
     from rich.text import Text
 
     restart = report.restart
     what = _OUTCOMES[restart.outcome.value].format(batch=restart.batch)
     style = "bold red" if restart.stop else "green"
-    out.print(Text.assemble((f"Spark {restart.spark} ", "dim"), (what, style), f"  ({restart.because})"))
+    out.print(Text.assemble((f"Spark {_versions(report, asked)} ", "dim"), (what, style), f"  ({restart.because})"))
     if restart.error:
         out.print(Text.assemble(("          error      ", "dim"), restart.error))
         out.print(Text.assemble(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
@@ -140,6 +140,16 @@ def _print_restart(report: Report, out: Console) -> None:
         out.print(Text.assemble((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
     for unknown in restart.unknowns:
         out.print(Text.assemble(("          not known  ", "dim"), unknown))
+
+
+def _versions(report: Report, asked: bool) -> str:
+    """Those that do this: all, where nobody asked for one and none does anything else."""
+    from lastgood.diagnosis.spark_version import SPARK_VERSIONS
+
+    restart = report.restart
+    if asked or report.others or restart.error:
+        return str(restart.spark)
+    return f"{SPARK_VERSIONS[0]} to {SPARK_VERSIONS[-1]}"
 
 
 def _print_finding(finding: Finding, out: Console) -> None:
@@ -159,4 +169,6 @@ def _print_finding(finding: Finding, out: Console) -> None:
 
 
 def _shown(value: object) -> str:
+    if value is None or value == "":
+        return "-"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -264,7 +264,7 @@ def _query_id(world: World, restart: Restart) -> Iterator[Finding]:
     else:
         return
     evidence = {"metadata": str(found) if found else "not there"}
-    yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("backup list"))
+    yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("plan"))
 
 
 def _modes(world: World) -> Iterator[Finding]:
@@ -292,7 +292,7 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
             else "Batches will run a second time."
         )
         evidence = {"last_planned": planned, "last_committed": committed, "missing": _some(missing)}
-        yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("backup list"))
+        yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("plan"))
         return
     if planned is None or committed == planned:
         return
@@ -308,7 +308,10 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
         found = {**evidence, "skipped": _some(skipped)}
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
-        effect = f"A start runs batch {planned} again with its recorded range; nothing is lost by that."
+        effect = (
+            f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
+            " range; nothing is lost by that."
+        )
     else:
         effect = f"Batch {planned} is not finished, and a start cannot finish it as things stand."
     yield Finding(ORPHAN_BATCH, subject, effect, evidence, world.command("inspect", "--batch", str(planned)))
@@ -320,7 +323,7 @@ def _holes(world: World) -> Iterator[Finding]:
     if newest and newest - 1 not in offsets.ids and newest == offsets.listing.newest_listed:
         effect = "The query cannot start: where its newest batch begins is not known."
         found = {"last_planned": newest, "missing": newest - 1}
-        yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, world.command("backup list"))
+        yield Finding(OFFSET_LOG_GAP, f"offsets/{newest - 1}", effect, found, world.command("plan"))
     for log in (offsets, commits):
         top = (log.newest or 0) - (1 if log is offsets else 0)
         missing = [batch_id for gap in log.ids.gaps for batch_id in gap[:_IDS_SHOWN] if batch_id < top]
@@ -342,7 +345,7 @@ def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
         # Of the plan before the newest one Spark needs no metadata, except to look for a repartition.
         stops = is_blamed if is_blank and batch_id != newest else batch_id in read
         effect = "The query cannot start." if stops else "A start does not read it; going back to this batch is lost."
-        command = world.command("backup list")
+        command = world.command("plan")
         if isinstance(entry, Damage):
             level = Severity.ERROR if stops else Severity.INFO
             evidence = {"damage": entry.kind.value, "found": entry.found, "line": entry.line}

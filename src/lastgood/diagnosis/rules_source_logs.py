@@ -80,7 +80,7 @@ def _lines(world: World) -> Iterator[Finding]:
 
 
 def _source_logs(world: World, restart: Restart) -> Iterator[Finding]:
-    stop, command = restart.stop, world.command("backup list")
+    stop, command = restart.stop, world.command("plan")
     damaged = {path: damage for log in world.checkpoint.sources for path, damage in log.damage.items()}
     if stop and stop.subject.startswith("sources/") and stop.subject not in damaged and not _is_in_the_way(world, stop):
         yield Finding(SOURCE_LOG_DAMAGED, stop.subject, "The query cannot start.", {"because": stop.because}, command)
