@@ -277,6 +277,14 @@ def test_configuration_knows_where_incidents_are(call: Call, query: CheckpointBu
         assert told(call("report", *words, "--format", "json"))["id"] == ID
 
 
+def test_last_of_several_names_those_that_may_be_meant(call: Call) -> None:
+    named = [f'[pipeline.{name}]\ncommand = ["true"]\ncheckpoint = "/chk/{name}"\n' for name in ("orders", "clicks")]
+    Path("lastgood.toml").write_text("".join(named))
+    error = told(call("report", "last", "--format", "json"), 2)["error"]
+    assert error["found"] == "/chk/orders, /chk/clicks"
+    assert error["next"] == "lastgood report last --checkpoint /chk/orders"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "condition"),
     [

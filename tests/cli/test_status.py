@@ -75,6 +75,8 @@ def test_a_folder_is_a_table_worst_first(root: Path) -> None:
     damaged = run(root)
     assert damaged.returncode == 1
     assert damaged.stdout.splitlines()[1].split()[:2] == ["damaged", "orders"]
+    shutil.rmtree(root / "orders")
+    assert run(root).stdout.endswith("1 checkpoint: 1 in flight\n" + LAST)
 
 
 def test_the_json_of_a_folder_holds_each_checkpoint(root: Path) -> None:

@@ -216,7 +216,8 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for each in found:
         name = each.grade.name.lower().replace("_", " ")
         counts[name] = counts.get(name, 0) + 1
-    out.print(f"{len(found)} checkpoints: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    noun = "checkpoint" if len(found) == 1 else "checkpoints"
+    out.print(f"{len(found)} {noun}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
 def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:

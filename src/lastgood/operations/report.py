@@ -251,7 +251,12 @@ def _place(recovery: str, checkpoint: str | None, config: Path | None) -> tuple[
     if recovery == LAST:
         if len(configured) == 1:
             return str(configured[0]), configured[0]
-        raise UsageError("the last incident of which checkpoint?", expected="--checkpoint TARGET")
+        raise UsageError(
+            "the last incident of which checkpoint?",
+            found=", ".join(map(str, configured)) or None,
+            expected="--checkpoint TARGET: a location, or the name of a pipeline",
+            next=command_line("report", LAST, "--checkpoint", configured[0] if configured else "TARGET"),
+        )
     for location in configured:
         storage = open_writable(location)
         if recovery in (*list_incidents(storage, location), *recoveries(storage, location)):
