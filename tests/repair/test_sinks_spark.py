@@ -122,7 +122,7 @@ def test_row_6_for_a_compacted_file_sink(open_laboratory: OpenLaboratory) -> Non
     assert outcome.wrong == ()
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_row_9_table_of_a_function_goes_back_by_the_name_that_it_gives(open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(VERSION, "kafka-txn")
     repair = Repair(Case(VERSION, "kafka-txn", logs_gone_back(laboratory, "kafka-txn")), "resume")

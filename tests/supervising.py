@@ -1,0 +1,155 @@
+"""A supervised command, and all that is told of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lastgood.errors import StorageError
+from lastgood.process.driver import Launch
+from lastgood.records.record import Failure
+from lastgood.supervise import events
+from lastgood.supervise.failure import Cause
+from lastgood.supervise.ladder import Standing
+from lastgood.supervise.loop import PersonNeededError, Supervisor, Wait, Watch
+from lastgood.supervise.policy import Policy
+from lastgood.supervise.progress import Progress
+
+FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)
+DEADLINE_SECONDS = 20
+
+
+class Counter:
+    """A checkpoint whose progress is the number of lines in two files."""
+
+    poll_seconds = 0.01
+
+    def __init__(self, folder: Path) -> None:
+        self.planned = folder / "planned"
+        self.committed = folder / "committed"
+
+    def look(self) -> Progress:
+        return Progress(_newest(self.planned), _newest(self.committed))
+
+
+def _newest(file: Path) -> int | None:
+    count = len(file.read_text()) if file.exists() else 0
+    return count - 1 if count else None
+
+
+class Unreadable:
+    poll_seconds = 0.01
+
+    def look(self) -> Progress:
+        raise StorageError("the checkpoint cannot be listed", found="permission denied")
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.events: list[events.Event] = []
+
+    def __call__(self, event: events.Event) -> None:
+        self.events.append(event)
+
+    @property
+    def names(self) -> list[str]:
+        return [event.name for event in self.events]
+
+    def only(self, name: str) -> events.Event:
+        (found,) = [event for event in self.events if event.name == name]
+        return found
+
+
+class Inside:
+    """An agent that sees the query of a Counter from its first batch on, and knows why the command ended."""
+
+    def __init__(self, folder: Path, error: str | None = None, of: str | None = None) -> None:
+        self.counter = Counter(folder)
+        self.error = error
+        self.of = of
+        self.runs = 0
+        self.untold = [events.Noticed(at=0.0, condition="AGENT_TROUBLE", sentence="disk full")]
+
+    def begin(self) -> None:
+        self.runs += 1
+
+    def watches(self) -> dict[str, Watch]:
+        return {"seen": self.counter} if self.counter.planned.exists() else {}
+
+    def notices(self) -> list[events.Noticed]:
+        untold, self.untold = self.untold, []
+        return untold
+
+    def failure(self) -> tuple[str | None, Failure] | None:
+        return None if self.error is None else (self.of, Failure(message=self.error))
+
+    def dead_query(self) -> tuple[str, Failure] | None:
+        return None
+
+
+class Caring:
+    """Answers what it was told to, one turn at a time; then: start."""
+
+    def __init__(self, *answers: Wait | PersonNeededError | None, resort: PersonNeededError | None = None) -> None:
+        self.answers = list(answers)
+        self.resort = resort
+        self.standings: list[Standing] = []
+        self.causes: list[Cause] = []
+        self.first: list[tuple[str, int, bool]] = []
+        self.astray: Cause | None = None
+
+    def before_start(self, standing: Standing) -> Wait | None:
+        self.standings.append(standing)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, PersonNeededError):
+            raise answer
+        return answer
+
+    def failed(self, ended: events.Ended, cause: Cause) -> None:
+        assert ended.failure == cause.cls.value
+        self.causes.append(cause)
+
+    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+        self.first.append((checkpoint, batch, rerun))
+
+    def is_ahead(self, checkpoint: str) -> bool:
+        return False
+
+    def strayed(self, checkpoint: str) -> Cause | None:
+        return self.astray
+
+    def last_resort(self) -> PersonNeededError | None:
+        return self.resort
+
+
+def supervisor(
+    folder: Path,
+    code: str,
+    told: Listener,
+    policy: Policy = FAST,
+    agent: Inside | None = None,
+    care: Caring | None = None,
+    **watches: Watch,
+) -> Supervisor:
+    command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
+    launch = Launch(command, dict(os.environ), None, None)
+    log = folder / "app.log"
+    return Supervisor(launch, policy=policy, watches=watches, log=log, tell=told, agent=agent, care=care)
+
+
+def in_background(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target)
+    thread.start()
+    return thread
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
