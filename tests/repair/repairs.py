@@ -25,7 +25,7 @@ from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.plan import Plan
+from lastgood.recovery.plan import Plan, Promise
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.sink_steps import DeltaStep
 from lastgood.recovery.steps import Step
@@ -135,14 +135,15 @@ def taken_back(repair: Repair, plan: Plan, before: dict[str, bytes], folder: Pat
         if not (line.startswith("undo: sink/_delta_log/") and line.endswith("is new")):  # a table goes back by versions
             yield line
     again = planned(repair, folder)
-    if (again.promise, again.guarantee, _timeless(again)) != (plan.promise, plan.guarantee, _timeless(plan)):
+    if timeless(again) != timeless(plan):
         yield "after undo another plan is made"
     carry_out(again, folder)
 
 
-def _timeless(plan: Plan) -> list[Step]:
-    """Its steps, but for the version that a table has reached meanwhile."""
-    return [replace(step, version=0) if isinstance(step, DeltaStep) else step for step in plan.steps]
+def timeless(plan: Plan) -> tuple[Promise, Guarantee, list[Step]]:
+    """What it promises and does, but for the version that a table has reached meanwhile: each undo makes one more."""
+    steps = [replace(step, version=0) if isinstance(step, DeltaStep) else step for step in plan.steps]
+    return plan.promise, plan.guarantee, steps
 
 
 def random_repair(laboratory: Laboratory, flavour: Flavour, goals: Sequence[str], seed: str) -> Repair:
