@@ -25,6 +25,7 @@ from lastgood.checkpoint.layout import (
     SparkChecksumFile,
     StateSchemaFile,
     StateStoreFile,
+    TemporaryFile,
     classify,
 )
 from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep, entry_rank, parse_sink_step
@@ -149,7 +150,8 @@ def require_own(path: str) -> None:
         file = file.of
     inside = all(part not in ("", ".", "..") for part in path.split("/")) and "\0" not in path and len(path) < PATH_MAX
     known = (QueryMetadataFile, LogFile, *_STATE_FILES)
-    if not inside or not (isinstance(file, known) or (isinstance(file, ForeignFile) and _lies_in_a_log(path))):
+    is_beside = isinstance(file, ForeignFile | TemporaryFile) and _lies_in_a_log(path)
+    if not inside or not (isinstance(file, known) or is_beside):
         raise ValueError(f"{path} is no file of a checkpoint's logs or state")
 
 

@@ -10,6 +10,7 @@ STEPS = [
     FileStep("commits/9", None, b"", "it is missing"),
     FileStep("sources/0/8", digest(b"\x00v1"), None, "it goes with the plan"),
     FileStep("offsets/.8.crc", digest(b"crc"), None, "it is left over"),
+    FileStep("commits/..4.e929f9cb-622a-4e30-8bb2-584633b2bec5.tmp.crc", digest(b"crc"), None, "its file is gone"),
     FileStep("offsets/007", digest(b"x"), None, "no start can open it"),
     FileStep("metadata", None, b'{"id":"q"}', "it is lost"),
     MoveStep("state/0/1/9.delta", 12, "it is newer"),
