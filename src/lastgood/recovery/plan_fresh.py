@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -23,7 +23,7 @@ from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, weakest
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.repairs_lost import mirrored, newest_mirrored, restored
-from lastgood.recovery.standing import Standing, seen_as
+from lastgood.recovery.standing import Standing, ids_before, seen_as
 from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka_ranges import Offsets
@@ -277,9 +277,20 @@ def _priced(
         return replace(repair, word=Guarantee.LOSSY, prices=_bounded(repair))
     least, most = _kafka(extent.least), None if extent.most is None else _kafka(extent.most)
     reached = Reached(least, most, most or _ends_of(standing, least))
-    repair = priced(standing, reached, starts, edits, extent.rests_on)
+    rests_on = (*extent.rests_on, *(_same_topics(standing, starts) if most is not None else ()))
+    repair = priced(standing, reached, starts, edits, rests_on)
     word = weakest((repair.word, extent.word))
     return replace(repair, word=word, prices=repair.prices if word is Guarantee.EXACTLY_ONCE else _bounded(repair))
+
+
+def _same_topics(standing: Standing, starts: Placed) -> Iterator[str]:
+    """What offsets rest on of which nobody knows in which topic of a name they were read."""
+    known = ids_before(standing.world)
+    read = {topic for each in starts.starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
+    unknown = sorted(read - known.keys())
+    if unknown:
+        names = ", ".join(unknown)
+        yield f"the assumption that these topics were never deleted and created again, of which no id is kept: {names}"
 
 
 def _kafka(offsets: Mapping[str, Offsets]) -> dict[str, SourceOffset]:

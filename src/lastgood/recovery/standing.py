@@ -184,12 +184,17 @@ class Standing:
         return recreated(self.world)
 
 
+def ids_before(world: World) -> dict[str, str]:
+    """Ids of the topics of which the offsets of the query are, as far as anybody has written them down."""
+    return {**world.advice.topic_ids, **(world.kafka.topic_ids_before if world.kafka else {}), **world.topic_ids}
+
+
 def recreated(world: World) -> tuple[str, ...]:
     """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return ()
-    before = {**world.advice.topic_ids, **facts.topic_ids_before, **world.topic_ids}
+    before = ids_before(world)
     now = {name: topic.topic_id for name, topic in facts.topics.items()}
     others = {topic for topic, told in before.items() if now.get(topic) not in (None, told)}
     if entry is not None:  # one that is lost names none

@@ -113,7 +113,7 @@ def test_mirror_of_a_query_with_a_watermark_is_refused_once_its_state_is_gone(tm
 
 def test_row_15_seeds_above_the_numbers_of_a_file_sink(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    found = drafted(known(tmp_path, files(8)), at(15, extent=up_to(15, 15)))
+    found = drafted(known(tmp_path, files(8), topic_ids={"orders": "one"}), at(15, extent=up_to(15, 15)))
     assert changes(found) == {
         **{f"{log}/{n}": "set aside" for log in ("offsets", "commits") for n in range(3)},
         **dict.fromkeys(("offsets/7", "offsets/8", "commits/8"), "written"),
@@ -121,6 +121,12 @@ def test_row_15_seeds_above_the_numbers_of_a_file_sink(tmp_path: Path) -> None:
     assert (found.guarantee, found.rests_on) == (EXACT, ("its own columns",))
     restart = predict(World(carried_out(tmp_path, found), sinks=(files(8),)), SPARK_4_2)
     assert (restart.stop, restart.batch) == (None, 9)
+
+
+def test_offsets_of_rows_rest_on_their_topic_being_the_same(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = drafted(known(tmp_path, files(8)), at(15, extent=up_to(15, 15)))
+    assert found.rests_on[-1].endswith("never deleted and created again, of which no id is kept: orders")
 
 
 def test_seed_copies_the_pinned_confs_and_keeps_the_id(tmp_path: Path) -> None:
