@@ -20,7 +20,7 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
 	$(BIN)/pytest -q -n 2 --ignore=tests/unit -m "not spark and not services and not proof"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
 
 check: setup ## format, lint, types, layering, unit tests
 	$(BIN)/ruff format --check -q .
