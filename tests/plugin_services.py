@@ -156,7 +156,7 @@ def silent() -> Iterator[int]:
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[int]:
     """A port on which a web server answers that knows nothing of storages."""
-    command = [sys.executable, "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
+    command = [sys.executable, "-u", "-m", "http.server", "--bind", LOOPBACK, "0", "--directory", str(tmp_path)]
     with subprocess.Popen([*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         yield int(process.stdout.readline().split(" port ")[1].split()[0])
