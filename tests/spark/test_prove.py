@@ -131,8 +131,15 @@ def test_plan_that_changes_the_logs_is_proven_and_a_false_promise_is_not(
 ) -> None:
     checkpoint = on_topic(broker, topic, tmp_path, orphan=True)
     evidence = EvidenceOptions(kafka=broker.bootstrap)
-    options = PlanOptions("replan", evidence=evidence)
-    plan = make_plan(str(checkpoint), replace(options, prove=True))
+    plan = make_plan(str(checkpoint), PlanOptions("replan", evidence=evidence, prove=True))
+    assert plan.proof is not None
+    assert plan.proof.line == f"proven with Spark 4.2.0: next batch {READ // 5} is empty"
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(READ // 5):
+        (log / str(number)).write_bytes(b"v1")
+    evidence = replace(evidence, sinks=(f"file:{log.parent}",))
+    plan = make_plan(str(checkpoint), PlanOptions("replan", evidence=evidence, prove=True))
     assert plan.steps
     assert plan.proof is not None
     assert plan.proof.batch == plan.promise.batch

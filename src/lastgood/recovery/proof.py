@@ -33,8 +33,8 @@ class Proof:
         if self.batch is None:
             return f"proven with Spark {self.spark}: it starts, and has nothing to read yet"
         more = f" and {len(self.reads) - _READS_SHOWN} more" if len(self.reads) > _READS_SHOWN else ""
-        reads = f" reads {', '.join(self.reads[:_READS_SHOWN])}{more}" if self.reads else ""
-        return f"proven with Spark {self.spark}: next batch {self.batch}{reads}"
+        reads = f"reads {', '.join(self.reads[:_READS_SHOWN])}{more}" if self.reads else "is empty"
+        return f"proven with Spark {self.spark}: next batch {self.batch} {reads}"
 
     def to_json(self) -> dict[str, Any]:
         """The object `proof` of a plan."""
