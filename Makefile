@@ -4,7 +4,8 @@ BIN := .venv/bin
 SHARD ?= 1/1
 SEED ?= $(shell date +%s)
 # Nothing may depend on what the calling shell exports.
-unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE
+unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
+	PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check types layers unit proof docs format constraints clean

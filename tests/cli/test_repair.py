@@ -84,9 +84,11 @@ def test_plan_says_what_it_costs_and_where_it_is_saved(checkpoint: Path) -> None
     assert "Needs     --accept duplicates" in done.stdout
     assert done.stdout.endswith("Nothing has been changed.\n")
     saved = next(Path().glob("plan-*.json"))
-    assert f"Carry it out with: lastgood apply {saved}" in done.stdout
+    again = f"plan {checkpoint} --goal replan --accept duplicates -o {saved}"
+    assert f"Accept what it costs with: lastgood {again}" in done.stdout
     refused = answer("apply", saved, DEAD, code=51)["error"]
     assert (refused["condition"], refused["expected"]) == ("WAIVER_NEEDED", "--accept duplicates")
+    assert f"Carry it out with: lastgood apply {saved}" in run(*again.split()).stdout
 
 
 def test_nothing_is_done_without_a_proof_of_death(checkpoint: Path, tmp_path: Path) -> None:

@@ -99,7 +99,12 @@ def plan(
         return _exit_code(made)
     out = console()
     print_plan(made, out)
-    out.print(f"Saved {file}. Carry it out with: {command_line('apply', file)}", markup=False)
+    next_command = f"Carry it out with: {command_line('apply', file)}"
+    if made.needs:
+        accepted = ",".join(waiver.value for waiver in (*made.accepted, *made.needs))
+        again = command_line("plan", target, *wanted.words(), "--accept", accepted, "-o", file)
+        next_command = f"Accept what it costs with: {again}"
+    out.print(f"Saved {file}. {next_command}", markup=False)
     nothing_changed()
     return _exit_code(made)
 

@@ -100,6 +100,9 @@ def _print(decision: Decision) -> None:
             out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
     if decision.file is not None:
         out.print(f"The plan is saved: {decision.file}", markup=False)
+    if decision.next is not None:
+        out.print(f"Allow it with: {decision.next}", markup=False)
+    elif decision.file is not None:
         out.print(f"Carry it out with: {command_line('apply', decision.file)}", markup=False)
     if decision.recovery is not None and decision.recovery.plan.steps:
         out.print(f"Every file that was touched is kept in {decision.recovery.backup}.", markup=False)

@@ -15,7 +15,7 @@ from lastgood.operations.driver_death import DriverNotProvenDeadError, driver_sh
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
-from lastgood.operations.survey import Survey, survey
+from lastgood.operations.survey import Survey, shown_by_sinks, survey
 from lastgood.operations.target import pipeline_of, resolve_target
 from lastgood.operations.topic_notes import note_topics
 from lastgood.operations.whereabouts import note_whereabouts, whereabouts
@@ -245,7 +245,7 @@ class _Work:
 
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
-        return self._survey().sinks
+        return shown_by_sinks(self.plan.checkpoint, evidence=options_of(self.plan.evidence), config=self.config)
 
     def _proof(self, room: Room, *, is_forth: bool) -> str:
         """Why no driver is alive. What is sealed already was proven before, and nobody has started since."""

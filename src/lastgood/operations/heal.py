@@ -72,7 +72,7 @@ class Healer:
         """Look after a query as well."""
         evidence = EvidenceOptions().of(target)
         story = Story(location, evidence, self._pipeline, tell=self._tell, rows_of=self._rows_of)
-        self._queries[str(location)] = _Query(target, evidence, story, TopicWatch(location, evidence))
+        self._queries[str(location)] = _Query(target, evidence, story, TopicWatch(location, evidence, tell=self._tell))
 
     def before_start(self, standing: Standing) -> Wait | None:
         """See `Care`."""

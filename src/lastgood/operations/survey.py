@@ -53,19 +53,7 @@ class Survey:
     @property
     def sinks(self) -> tuple[PlannedSink, ...]:
         """What the sinks show."""
-        return tuple(
-            PlannedSink(
-                index=index,
-                kind=sink.kind,
-                location=without_password(sink.location),
-                batch=sink.last_batch,
-                known=sink.known,
-                skips_up_to=sink.skips_up_to,
-                identity=sink.identity,
-                fence=fence_of(sink),
-            )
-            for index, sink in enumerate(self.world.sinks)
-        )
+        return _planned(self.world.sinks)
 
     def after(self, edits: Iterable[SinkEdit]) -> Survey:
         """The same, once sinks have gone back."""
@@ -166,6 +154,36 @@ def survey(
         found, world = replace(found, checkpoint=checkpoint), replace(world, checkpoint=checkpoint)
     world = _with_files(found, world)
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
+
+
+def shown_by_sinks(target: str, *, evidence: EvidenceOptions, config: Path | None = None) -> tuple[PlannedSink, ...]:
+    """What `survey(…).sinks` would be now, where nothing else is asked.
+
+    Raises:
+        UsageError: an option is not understood (subclasses).
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    found = gather(target, config=config, batches=1, may_be_missing=True)
+    if found.query_id is None and not found.mirror:
+        found = found.with_mirror()
+    found = _as_left(found)
+    return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)
+
+
+def _planned(sinks: Iterable[SinkEvidence]) -> tuple[PlannedSink, ...]:
+    return tuple(
+        PlannedSink(
+            index=index,
+            kind=sink.kind,
+            location=without_password(sink.location),
+            batch=sink.last_batch,
+            known=sink.known,
+            skips_up_to=sink.skips_up_to,
+            identity=sink.identity,
+            fence=fence_of(sink),
+        )
+        for index, sink in enumerate(sinks)
+    )
 
 
 def _as_left(found: Evidence) -> Evidence:

@@ -6,8 +6,9 @@ reads on in the middle, without an error.
 
 from __future__ import annotations
 
-import contextlib
 import threading
+import time
+from collections.abc import Callable
 
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
@@ -17,24 +18,35 @@ from lastgood.operations.evidence import now_ms
 from lastgood.operations.surroundings import ONE_SECONDS, EvidenceOptions
 from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.sources.kafka import KafkaUnreachableError
 from lastgood.storage import Location, open_storage
+from lastgood.supervise.events import Event, Noticed
 
 LOOK_SECONDS = 10.0
 
 
 class TopicWatch:
-    """Asks Kafka now and then, in a thread of its own; what nobody can tell changes nothing."""
+    """Asks Kafka now and then, in a thread of its own; what nobody can tell changes nothing, and is told once."""
 
-    def __init__(self, checkpoint: Location, evidence: EvidenceOptions, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        checkpoint: Location,
+        evidence: EvidenceOptions,
+        *,
+        tell: Callable[[Event], None] = lambda _: None,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
         """Begin to watch; without a broker to ask there is nothing to do.
 
         Args:
             checkpoint: Of the query.
             evidence: Where Kafka is.
+            tell: Gets what hinders it; called in its thread.
             look_seconds: Pause between two looks.
         """
         self._checkpoint = checkpoint
         self._evidence = evidence
+        self._tell = tell
         self._look_seconds = look_seconds
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -63,10 +75,16 @@ class TopicWatch:
             self._thread.join()
 
     def _watch(self) -> None:
+        is_told = False
         while not self._stop.wait(self._look_seconds):
             run, found = self._run, None
-            with contextlib.suppress(LastgoodError):  # whoever starts next tells what cannot be looked at
+            try:
                 found = self._look()
+                is_told = False
+            except LastgoodError as error:  # whoever starts next meets it again
+                if not is_told and not self._stop.is_set():
+                    is_told = True
+                    self._tell(_trouble(self._checkpoint, error))
             with self._lock:
                 if run == self._run:
                     self._strayed = found
@@ -82,8 +100,17 @@ class TopicWatch:
         if broker is None:
             return None
         facts = broker.ask(list(noted), now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
+        silent = [topic.unknown for topic in facts.topics.values() if topic.topic_id is None and topic.unknown]
+        if facts.unknown is not None or silent:
+            raise KafkaUnreachableError("Kafka does not tell", found=facts.unknown or silent[0])
         now = {name: topic.topic_id for name, topic in facts.topics.items()}
         others = [name for name, before in noted.items() if now.get(name) not in (None, before)]
         if not others:
             return None
         return f"{', '.join(others)} was deleted and created again: the query goes on at offsets of other records"
+
+
+def _trouble(checkpoint: Location, error: LastgoodError) -> Noticed:
+    found = f" ({error.found})" if error.found else ""
+    sentence = f"whether a topic of {checkpoint} is created anew cannot be seen: {error.sentence}{found}"
+    return Noticed(at=time.time(), condition="TOPICS_NOT_WATCHED", sentence=f"{sentence}; it is tried again")

@@ -9,7 +9,9 @@ from planning import broker
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.topic_ids import write_topic_ids
+from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.storage import parse_location
+from lastgood.supervise.events import Event, Noticed
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 from lastgood.writing import LocalWriter
 
@@ -32,6 +34,26 @@ def test_topic_that_is_created_again_under_a_running_query_is_told_until_the_nex
     assert str(told(watch)).startswith("orders was deleted and created again")
     watch.begin()
     assert told(watch) is None
+
+
+def test_what_hinders_it_is_told_once(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    location, facts = parse_location(str(tmp_path / "chk")), tmp_path / "facts.json"
+    write_topic_ids(LocalWriter(), location, QUERY_ID, {"orders": "old"})
+    facts.write_text(json.dumps(KafkaFacts("broker:9092", 0, {}, unknown="no route to host").to_json()))
+    events: list[Event] = []
+    watch = TopicWatch(location, EvidenceOptions(kafka=str(facts)), tell=events.append, look_seconds=0.01)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not events and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    watch.close()
+    assert watch.strayed is None
+    (event,) = events
+    assert isinstance(event, Noticed)
+    assert event.condition == "TOPICS_NOT_WATCHED"
+    assert event.sentence.startswith(f"whether a topic of {location} is created anew cannot be seen: Kafka does not")
+    assert event.sentence.endswith("(no route to host); it is tried again")
 
 
 def told(watch: TopicWatch) -> str | None:
