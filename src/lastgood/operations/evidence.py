@@ -217,7 +217,7 @@ def gather(
     *,
     config: Path | None = None,
     batches: int | None = None,
-    with_mirror: bool = False,
+    with_mirror: bool | None = None,
     ledger: Ledger | None = None,
     may_be_missing: bool = False,
 ) -> Evidence:
@@ -227,7 +227,7 @@ def gather(
         target: Location, or name in `lastgood.toml`.
         config: Another configuration than `lastgood.toml` here.
         batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
-        with_mirror: Read the mirror in any case.
+        with_mirror: Whether its mirror is read; None: where the checkpoint does not hold what is wanted.
         ledger: Knows what neither of them has; open as long as the evidence is used.
         may_be_missing: Whether it is no error that there is nothing yet.
 
@@ -245,10 +245,10 @@ def gather(
         return tuple(packed(read_mirror(storage, mirror_folder(location))))
 
     with ThreadPoolExecutor(1) as beside:
-        early = beside.submit(mirrored) if with_mirror or batches is None else None
+        early = beside.submit(mirrored) if with_mirror or (with_mirror is None and batches is None) else None
         checkpoint = read_checkpoint(storage, location, batches=wanted)
         mirror = early.result() if early else ()
-    if early is None and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
+    if with_mirror is None and early is None and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
         mirror = mirrored()
     evidence = Evidence(resolved, location, storage, checkpoint, mirror)
     known = remembered(ledger, location, evidence.query_id)

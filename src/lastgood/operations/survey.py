@@ -163,10 +163,9 @@ def shown_by_sinks(target: str, *, evidence: EvidenceOptions, config: Path | Non
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = gather(target, config=config, batches=1, may_be_missing=True)
-    if found.query_id is None and not found.mirror:
-        found = found.with_mirror()
-    found = _as_left(found)
+    found = gather(target, config=config, batches=1, with_mirror=False, may_be_missing=True)
+    if found.query_id is None:
+        found = _as_left(found.with_mirror())
     return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)
 
 
