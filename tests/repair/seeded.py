@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ _FLUSH_SECONDS = 30
 
 Row = tuple[int, int]
 """Partition and offset."""
+MakeApplication = Callable[..., "Application"]
 
 
 @dataclass(frozen=True)

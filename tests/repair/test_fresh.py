@@ -5,56 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conformance.sparks import RunningSpark
-from repair.seeded import AFTER, BEFORE, COLUMNS, PARTITIONS, TXN_APP_ID, Application, judged
+from repair.seeded import AFTER, BEFORE, COLUMNS, PARTITIONS, TXN_APP_ID, MakeApplication, judged
 
-from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SparkEnvironment
 from lastgood.operations.apply import undo
 from lastgood.operations.backup import create
 from lastgood.operations.positions import Where
-from lastgood.process.java import Java
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.start_files import StartFile
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
-VERSION = "4.2.0"
-MakeApplication = Callable[..., Application]
-
-
-@pytest.fixture(scope="module")
-def spark(
-    java: Java,
-    spark_of: Callable[[str], SparkEnvironment],
-    spark_jars: tuple[Path, ...],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[RunningSpark]:
-    script = Path(__file__).with_name("seeded_driver.py")
-    folder = tmp_path_factory.mktemp("spark")
-    running = RunningSpark(spark_of(VERSION), java=java, jars=spark_jars, folder=folder, script=script)
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def application(
-    spark: RunningSpark, broker: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> MakeApplication:
-    """An application that has read and written all that there was; more has come since."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def make(**options: str) -> Application:
-        found = Application(spark, broker, topic, tmp_path, **options)
-        found.begin()
-        return found
-
-    return make
 
 
 @pytest.mark.spark

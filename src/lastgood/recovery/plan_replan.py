@@ -25,7 +25,7 @@ def plan_replan(known: Known, spark: SparkVersion) -> Draft:
         RepairRefusedError: a sink has the batch already, or there is no way of which anything can be promised.
     """
     work = Work.begin(known, spark)
-    require_sources(work.standing)
+    require_sources(work)
     require_sinks(work.standing)
     if not work.standing.has_orphan:
         return work.draft(foreseen(work))

@@ -80,7 +80,7 @@ def resumed(work: Work) -> Draft:
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
-    require_sources(work.standing)
+    require_sources(work)
     work = repaired(work, (lost_checkpoint, *LOGS))
     require_sinks(work.standing)
     work = repaired(work, (mark_lowered,))
@@ -148,20 +148,22 @@ def repaired(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
     )
 
 
-def require_sources(standing: Standing) -> None:
+def require_sources(work: Work) -> None:
     """See that what the sources serve is what the query has read.
 
     Raises:
         RepairRefusedError: a topic was deleted and created again.
     """
+    standing = work.standing
     if standing.recreated:
+        goal = "fresh" if work.began.planned == NONE else "reposition"
         raise refuse(
             standing,
             "a topic was deleted and created again: its offsets are of other records",
             subject=", ".join(standing.recreated),
             found="another topic id than the query read",
             effect="what was unread of the old one is lost, and the new one would be read from the middle",
-            next=standing.world.command("plan", "--goal", "reposition", "--earliest"),
+            next=standing.world.command("plan", "--goal", goal, "--earliest"),
         )
 
 

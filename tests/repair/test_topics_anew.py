@@ -1,0 +1,69 @@
+"""A topic is deleted and created again while the application is down; what `recover` says of it comes true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repair.seeded import BEFORE, Application, MakeApplication
+
+from lastgood.operations.apply import undo
+from lastgood.operations.backup import create
+from lastgood.operations.plan import PlanOptions
+from lastgood.operations.positions import Where
+from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.draft import RepairRefusedError
+from lastgood.recovery.price import Guarantee, Waiver
+
+
+def recovered(app: Application, *accept: Waiver) -> Decision:
+    evidence = EvidenceOptions(sinks=(str(app.table),), kafka=app.broker.bootstrap)
+    return recover(str(app.checkpoint), PlanOptions(accept=accept, evidence=evidence), driver_is_dead=True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("records", [BEFORE // 4, BEFORE + 10], ids=["shorter", "longer"])
+def test_topic_of_the_same_name_is_read_from_its_beginning(records: int, application: MakeApplication) -> None:
+    app = application()
+    assert recovered(app).verdict is Verdict.START
+    app.broker.recreate_topic(app.topic)
+    app.produce(0, records)
+    before = files(app.checkpoint)
+    asked = recovered(app)
+    assert asked.verdict is Verdict.PERSON
+    assert asked.plan is not None
+    assert asked.plan.guarantee is Guarantee.LOSSY
+    done = recovered(app, *asked.plan.needs)
+    assert done.verdict is Verdict.START
+    assert done.recovery is not None
+    undo(done.recovery.plan.recovery, checkpoint=str(app.checkpoint), driver_is_dead=True)
+    assert files(app.checkpoint) == before
+    assert recovered(app).verdict is Verdict.PERSON
+    assert recovered(app, *asked.plan.needs).verdict is Verdict.START
+    assert app.start() is None
+    assert app.rows() == app.wanted(BEFORE) + app.wanted(records)
+
+
+@pytest.mark.proof
+def test_mirror_of_a_query_on_another_topic_is_not_brought_back(application: MakeApplication) -> None:
+    app = application()
+    assert recovered(app).verdict is Verdict.START
+    create(str(app.checkpoint))
+    app.lose_checkpoint()
+    assert app.planned(Where()).options["chosen"] == "the mirror"
+    app.broker.recreate_topic(app.topic)
+    app.produce(0, BEFORE + 10)
+    with pytest.raises(RepairRefusedError, match="created again") as caught:
+        app.planned(Where())
+    assert "--goal fresh --earliest" in str(caught.value.next)
+    assert recovered(app).verdict is Verdict.PERSON
+    plan = app.planned(Where(earliest=True))
+    assert plan.needs == (Waiver.LOSS,)
+    app.carry_out(plan)
+    assert app.start() is None
+    assert app.rows() == app.wanted(BEFORE) + app.wanted(BEFORE + 10)
