@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lastgood.errors import ConfigError, UsageError, command_line
+from lastgood.errors import ConfigError, UsageError
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.supervise.policy import ACCEPTABLE, Policy
 
@@ -124,7 +124,7 @@ def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: P
             "which pipeline?",
             subject=str(path),
             found=f"pipelines {known}",
-            next=command_line("run", next(iter(pipelines))),
+            expected="the name of one",
         )
     if name not in pipelines:
         raise UsageError(
