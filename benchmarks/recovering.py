@@ -1,7 +1,8 @@
 """What `lastgood run` itself takes between an end and the next start: `python benchmarks/recovering.py`
 
-Prints one JSON object; exit code 1 if over budget. A real broker and a Delta table are asked before each start. Then a
-real driver is killed again and again, restarted at once by hand and then by `run`, to the first new batch.
+Prints one JSON object; exit code 1 if over budget. A real broker and a Delta table are asked before each start, of a
+query whose mirror holds ten thousand batches. Then a real driver is killed again and again, restarted at once by hand
+and then by `run`, to the first new batch.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from lastgood.supervise.progress import LogWatch
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 from lastgood.writing import open_writable
 
-BATCHES = 100
+BATCHES = 10_000
 RESTARTS = 20
 KILLS = 7
 BUDGET_SECONDS = 0.5
@@ -61,6 +62,7 @@ def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
     query.run(BATCHES)
     query.plan()
     mirror(folder / "chk")
+    query.purge()
     rows = pa.table({"id": pa.array([1])})
     marks = [Transaction(app_id=QUERY_ID, version=BATCHES - 1)]
     write_deltalake(folder / "table", rows, commit_properties=CommitProperties(app_transactions=marks))
@@ -96,12 +98,12 @@ def restarting(folder: Path) -> list[Figure]:
     java = find_java(os.environ)
     jars = fetch_jars(["broker"], java=java, progress=lambda _: None)["broker"]
     damage = (
-        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1], 'offsets/100')\nfile.write_bytes(b'v1')\nsys.exit(1)\n"
+        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1], 'offsets/10000')\nfile.write_bytes(b'v1')\nsys.exit(1)\n"
     )
     found = []
     with KafkaBroker(folder / "kafka", java=java, jars=jars) as broker:
         broker.create_topic("orders", partitions=2)
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 1_000_000})
         for number in range(2 * 6 * BATCHES):
             producer.produce("orders", str(number).encode(), partition=number % 2, timestamp=STARTED_MS - 1000)
         producer.flush()

@@ -57,6 +57,8 @@ class Evidence:
     checkpoint: Checkpoint
     mirror: tuple[Copy, ...]
     """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
+    mirror_since: int = 0
+    """Plans and commits of older batches than this were not read from the mirror."""
     remembered: Remembered | None = None
     """What the ledger knows of it; None without one."""
     recalled: tuple[BatchRecord, ...] = ()
@@ -130,9 +132,10 @@ class Evidence:
                 return batch_id
         return None
 
-    def with_mirror(self) -> Evidence:
-        """The same with the mirror read."""
-        return replace(self, mirror=tuple(packed(read_mirror(self.storage, mirror_folder(self.location)))))
+    def with_mirror(self, since: int = 0) -> Evidence:
+        """The same with the mirror read, but for the plans and commits of batches before `since`."""
+        copies = packed(read_mirror(self.storage, mirror_folder(self.location), since=since))
+        return replace(self, mirror=tuple(copies), mirror_since=since)
 
     def with_batches(self, batch_ids: Iterable[int]) -> Evidence:
         """The same with these batches read as well, from the mirror where the checkpoint does not have them.
@@ -155,7 +158,8 @@ class Evidence:
         committed = replace(checkpoint.commits, entries={**checkpoint.commits.entries, **commits})
         found = replace(self, checkpoint=replace(checkpoint, offsets=planned, commits=committed))
         is_whole = all(isinstance(planned.entries.get(batch_id), OffsetEntry) for batch_id in wanted)
-        return found if is_whole else (found if self.mirror else found.with_mirror()).with_recalled(wanted)
+        is_read = self.mirror and all(batch_id >= self.mirror_since for batch_id in wanted)
+        return found if is_whole else (found if is_read else found.with_mirror()).with_recalled(wanted)
 
     def with_recalled(self, batch_ids: Iterable[int]) -> Evidence:
         """The same with what the ledger knows of these batches and nobody else.

@@ -174,7 +174,8 @@ def look_around(
     texts = wanted.sinks if sinks else ()
     if not texts and broker is None:
         return Surroundings()
-    if (evidence.query_id is None or evidence.checkpoint.newest_offsets is None) and not evidence.mirror:
+    has_topics = broker is None or evidence.checkpoint.newest_offsets is not None
+    if not (evidence.mirror or (has_topics and evidence.query_id is not None)):
         evidence = evidence.with_mirror()
     questions: list[Question[Any]] = [
         sink_question(text, evidence.query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import newest_reading
@@ -25,6 +26,7 @@ from lastgood.recovery.endings import as_left, endings_of
 from lastgood.recovery.left_out import left_out
 from lastgood.recovery.plan import PlannedSink, Promise
 from lastgood.recovery.planner import batches_wanted
+from lastgood.recovery.repairs_lost import RETAINED
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import taken_back
 from lastgood.sinks.evidence import SinkEvidence
@@ -137,14 +139,17 @@ def survey(
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = gather(target, config=config, batches=BATCHES, may_be_missing=may_be_missing)
-    if with_mirror and not found.mirror:
-        found = found.with_mirror()
+    found = gather(target, config=config, batches=BATCHES, with_mirror=False, may_be_missing=True)
+    checkpoint = found.checkpoint
+    if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
+        found = found.with_mirror(_mirror_since(checkpoint))
     found = _as_left(found)
     if not (found.mirror or may_be_missing):
         require_checkpoint(found.location, found.checkpoint)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
+    if any(sink.known and (sink.last_batch or 0) < found.mirror_since for sink in around.sinks):
+        found = _as_left(found.with_mirror())
     options = DiagnoseOptions(asked, spark, fail_on_data_loss)
     facts = advice_facts(found, spark=spark)
     world = replace(world_of(found, around, options), advice=facts, topic_ids=facts.topic_ids)
@@ -183,6 +188,15 @@ def _planned(sinks: Iterable[SinkEvidence]) -> tuple[PlannedSink, ...]:
         )
         for index, sink in enumerate(sinks)
     )
+
+
+def _mirror_since(checkpoint: Checkpoint) -> int:
+    """From which batch on the mirror can be needed: what the logs list, and as much again; 0 where one is lost.
+
+    No start may wait until months of batches are read of which it needs none.
+    """
+    oldest = checkpoint.offsets.ids.oldest, checkpoint.commits.ids.oldest
+    return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)
 
 
 def _as_left(found: Evidence) -> Evidence:

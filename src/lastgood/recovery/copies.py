@@ -7,6 +7,7 @@ import gzip
 import io
 import itertools
 import json
+import re
 import sys
 import zlib
 from array import array
@@ -24,6 +25,8 @@ _BLOCK_BYTES = 64 * 1024
 _BLOCK_COPIES = 512
 _BLOCKS_OPEN = 8
 """How many blocks of copies are held as they are: plans and commits of the same batches stand in different ones."""
+_BATCH_LINE = re.compile(rb'\{"path":"(?:offsets|commits)/(\d{1,18})"')
+"""How `encode_copies` begins the line of a batch."""
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
 
 
@@ -63,6 +66,14 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[Copy]:
         copy = _copy(line)
         if copy is not None:
             yield copy
+
+
+def without_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes]:
+    """The lines but those of plans and commits of older batches, which are not even parsed."""
+    for line in lines:
+        found = _BATCH_LINE.match(line)
+        if found is None or int(found[1]) >= since:
+            yield line
 
 
 def compress(raw: bytes) -> bytes:

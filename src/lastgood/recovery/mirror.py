@@ -12,6 +12,7 @@ in its day's file as well, and is read as the one copy that it is.
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,15 @@ from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.recovery.copies import Copy, compress, decode_copies, decode_lines, decompressed_lines, encode_copies
+from lastgood.recovery.copies import (
+    Copy,
+    batch_of,
+    compress,
+    decode_lines,
+    decompressed_lines,
+    encode_copies,
+    without_batches_before,
+)
 from lastgood.storage import Entry, Location, Storage
 from lastgood.writing import WritableStorage
 
@@ -170,10 +179,12 @@ class MirrorWriter:
         return self._storage.read(self._checkpoint / path, limit=FILE_BYTES_MAX)
 
     def _already_mirrored(self) -> dict[str, _Facts]:
-        """What the parts and the newest two days hold: enough to copy little twice, without reading months."""
+        """What the parts and the newest two days hold of the batches in the logs: enough to copy little twice."""
+        logged = (each for path, _ in self._log_files() for log in (OFFSETS, COMMITS) for each in [batch_of(path, log)])
+        since = min((each for each in logged if each is not None), default=0)
         newest: dict[str | None, dict[str, tuple[int, _Facts]]] = {}
         seen_ms = -1
-        for copy in read_mirror(self._target, self._folder, days=2):
+        for copy in read_mirror(self._target, self._folder, days=2, since=since):
             if copy.seen_ms >= seen_ms:
                 seen_ms, self._query_id = copy.seen_ms, copy.query_id
             of_query = newest.setdefault(copy.query_id, {})
@@ -194,20 +205,22 @@ class _Facts:
         return cls(entry.size, entry.modified_ms)
 
 
-def read_mirror(storage: Storage, folder: Location, *, days: int | None = None) -> Iterator[Copy]:
+def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, since: int = 0) -> Iterator[Copy]:
     """Every copy in a mirror once, file by file; of two versions the newer one is that with the later `seen_ms`.
 
     Args:
         storage: The filesystem of the mirror.
         folder: The mirror; one that is not there is empty.
         days: Read only the newest days' files, beside the parts.
+        since: Leave out plans and commits of older batches than this: months of them take seconds.
 
     Raises:
         StorageError: the mirror cannot be read.
     """
     seen: set[bytes] = set()
     for name, raw in _mirror_files(storage, folder, days):
-        for copy in decode_lines(decompressed_lines(raw)) if name.endswith(".gz") else decode_copies(raw):
+        lines = decompressed_lines(raw) if name.endswith(".gz") else io.BytesIO(raw)
+        for copy in decode_lines(without_batches_before(lines, since) if since else lines):
             what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
             key = blake2b(what + copy.content, digest_size=12).digest()
             if key not in seen:

@@ -137,6 +137,18 @@ def test_purged_batches_stay_known(checkpoint: Path, writer: Look) -> None:
     assert {f"offsets/{n}" for n in range(20)} <= every.keys()
 
 
+def test_older_batches_are_left_out_if_nobody_wants_them(checkpoint: Path, writer: Look) -> None:
+    query, look = CheckpointBuilder(checkpoint), writer()
+    folder = mirror_folder(parse_location(str(checkpoint)))
+    for _ in range(2):
+        query.run(6)
+        look.look()
+        found = [copy.path for copy in read_mirror(LocalStorage(), folder, since=4)]
+        wanted = [f"{log}/{n}" for log in ("commits", "offsets") for n in range(4, query.planned + 1)]
+        assert sorted(found) == sorted(["metadata", "sources/0/0", *wanted])
+        look.settle()
+
+
 def test_a_batch_that_is_planned_again_keeps_both_versions(checkpoint: Path, writer: Look) -> None:
     query, look = CheckpointBuilder(checkpoint), writer()
     query.run(2)
