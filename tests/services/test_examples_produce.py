@@ -84,13 +84,16 @@ def test_interrupted_producer_says_how_many_flights_are_in_kafka(
 ) -> None:
     broker.create_topic(topic, partitions=3)
     command = [*PRODUCE, broker.bootstrap, "--topic", topic, "--rate", "500"]
-    producer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while sum(broker.latest_offsets(topic).values()) < 300:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    producer.send_signal(signum)
-    stdout, stderr = producer.communicate(timeout=DEADLINE_SECONDS)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as producer:
+        try:
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            while sum(broker.latest_offsets(topic).values()) < 300:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            producer.send_signal(signum)
+            stdout, stderr = producer.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            producer.kill()
     count = sum(broker.latest_offsets(topic).values())
     assert count < 336_776  # it kept to its rate
     assert (producer.returncode, stdout, stderr) == (0, f"{count} flights acknowledged\n", "")
