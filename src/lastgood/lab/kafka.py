@@ -20,6 +20,7 @@ from lastgood.process.java import Java
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+_NOT_YET_LEADER = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART")
 _POLL_SECONDS = 0.03
 _LOOK_SECONDS = 2.0
 _REQUEST_SECONDS = 30.0
@@ -229,7 +230,14 @@ class KafkaBroker(JavaServer):
         return {key: entries[key].value if entries[key].source == own else None for key in keys}
 
     def _writable_partitions(self, name: str) -> int:
-        return sum(has_leader for has_leader in self._partitions(name).values())
+        """How many have a leader that answers: the broker names itself their leader a moment before it is."""
+        led = sum(has_leader for has_leader in self._partitions(name).values())
+        try:
+            return min(led, len(self.latest_offsets(name)))
+        except BrokerRequestError as error:
+            if error.code not in _NOT_YET_LEADER:
+                raise
+            return 0
 
     def _partitions(self, name: str) -> dict[int, bool]:
         """The partitions of a topic, and whether each has a leader; empty if there is no such topic."""
