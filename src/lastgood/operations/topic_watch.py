@@ -100,11 +100,11 @@ class TopicWatch:
         if broker is None:
             return None
         facts = broker.ask(list(noted), now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
-        silent = [topic.unknown for topic in facts.topics.values() if topic.topic_id is None and topic.unknown]
-        if facts.unknown is not None or silent:
-            raise KafkaUnreachableError("Kafka does not tell", found=facts.unknown or silent[0])
         now = {name: topic.topic_id for name, topic in facts.topics.items()}
         others = [name for name, before in noted.items() if now.get(name) not in (None, before)]
+        silent = [topic.unknown for topic in facts.topics.values() if topic.topic_id is None and topic.unknown]
+        if not others and (facts.unknown is not None or silent):  # a topic of which nothing is known hides no other
+            raise KafkaUnreachableError("Kafka does not tell", found=facts.unknown or silent[0])
         if not others:
             return None
         return f"{', '.join(others)} was deleted and created again: the query goes on at offsets of other records"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from planning import broker
@@ -9,7 +10,7 @@ from planning import broker
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.topic_ids import write_topic_ids
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
 from lastgood.storage import parse_location
 from lastgood.supervise.events import Event, Noticed
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
@@ -54,6 +55,21 @@ def test_what_hinders_it_is_told_once(tmp_path: Path) -> None:
     assert event.condition == "TOPICS_NOT_WATCHED"
     assert event.sentence.startswith(f"whether a topic of {location} is created anew cannot be seen: Kafka does not")
     assert event.sentence.endswith("(no route to host); it is tried again")
+
+
+def test_topic_that_is_silent_hides_no_other_that_is_created_again(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    location, path = parse_location(str(tmp_path / "chk")), tmp_path / "facts.json"
+    write_topic_ids(LocalWriter(), location, QUERY_ID, {"clicks": "old", "orders": "old"})
+    facts = broker((0, 30), topic_id="new")
+    topics = {**facts.topics, "clicks": TopicFacts(unknown="not allowed")}
+    path.write_text(json.dumps(replace(facts, topics=topics).to_json()))
+    watch = TopicWatch(location, EvidenceOptions(kafka=str(path)), look_seconds=0.01)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while told(watch) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    watch.close()
+    assert str(told(watch)).startswith("orders was deleted and created again")
 
 
 def told(watch: TopicWatch) -> str | None:
