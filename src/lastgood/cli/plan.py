@@ -101,8 +101,7 @@ def plan(
     print_plan(made, out)
     next_command = f"Carry it out with: {command_line('apply', file)}"
     if made.needs:
-        accepted = ",".join(waiver.value for waiver in (*made.accepted, *made.needs))
-        again = command_line("plan", target, *wanted.words(), "--accept", accepted, "-o", file)
+        again = command_line("plan", target, *wanted.words(), "--accept", made.price, "-o", file)
         next_command = f"Accept what it costs with: {again}"
     out.print(f"Saved {file}. {next_command}", markup=False)
     nothing_changed()

@@ -120,14 +120,13 @@ def apply_plan(
     """
     plan = planned if isinstance(planned, Plan) else _read(planned)
     if plan.needs:
-        words = ",".join(waiver.value for waiver in (*plan.accepted, *plan.needs))
         raise WaiverNeededError(
             "the plan costs what nobody has accepted",
             subject=plan.recovery if isinstance(planned, Plan) else planned,
             found=f"it is {plan.guarantee.value}",
-            expected=f"--accept {words}",
+            expected=f"--accept {plan.price}",
             effect="nothing has been changed",
-            next=command_line("plan", plan.checkpoint, "--goal", plan.goal, "--accept", words, *plan.evidence),
+            next=command_line("plan", plan.checkpoint, "--goal", plan.goal, "--accept", plan.price, *plan.evidence),
         )
     location = parse_location(plan.checkpoint)
     found = _survey(plan, config)

@@ -249,8 +249,7 @@ class _Work:
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
 
     def _accepting(self, plan: Plan) -> str:
-        words = ",".join(waiver.value for waiver in (*plan.accepted, *plan.needs))
-        return self._again("--accept", words)
+        return self._again("--accept", plan.price)
 
     def _again(self, *words: str) -> str:
         """The command of the same recovery, with more said."""

@@ -153,6 +153,11 @@ class Plan:
         first, *others = dict.fromkeys(step.why for step in self.steps) or [""]
         return f"{first}, and {len(others)} more" if others else first
 
+    @property
+    def price(self) -> str:
+        """What `--accept` has to say before it may be applied."""
+        return ",".join(waiver.value for waiver in (*self.accepted, *self.needs))
+
     def to_json(self) -> dict[str, Any]:
         """The object in the plan file and in the output of every verb, without its checksum."""
         return {
