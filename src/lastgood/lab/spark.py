@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -25,13 +26,15 @@ SPARK_VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 
 _JAR_SETS = {"4.2.0": "spark"}
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 SMALL_CONF: Mapping[str, str] = MappingProxyType(
     {
         "spark.master": "local[2]",
         "spark.driver.memory": "700m",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         # With Spark's and Delta's defaults (10000 and 50) vacuum and restore of a tiny table take a minute.
@@ -126,9 +129,24 @@ def spark_environment(
         return environment
 
 
-def small_conf(jars: Sequence[Path] = ()) -> dict[str, str]:
-    """`SMALL_CONF`, with these jars, and with Delta's extension and catalog if Delta is among them."""
+def class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
+    """Where this Spark on this Java has its class archive, if one was made: see `make_class_archive`."""
+    parts = (java.program, environment.home / "jars")
+    of = " ".join(f"{part} {part.stat().st_mtime_ns if part.exists() else None}" for part in parts)
+    name = f"spark-{environment.version}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
+    return cache_folder(cache, os.environ) / "classes" / name
+
+
+def small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dict[str, str]:
+    """`SMALL_CONF`, with these jars, and with Delta's extension and catalog if Delta is among them.
+
+    Args:
+        jars: JVM parts.
+        archive: The JVM takes Spark's classes from there if it fits, else from their jars.
+    """
     conf = dict(SMALL_CONF)
+    if archive is not None:
+        conf[JAVA_OPTIONS] += f" -XX:SharedArchiveFile={archive}"
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     if any(jar.name.startswith("delta-spark_") for jar in jars):
@@ -181,7 +199,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
         environment: The Spark to run it on.
         java: The Java to run that on.
         jars: JVM parts for it, such as `fetch_jars(["spark"], …)["spark"]`.
-        conf: Settings beside and above `small_conf(jars)`.
+        conf: Settings beside and above `small_conf(jars)` with the class archive of this Spark.
         env: Environment variables beside and above ours.
         cwd: Its working directory; ours if None.
         output: Where its output and Spark's log go, together; to ours if None.
@@ -189,7 +207,8 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     Raises:
         CommandNotFoundError: the environment has no `spark-submit`.
     """
-    settings = {**small_conf(jars), **(conf or {})}
+    archive = class_archive(environment, java)
+    settings = {**small_conf(jars, archive=archive if archive.exists() else None), **(conf or {})}
     return Child(
         submit_command(script, args, environment=environment, conf=settings),
         env={**submit_env(environment, java, os.environ), **(env or {})},

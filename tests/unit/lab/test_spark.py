@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.lab.spark import (
+    JAVA_OPTIONS,
     SMALL_CONF,
     SPARK_VERSIONS,
     SparkEnvironment,
+    class_archive,
     default_spark,
     small_conf,
     spark_environment,
@@ -99,6 +102,24 @@ def test_jars_are_named_and_delta_is_switched_on_where_it_is_among_them() -> Non
     assert with_delta["spark.jars"] == "/j/delta-spark_4.2_2.13-4.4.0.jar,/j/delta-storage-4.4.0.jar"
     assert with_delta["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
     assert with_delta["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+
+def test_jvm_takes_classes_from_an_archive_beside_what_else_it_is_told() -> None:
+    options = small_conf(archive=Path("/c/spark.jsa"))[JAVA_OPTIONS]
+    assert options == f"{SMALL_CONF[JAVA_OPTIONS]} -XX:SharedArchiveFile=/c/spark.jsa"
+
+
+def test_each_spark_on_each_java_has_a_class_archive_of_its_own_and_a_changed_one_another(tmp_path: Path) -> None:
+    here, there = (SparkEnvironment("4.2.0", Path("p"), tmp_path / name) for name in ("here", "there"))
+    (here.home / "jars").mkdir(parents=True)
+    java = Java(Path("/java"), 17)
+    archive = class_archive(here, java, cache=tmp_path)
+    assert archive == class_archive(here, java, cache=tmp_path)
+    assert archive.parent.parent == tmp_path
+    assert archive != class_archive(there, java, cache=tmp_path)
+    assert archive != class_archive(here, Java(Path("/other"), 17), cache=tmp_path)
+    os.utime(here.home / "jars", (1, 1))
+    assert archive != class_archive(here, java, cache=tmp_path)
 
 
 def test_command_is_the_spark_submit_of_the_environment() -> None:

@@ -4,7 +4,7 @@ from lastgood.operations.demo.application import Application, DemoFailedError
 from lastgood.operations.demo.events import Killed, Scene, Seconds, Step
 from lastgood.operations.demo.play import Demo, demo
 from lastgood.operations.demo.script import SCENES, Script, parse_scenes
-from lastgood.operations.demo.stage import Stage, open_stage
+from lastgood.operations.demo.stage import Stage, open_stage, set_up
 from lastgood.operations.demo.tally import Tally, count
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "demo",
     "open_stage",
     "parse_scenes",
+    "set_up",
 ]

@@ -37,7 +37,9 @@ def killed(stage: Stage, script: Script) -> Iterator[Scene]:
     application, chance = stage.application, random.Random(script.seed)  # noqa: S311 - instants, not secrets
     stage.send(script.first, rate=script.rate)
     application.start(limit=script.kill_limit)
-    for _ in range(script.kills):
+    for number in range(script.kills):
+        if number == script.kills - 1:
+            application.limit(script.limit)  # nobody waits for small batches once there is nothing to be killed in one
         application.await_commits(chance.randint(1, 3))
         mark = application.mark
         kill = application.kill_in_a_batch(chance)

@@ -19,7 +19,7 @@ from lastgood.operations.demo.driver_scenes import killed, small_driver, too_lar
 from lastgood.operations.demo.events import Scene
 from lastgood.operations.demo.offset_scenes import outage, stable_offsets
 from lastgood.operations.demo.script import Script
-from lastgood.operations.demo.stage import Stage, open_stage
+from lastgood.operations.demo.stage import Stage, open_stage, set_up
 from lastgood.operations.demo.tally import Tally, count
 from lastgood.sources.kafka_ranges import Ranges, union
 from lastgood.supervise.events import Event
@@ -40,6 +40,7 @@ class Demo:
     scenes: tuple[Scene, ...]
     tally: Tally
     seconds: float
+    """From the start of its broker to the audit; what is downloaded or made once comes before that."""
     folder: Path
     bootstrap: str
 
@@ -79,6 +80,7 @@ def demo(
         JavaMissingError, JarsUnavailableError, ExtraMissingError: what the demo needs is not there.
         DemoFailedError: something took too long, ended that should not, or did not end that should.
     """
+    set_up(tell)
     began = time.monotonic()
     conf = small_driver(script) if "b" in script.scenes else {}
     with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf) as stage:

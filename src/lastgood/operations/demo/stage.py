@@ -21,12 +21,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import lastgood.spark
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.lab.class_archive import make_class_archive
 from lastgood.lab.examples import flights_folder
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
@@ -55,6 +58,7 @@ FLIGHTS_MAX = 336_776
 """So many there are."""
 
 _APPLICATION = "flights_to_delta.py"
+_CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
 _START, _OPTIONS = "start.sh", "options"
 _OFFSET_COLUMNS = "partition,offset"
 # Exit code 0: no process of this machine runs the application on this checkpoint.
@@ -64,6 +68,33 @@ words = set(sys.argv[1:])
 found = [each.pid for each in psutil.process_iter(["cmdline"]) if words <= set(each.info["cmdline"] or ())]
 sys.exit(f"alive: {found}" if found != [os.getpid()] else 0)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a stage is built of."""
+
+    java: Java
+    jars: Mapping[str, tuple[Path, ...]]
+    """JVM parts by the names of their sets, `spark` and `broker`."""
+    conf: Mapping[str, str]
+    """Spark's settings."""
+
+
+def set_up(tell: Callable[[Event], None] = lambda _: None) -> Parts:
+    """See that all is there that a stage needs; what is missing is made or downloaded, once, which takes minutes.
+
+    Raises:
+        JavaMissingError, JarsUnavailableError, ExtraMissingError: it cannot be had.
+    """
+
+    def progress(text: str) -> None:
+        tell(_step(text))
+
+    spark, java = default_spark(), find_java(os.environ)
+    jars = fetch_jars(["spark", "broker"], java=java, progress=progress)
+    archive = make_class_archive(_CLASSES_JOB, environment=spark, java=java, jars=jars["spark"], progress=progress)
+    return Parts(java, jars, small_conf(jars["spark"], archive=archive))
 
 
 @contextlib.contextmanager
@@ -78,18 +109,16 @@ def open_stage(
         conf: Spark's settings beside and above `small_conf`.
 
     Raises:
-        JavaMissingError, JarsUnavailableError, ExtraMissingError: what it needs is not there.
+        JavaMissingError, JarsUnavailableError, ExtraMissingError: as `set_up`.
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    default_spark()
-    java = find_java(os.environ)
-    jars = fetch_jars(["spark", "broker"], java=java, progress=lambda text: tell(_step(text)))
+    parts = set_up(tell)
     with contextlib.ExitStack() as stack:
-        broker = stack.enter_context(KafkaBroker(folder / "kafka", java=java, jars=jars["broker"]))
+        broker = stack.enter_context(KafkaBroker(folder / "kafka", java=parts.java, jars=parts.jars["broker"]))
         broker.create_topic(TOPIC, partitions=PARTITIONS)
         tell(_step(f"Kafka answers at {broker.bootstrap}, topic {TOPIC} with {PARTITIONS} partitions"))
-        pipeline = _pipeline(folder, broker, java, {**small_conf(jars["spark"]), **(conf or {})})
+        pipeline = _pipeline(folder, broker, parts.java, {**parts.conf, **(conf or {})})
         application = Application(pipeline, options=folder / _OPTIONS, log=folder / "flights.log", tell=tell)
         stack.callback(application.close)
         stage = Stage(folder, broker, application)
@@ -103,11 +132,8 @@ def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, 
     checkpoint, table = str(folder / "checkpoint"), str(folder / "table")
     arguments = ["--bootstrap-servers", broker.bootstrap, "--topic", TOPIC, "--trigger", "200 milliseconds"]
     arguments += ["--table", table, "--checkpoint", checkpoint]
-    settings = folder / "conf"
-    settings.mkdir(exist_ok=True)
-    (settings / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in conf.items()))
     application = flights_folder() / _APPLICATION
-    command = submit_command(application, arguments, environment=spark, conf={})
+    command = submit_command(application, arguments, environment=spark, conf=conf)
     start = folder / _START
     start.write_text(f"exec {shlex.join(command)} $(cat {shlex.quote(str(folder / _OPTIONS))})\n")
     query = Query(
@@ -125,7 +151,7 @@ def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, 
             "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": str(spark.python),
             "SPARK_HOME": str(spark.home),
-            "SPARK_CONF_DIR": str(settings),
+            "SPARK_CONF_DIR": str(spark.home / "conf"),  # not that of the shell
         },
         kafka=Kafka(bootstrap=broker.bootstrap),
         driver_check=(sys.executable, "-c", _IS_DEAD, str(application), checkpoint),

@@ -1,0 +1,88 @@
+"""Spark's classes as the JVM maps them: made once by a small job, so that each later start takes a third less.
+
+A JVM that cannot use an archive, since it or a jar has changed, says nothing and reads the jars as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lastgood.lab.cache import cache_errors, exclusive
+from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, SparkEnvironment, class_archive, submit
+from lastgood.process.java import Java
+
+_KEPT = 3
+"""How many stay in the cache, each some 200 MB: those used last, for each belongs to one Spark at one place."""
+_JOB_SECONDS = 600.0
+
+
+def make_class_archive(
+    job: Path,
+    *,
+    environment: SparkEnvironment,
+    java: Java,
+    jars: Sequence[Path] = (),
+    cache: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path | None:
+    """The class archive of this Spark on this Java, made now if it was not made before.
+
+    Args:
+        job: A PySpark script that does what is to become faster; its argument is a folder for all that it writes.
+        environment: The Spark.
+        java: The Java.
+        jars: JVM parts for the job. The JVM cannot archive their classes, only those that they need of Spark.
+        cache: Folder to keep it below; else `LASTGOOD_CACHE`, else the user's cache folder.
+        progress: Is told, in a few words, what takes time, and what did not work.
+
+    Returns:
+        None if this JVM can make none, which is no reason to do without Spark.
+
+    Raises:
+        StorageError: the cache cannot be read or written.
+    """
+    tell = progress or (lambda _: None)
+    archive = class_archive(environment, java, cache=cache)
+    with cache_errors(archive.parent):
+        if not archive.exists():
+            with exclusive(
+                archive.parent / "lock", on_wait=lambda: tell("waiting for another process's class archive")
+            ):
+                if not archive.exists():
+                    tell("archiving Spark's classes, once: each start takes a third less with that")
+                    if not _make(archive, job, environment, java, jars):
+                        tell(f"no class archive, and so slower starts: this Java made none, see {_log(archive)}")
+                        return None
+        with contextlib.suppress(FileNotFoundError):  # another Spark's has just taken its place
+            os.utime(archive)
+    return archive
+
+
+def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, jars: Sequence[Path]) -> bool:
+    """Run the job, and give the archive that its JVM writes in the end its name: one cut short would crash a JVM."""
+    for abandoned in archive.parent.glob("draft-*"):  # of a process that was killed, since we hold the lock
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="draft-", dir=archive.parent) as name:
+        folder, draft = Path(name), Path(name) / archive.name
+        conf = {JAVA_OPTIONS: f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={draft}"}
+        start = functools.partial(submit, job, [name], environment=environment, java=java, jars=jars, conf=conf)
+        with _log(archive).open("wb") as log, start(cwd=folder, output=log) as child:
+            ending = child.wait(_JOB_SECONDS)
+        if ending is None or not ending.is_success or not draft.exists():
+            return False
+        draft.replace(archive)
+    by_use = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime_ns)
+    for old in by_use[:-_KEPT]:
+        old.unlink()
+        _log(old).unlink(missing_ok=True)
+    return True
+
+
+def _log(archive: Path) -> Path:
+    return archive.with_suffix(".log")

@@ -1,0 +1,83 @@
+"""Spark's classes archived by a real JVM, and taken from there by the next one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lastgood.lab.cache import CACHE_VARIABLE
+from lastgood.lab.class_archive import make_class_archive
+from lastgood.lab.spark import JAVA_OPTIONS, SMALL_CONF, class_archive, default_spark, small_conf, submit
+from lastgood.process.java import Java
+
+pytestmark = pytest.mark.spark
+
+JOB = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().range(3).count()\n"
+FROM_ARCHIVE = "org.apache.spark.SparkContext source: shared objects file (top)"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.py"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def make(
+    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], tuple[Path | None, list[str]]]:
+    """Makes an archive in a cache of its own; the archive, and what was told."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+
+    def of(job: Path) -> tuple[Path | None, list[str]]:
+        told: list[str] = []
+        return make_class_archive(job, environment=default_spark(), java=java, progress=told.append), told
+
+    return of
+
+
+def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_its_classes_from_it(
+    job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
+) -> None:
+    folder = class_archive(default_spark(), java).parent
+    (folder / "draft-killed").mkdir(parents=True)
+    for age, name in enumerate(("newest", "new", "old")):
+        (folder / f"spark-{name}.jsa").touch()
+        os.utime(folder / f"spark-{name}.jsa", (1e9 - age, 1e9 - age))
+    archive, told = make(job)
+    assert archive == class_archive(default_spark(), java)
+    assert "once" in " ".join(told)
+    assert {each.name for each in folder.iterdir() if each.suffix != ".log"} == {
+        *("lock", archive.name, "spark-newest.jsa", "spark-new.jsa")
+    }
+    made = archive.stat()
+    assert make(job) == (archive, [])
+    assert archive.stat().st_size == made.st_size
+    log = tmp_path / "classes"
+    conf = {JAVA_OPTIONS: f"{small_conf(archive=archive)[JAVA_OPTIONS]} -Xlog:class+load:file={log}"}
+    with submit(job, environment=default_spark(), java=java, conf=conf) as child:
+        ending = child.wait()
+    assert ending is not None
+    assert ending.is_success
+    assert FROM_ARCHIVE in log.read_text()
+
+
+def test_job_that_fails_leaves_no_archive_and_where_to_look_and_spark_starts_without(
+    job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
+) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("import sys; sys.exit('no')\n")
+    archive, told = make(bad)
+    where = class_archive(default_spark(), java)
+    assert archive is None
+    assert str(where.with_suffix(".log")) in told[-1]
+    assert {each.name for each in where.parent.iterdir()} == {"lock", where.with_suffix(".log").name}
+    with submit(job, environment=default_spark(), java=java) as child:
+        ending = child.wait()
+    assert ending is not None
+    assert ending.is_success
+    assert "SharedArchiveFile" not in SMALL_CONF[JAVA_OPTIONS]
