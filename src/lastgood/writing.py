@@ -25,6 +25,7 @@ from lastgood.storage import (
     answering,
     fsspec_path,
     open_storage,
+    owners_of,
 )
 from lastgood.storage_services import is_unreachable
 
@@ -413,7 +414,9 @@ def _writing(file: Location) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise StorageDeniedError("the storage does not let us write", subject=str(file)) from error
+        raise StorageDeniedError(
+            "the storage does not let us write", subject=str(file), next=owners_of(file)
+        ) from error
     except OSError as error:
         kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
         raise kind("the file cannot be written", subject=str(file), found=error.strerror) from error

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -216,12 +217,21 @@ class Evidence:
                     yield parsed
 
 
+class MirrorUse(Enum):
+    """When `gather` reads the mirror of a checkpoint."""
+
+    ALWAYS = auto()
+    WHERE_WANTED = auto()
+    """Where the checkpoint does not hold as many batches as are wanted, or is damaged."""
+    NEVER = auto()
+
+
 def gather(
     target: str,
     *,
     config: Path | None = None,
     batches: int | None = None,
-    with_mirror: bool | None = None,
+    mirror: MirrorUse = MirrorUse.WHERE_WANTED,
     ledger: Ledger | None = None,
     may_be_missing: bool = False,
 ) -> Evidence:
@@ -231,7 +241,7 @@ def gather(
         target: Location, or name in `lastgood.toml`.
         config: Another configuration than `lastgood.toml` here.
         batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
-        with_mirror: Whether its mirror is read; None: where the checkpoint does not hold what is wanted.
+        mirror: Whether its mirror is read.
         ledger: Knows what neither of them has; open as long as the evidence is used.
         may_be_missing: Whether it is no error that there is nothing yet.
 
@@ -248,15 +258,17 @@ def gather(
     def mirrored() -> tuple[Copy, ...]:
         return tuple(packed(read_mirror(storage, mirror_folder(location))))
 
+    if batches is None and mirror is MirrorUse.WHERE_WANTED:
+        mirror = MirrorUse.ALWAYS  # for nobody knows beforehand how many there are
     with ThreadPoolExecutor(1) as beside:
-        early = beside.submit(mirrored) if with_mirror or (with_mirror is None and batches is None) else None
+        early = beside.submit(mirrored) if mirror is MirrorUse.ALWAYS else None
         checkpoint = read_checkpoint(storage, location, batches=wanted)
-        mirror = early.result() if early else ()
-    if with_mirror is None and early is None and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
-        mirror = mirrored()
-    evidence = Evidence(resolved, location, storage, checkpoint, mirror)
+        copies = early.result() if early else ()
+    if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
+        copies = mirrored()
+    evidence = Evidence(resolved, location, storage, checkpoint, copies)
     known = remembered(ledger, location, evidence.query_id)
-    if not mirror and known is None and not may_be_missing:
+    if not copies and known is None and not may_be_missing:
         require_checkpoint(location, checkpoint)
     return replace(evidence, remembered=known)
 

@@ -13,7 +13,7 @@ from typing import Any
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.evidence import Evidence, batch_unknown, gather, now_ms, records_of
+from lastgood.operations.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.operations.rows import AllRows, BatchRow, rows_of
 from lastgood.operations.shown import Comparison
@@ -131,7 +131,7 @@ def inspect_all(target: str, *, config: Path | None = None, progress: Progress |
         CheckpointMissingError: there is none.
         StorageError: the storage does not answer (subclasses); also while iterating.
     """
-    return AllRows(gather(target, config=config, batches=2, with_mirror=True), progress)
+    return AllRows(gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS), progress)
 
 
 def inspect_batch(target: str, batch_id: int, *, config: Path | None = None) -> tuple[BatchRow, Evidence]:

@@ -145,6 +145,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
             subject=str(evidence.location),
             found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
             expected="offsets of Kafka",
+            next=command_line("inspect", evidence.location),
         )
     around = look_around(evidence, options, now_ms=clock_ms())
     known = {topic for topics in sources.values() for topic in topics}

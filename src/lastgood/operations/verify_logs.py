@@ -13,7 +13,7 @@ from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
-from lastgood.operations.evidence import Evidence, gather, lineage, records_of
+from lastgood.operations.evidence import Evidence, MirrorUse, gather, lineage, records_of
 from lastgood.operations.inspect import summary
 from lastgood.operations.walk import Progress, Walk
 from lastgood.recovery.copies import Copy
@@ -96,7 +96,7 @@ def verify_logs(target: str, *, config: Path | None = None, progress: Progress |
         CheckpointMissingError: there is neither a checkpoint nor a mirror.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config, batches=2, with_mirror=True)
+    evidence = gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS)
     walk = Walk(evidence, only_ends=True, progress=progress)
     committed = _Committed(walk)
     found = seams(committed, is_sparse=True)  # of the holes we know which were read

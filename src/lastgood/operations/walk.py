@@ -26,7 +26,7 @@ class Walk:
     """Iterate over it, once: each batch that the checkpoint or its mirror knows, in the order of their ids.
 
     Example:
-        >>> walk = Walk(gather(target, batches=2, with_mirror=True))
+        >>> walk = Walk(gather(target, batches=2, mirror=MirrorUse.ALWAYS))
         >>> committed = sum(record.is_committed for record in walk)
         >>> walk.evidence.checkpoint.damage
     """

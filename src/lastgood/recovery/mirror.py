@@ -180,8 +180,8 @@ class MirrorWriter:
 
     def _already_mirrored(self) -> dict[str, _Facts]:
         """What the parts and the newest two days hold of the batches in the logs: enough to copy little twice."""
-        logged = (each for path, _ in self._log_files() for log in (OFFSETS, COMMITS) for each in [batch_of(path, log)])
-        since = min((each for each in logged if each is not None), default=0)
+        batches = [batch_of(path, log) for path, _ in self._log_files() for log in (OFFSETS, COMMITS)]
+        since = min((each for each in batches if each is not None), default=0)
         newest: dict[str | None, dict[str, tuple[int, _Facts]]] = {}
         seen_ms = -1
         for copy in read_mirror(self._target, self._folder, days=2, since=since):

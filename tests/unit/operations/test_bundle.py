@@ -28,7 +28,7 @@ from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import is_bundle, open_bundle, save_bundle
-from lastgood.operations.evidence import Evidence, gather
+from lastgood.operations.evidence import Evidence, MirrorUse, gather
 from lastgood.records.record import Cause, Progress, Source, Started, Terminated
 from lastgood.records.record import Failure as RecordedFailure
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
@@ -243,7 +243,7 @@ def test_no_row_and_no_secret_is_in_a_bundle(checkpoint: Path, saved: Path) -> N
     plant(checkpoint)
     plant_records(checkpoint)
     mirror(checkpoint)
-    evidence = gather(str(checkpoint), batches=BATCHES, with_mirror=True)
+    evidence = gather(str(checkpoint), batches=BATCHES, mirror=MirrorUse.ALWAYS)
     for file in ("offsets/2", "commits/2"):  # all of it was there to be found
         assert {ROW, SECRET} & set((checkpoint / file).read_text().replace('"', " ").split())
     failure = Failure(cls=FailureClass.UNKNOWN, because="", message=f"{ROW} {SECRET}", chain=chain())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastgood.operations.evidence import gather
+from lastgood.operations.evidence import MirrorUse, gather
 from lastgood.operations.rows import AllRows, rows_of
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -13,7 +13,7 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
     query.plan()
     (tmp_path / "offsets/70").write_bytes(b"")
     (tmp_path / "offsets/90").unlink()
-    rows = AllRows(gather(str(tmp_path), batches=2, with_mirror=True))
+    rows = AllRows(gather(str(tmp_path), batches=2, mirror=MirrorUse.ALWAYS))
     met = list(rows)
     assert met == list(rows_of(gather(str(tmp_path))))[::-1]
     assert (met[0].batch, met[0].committed, met[-1].batch) == (150, False, 0)
@@ -26,4 +26,4 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
 
 def test_a_checkpoint_without_a_batch_has_no_row(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path)
-    assert list(AllRows(gather(str(tmp_path), batches=2, with_mirror=True))) == []
+    assert list(AllRows(gather(str(tmp_path), batches=2, mirror=MirrorUse.ALWAYS))) == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastgood.operations.evidence import gather
+from lastgood.operations.evidence import MirrorUse, gather
 from lastgood.operations.walk import Walk
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, parse_location
@@ -25,7 +25,7 @@ def mirror(checkpoint: Path) -> None:
 
 
 def walk(checkpoint: Path, **how: object) -> Walk:
-    return Walk(gather(str(checkpoint), batches=2, with_mirror=True), **how)
+    return Walk(gather(str(checkpoint), batches=2, mirror=MirrorUse.ALWAYS), **how)
 
 
 def test_a_walk_meets_what_a_look_at_everything_finds(tmp_path: Path) -> None:
