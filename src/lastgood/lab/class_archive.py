@@ -1,6 +1,7 @@
-"""Spark's classes as the JVM maps them: made once by a small job, so that each later start takes a third less.
+"""Spark's classes as the JVM maps them: made once by a small job, so that each later start takes less time.
 
-A JVM that cannot use an archive, since it or a jar has changed, says nothing and reads the jars as ever.
+How much less, `benchmarks/starting.py` tells. A JVM that cannot use an archive, since it or a jar has changed, says
+nothing and reads the jars as ever.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def make_class_archive(
                 archive.parent / "lock", on_wait=lambda: tell("waiting for another process's class archive")
             ):
                 if not archive.exists():
-                    tell("archiving Spark's classes, once: each start takes a third less with that")
+                    tell("archiving Spark's classes, once, so that each start takes less time")
                     if not _make(archive, job, environment, java, jars):
                         tell(f"no class archive, and so slower starts: this Java made none, see {_log(archive)}")
                         return None

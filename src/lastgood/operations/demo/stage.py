@@ -58,7 +58,7 @@ FLIGHTS_MAX = 336_776
 """So many there are."""
 
 _APPLICATION = "flights_to_delta.py"
-_CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
+CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
 _START, _OPTIONS = "start.sh", "options"
 _OFFSET_COLUMNS = "partition,offset"
 # Exit code 0: no process of this machine runs the application on this checkpoint.
@@ -93,7 +93,7 @@ def set_up(tell: Callable[[Event], None] = lambda _: None) -> Parts:
 
     spark, java = default_spark(), find_java(os.environ)
     jars = fetch_jars(["spark", "broker"], java=java, progress=progress)
-    archive = make_class_archive(_CLASSES_JOB, environment=spark, java=java, jars=jars["spark"], progress=progress)
+    archive = make_class_archive(CLASSES_JOB, environment=spark, java=java, jars=jars["spark"], progress=progress)
     return Parts(java, jars, small_conf(jars["spark"], archive=archive))
 
 
