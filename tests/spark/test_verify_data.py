@@ -267,7 +267,8 @@ def answers(stage: Stage, java: Java, spark_jars: tuple[Path, ...]) -> dict[str,
     question.write_text(json.dumps([spec.to_json() for spec in specs.values()]))
     script = Path(__file__).with_name("audit_cases.py")
     arguments = [str(JOB_FOLDER), str(question), str(answer)]
-    conf = {"spark.driver.memory": "600m"}
+    # To compile each query takes longer than to run it on some hundred rows; the tests of the command do compile them.
+    conf = {"spark.driver.memory": "600m", "spark.sql.codegen.wholeStage": "false"}
     with (
         log.open("wb") as output,
         submit(
