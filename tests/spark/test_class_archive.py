@@ -31,7 +31,7 @@ def make(
     java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Path], tuple[Path | None, list[str]]]:
     """Makes an archive in a cache of its own; the archive, and what was told."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "my cache"))
 
     def of(job: Path) -> tuple[Path | None, list[str]]:
         told: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def make_class_archive(
                 if not archive.exists():
                     tell("archiving Spark's classes, once, so that each start takes less time")
                     if not _make(archive, job, environment, java, jars):
-                        tell(f"no class archive, and so slower starts: this Java made none, see {_log(archive)}")
+                        tell(f"no class archive was made, so Spark starts as slowly as ever: see {_log(archive)}")
                         return None
         with contextlib.suppress(FileNotFoundError):  # another Spark's has just taken its place
             os.utime(archive)
@@ -71,7 +72,7 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="draft-", dir=archive.parent) as name:
         folder, draft = Path(name), Path(name) / archive.name
-        conf = {JAVA_OPTIONS: f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={draft}"}
+        conf = {JAVA_OPTIONS: f"{SMALL_CONF[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit={shlex.quote(str(draft))}"}
         start = functools.partial(submit, job, [name], environment=environment, java=java, jars=jars, conf=conf)
         with _log(archive).open("wb") as log, start(cwd=folder, output=log) as child:
             ending = child.wait(_JOB_SECONDS)

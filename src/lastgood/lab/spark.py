@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -146,7 +147,7 @@ def small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dic
     """
     conf = dict(SMALL_CONF)
     if archive is not None:
-        conf[JAVA_OPTIONS] += f" -XX:SharedArchiveFile={archive}"
+        conf[JAVA_OPTIONS] += f" -XX:SharedArchiveFile={shlex.quote(str(archive))}"
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     if any(jar.name.startswith("delta-spark_") for jar in jars):
