@@ -1,12 +1,13 @@
 """What `lastgood run` itself takes between an end and the next start: `python benchmarks/recovering.py`
 
 Prints one JSON object; exit code 1 if over budget. A real broker and a Delta table are asked before each start, of a
-query whose mirror holds ten thousand batches. Then a real driver is killed again and again, restarted at once by hand
-and then by `run`, to the first new batch.
+query whose mirror holds ten thousand batches. Then two real drivers are killed in turns, again and again: one is
+restarted at once by hand and one by `run`, to the first new batch; who has no turn stands still (SIGSTOP).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import statistics
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from lastgood.writing import open_writable
 
 BATCHES = 10_000
 RESTARTS = 20
-KILLS = 7
+KILLS = 9
 BUDGET_SECONDS = 0.5
 BUDGET_RATIO = 1.05
 POLICY = Policy(max_attempts=RESTARTS, same_batch=10**6, backoff_seconds=0.0, restart_within_seconds=1e9)
@@ -139,11 +140,27 @@ class ByHand:
         self.start()
 
 
-def back(watch: LogWatch, fail: Callable[[], None]) -> float:
-    """Seconds from a failure to the first new batch."""
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process group of a command stands still."""
+    group = os.getpgid(pid)
+    os.killpg(group, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(group, signal.SIGCONT)
+
+
+def await_batches(watch: LogWatch) -> None:
+    """Wait until it has committed some more."""
     newest = watch.look().committed or 0
     while (watch.look().committed or 0) <= newest + 5:
         time.sleep(0.01)
+
+
+def back(watch: LogWatch, fail: Callable[[], None]) -> float:
+    """Seconds from a failure to the first new batch."""
+    await_batches(watch)
     began = time.perf_counter()
     fail()
     newest = watch.look().committed or 0
@@ -170,21 +187,25 @@ def to_first_batch(folder: Path) -> list[Figure]:
     thread = threading.Thread(
         target=lambda: supervise(prepared, tell=lambda _: None, on_supervisor=supervisors.append), daemon=True
     )
-    times: dict[str, list[float]] = {"run": [], "hand": []}
     (run_watch,) = prepared.watches.values()
     hand_watch = LogWatch(parse_location(str(folder / "hand")))
+    times: dict[str, list[float]] = {"hand": [], "run": []}
+
+    def supervised_pid() -> int:
+        child = supervisors[0].child
+        assert child is not None
+        return child.pid
+
     try:
-        times["hand"] = [back(hand_watch, by_hand.restart) for _ in range(KILLS)]
-        by_hand.kill()
         thread.start()
-
-        def kill() -> None:
-            child = supervisors[0].child
-            assert child is not None
-            os.kill(child.pid, signal.SIGKILL)
-
-        times["run"] = [back(run_watch, kill) for _ in range(KILLS)]
+        await_batches(run_watch)
+        for _ in range(KILLS):
+            with stopped(supervised_pid()):
+                times["hand"].append(back(hand_watch, by_hand.restart))
+            with stopped(by_hand.pid):
+                times["run"].append(back(run_watch, lambda: os.kill(supervised_pid(), signal.SIGKILL)))
     finally:
+        by_hand.kill()
         if supervisors:
             supervisors[0].stop()
             thread.join()
