@@ -28,6 +28,11 @@ def command_line(*words: object) -> str:
     return shlex.join(["lastgood", *map(str, words)])
 
 
+def owners_of(place: str) -> str | None:
+    """The command that shows whose a file of this machine is; None for a place that is no path."""
+    return shlex.join(["ls", "-ld", place]) if place.startswith("/") else None
+
+
 class LastgoodError(Exception):
     """Base of every error that lastgood raises on purpose.
 

@@ -10,14 +10,13 @@ import datetime
 import os
 import posixpath
 import re
-import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
 from lastgood.storage_hdfs import dependable, webhdfs_settings
 from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, s3_settings
 
@@ -267,7 +266,7 @@ def answering(location: Location) -> Iterator[None]:
     except PermissionError as error:
         told = None if error.errno else str(error)  # a system says no more than the sentence
         raise StorageDeniedError(
-            "the storage does not let us look", subject=str(location), found=told, next=owners_of(location)
+            "the storage does not let us look", subject=str(location), found=told, next=owners_of(str(location))
         ) from error
     except Exception as error:  # each backend has its own tree of exceptions: here they all mean "no answer"
         if lacks_credentials(error):
@@ -278,11 +277,6 @@ def answering(location: Location) -> Iterator[None]:
         raise StorageError(
             "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
         ) from error
-
-
-def owners_of(location: Location) -> str | None:
-    """The command that shows whose a file of this machine is; None for a service."""
-    return shlex.join(["ls", "-ld", location.path]) if location.scheme == "file" else None
 
 
 class LocalStorage:

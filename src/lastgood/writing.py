@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from lastgood.errors import NoSpaceError, Retry, StorageError
+from lastgood.errors import NoSpaceError, Retry, StorageError, owners_of
 from lastgood.storage import (
     Entry,
     FsspecStorage,
@@ -25,7 +25,6 @@ from lastgood.storage import (
     answering,
     fsspec_path,
     open_storage,
-    owners_of,
 )
 from lastgood.storage_services import is_unreachable
 
@@ -415,7 +414,7 @@ def _writing(file: Location) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise StorageDeniedError(
-            "the storage does not let us write", subject=str(file), next=owners_of(file)
+            "the storage does not let us write", subject=str(file), next=owners_of(str(file))
         ) from error
     except OSError as error:
         kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError

@@ -101,7 +101,8 @@ def test_batch_that_is_run_again_is_proven_with_its_ranges_and_nothing_is_touche
     assert parse_plan(Path("plan.json").read_bytes(), "plan.json").to_json()["proof"] == told["proof"]
     assert files(checkpoint) == before
     assert list(scratch.iterdir()) == []
-    groups = AdminClient({"bootstrap.servers": broker.bootstrap}).list_consumer_groups().result().valid
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # in a variable: without it no answer ever comes
+    groups = admin.list_consumer_groups().result(60).valid
     assert not [group for group in groups if "spark" in group.group_id]
     del spark_jars
 

@@ -28,6 +28,7 @@ SPARK_VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 _JAR_SETS = {"4.2.0": "spark"}
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+"""The setting with what the driver's JVM is told."""
 
 SMALL_CONF: Mapping[str, str] = MappingProxyType(
     {

@@ -80,10 +80,10 @@ def demo(
         JavaMissingError, JarsUnavailableError, ExtraMissingError: what the demo needs is not there.
         DemoFailedError: something took too long, ended that should not, or did not end that should.
     """
-    set_up(tell)
+    parts = set_up(tell)
     began = time.monotonic()
     conf = small_driver(script) if "b" in script.scenes else {}
-    with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf) as stage:
+    with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf, parts=parts) as stage:
         scenes: list[Scene] = []
         for letter in script.scenes:
             for scene in _PLAYS[letter](stage, script):

@@ -56,9 +56,10 @@ TOPIC = "flights"
 PARTITIONS = 3
 FLIGHTS_MAX = 336_776
 """So many there are."""
+CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
+"""What the class archive of the lab's Spark is made by."""
 
 _APPLICATION = "flights_to_delta.py"
-CLASSES_JOB = Path(lastgood.spark.__file__).parent / "classes_job.py"
 _START, _OPTIONS = "start.sh", "options"
 _OFFSET_COLUMNS = "partition,offset"
 # Exit code 0: no process of this machine runs the application on this checkpoint.
@@ -99,21 +100,26 @@ def set_up(tell: Callable[[Event], None] = lambda _: None) -> Parts:
 
 @contextlib.contextmanager
 def open_stage(
-    folder: Path, *, tell: Callable[[Event], None] = lambda _: None, conf: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    tell: Callable[[Event], None] = lambda _: None,
+    conf: Mapping[str, str] | None = None,
+    parts: Parts | None = None,
 ) -> Iterator[Stage]:
     """A stage with a broker that runs, a topic without records, and an application that was never started.
 
     Args:
         folder: For all that it writes; empty, or not there yet.
         tell: Gets each event of the supervisor, and `Step` and `Killed`.
-        conf: Spark's settings beside and above `small_conf`.
+        conf: Spark's settings beside and above those of the parts.
+        parts: What `set_up` gave; it is called if None.
 
     Raises:
         JavaMissingError, JarsUnavailableError, ExtraMissingError: as `set_up`.
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    parts = set_up(tell)
+    parts = parts or set_up(tell)
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(KafkaBroker(folder / "kafka", java=parts.java, jars=parts.jars["broker"]))
         broker.create_topic(TOPIC, partitions=PARTITIONS)
