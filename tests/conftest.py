@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["plugin_services", "plugin_laboratory"]
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
+
+# How long an example takes says nothing on a machine where real Sparks run beside it.
+settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_report_header() -> str:

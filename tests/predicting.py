@@ -11,7 +11,7 @@ from pathlib import Path
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.diagnosis.spark_version import SPARK_VERSIONS, SparkVersion
 from lastgood.diagnosis.world import World
 from lastgood.storage import LocalStorage, parse_location
 
@@ -105,9 +105,18 @@ def without_conf(content: str) -> str:
     return "\n".join([first, json.dumps({**json.loads(metadata), "conf": {}}), *rest])
 
 
+def world(folder: Path) -> World:
+    return World(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk")
+
+
 def report(folder: Path, spark: SparkVersion) -> Report:
-    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    return diagnose(World(checkpoint, location="/chk"), spark)
+    return diagnose(world(folder), spark)
+
+
+def reports(folder: Path) -> dict[SparkVersion, Report]:
+    """What every Spark makes of the same checkpoint."""
+    read = world(folder)
+    return {spark: diagnose(read, spark) for spark in SPARK_VERSIONS}
 
 
 def does(found: Report) -> Does:

@@ -22,6 +22,7 @@ from predicting import (
     nothing,
     remove,
     report,
+    reports,
     reruns,
     resumes,
     without_conf,
@@ -35,7 +36,6 @@ from lastgood.diagnosis.spark_version import (
     SPARK_4_0,
     SPARK_4_1,
     SPARK_4_2,
-    SPARK_VERSIONS,
     SparkVersion,
 )
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
@@ -297,8 +297,7 @@ def test_damage_of_the_logs_is_told_as_each_spark_takes_it(row: Row, healthy: Pa
     folder = tmp_path / "checkpoint"
     shutil.copytree(healthy, folder)
     row.edit(folder)
-    for spark in SPARK_VERSIONS:
-        found = report(folder, spark)
+    for spark, found in reports(folder).items():
         wanted, conditions = row.expected(spark)
         seen = does(found)
         assert (wanted.error or "") in (seen.error or ""), spark
@@ -313,7 +312,7 @@ def test_commits_without_any_plan_are_taken_differently_by_every_line(healthy: P
     folder = tmp_path / "checkpoint"
     shutil.copytree(healthy, folder)
     remove("offsets/*")(folder)
-    seen = {spark: does(report(folder, spark)) for spark in SPARK_VERSIONS}
+    seen = {spark: does(found) for spark, found in reports(folder).items()}
     assert seen[SPARK_3_5] == seen[SPARK_4_0] == fails_after_sink(0)
     assert seen[SPARK_4_1] == fails("STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY")
     assert seen[SPARK_4_2] == fails("assertion failed")
@@ -326,8 +325,9 @@ def test_plan_without_pinned_partitions_keeps_one_spark_from_its_look_for_a_repa
     folder = tmp_path / "checkpoint"
     shutil.copytree(healthy, folder)
     both(change(plan, without_conf), remove("commits/5"))(folder)
-    stopped = report(folder, SPARK_4_2)
-    assert {does(report(folder, spark)) for spark in SPARK_VERSIONS if spark != SPARK_4_2} == {reruns()}
+    found = reports(folder)
+    stopped = found.pop(SPARK_4_2)
+    assert {does(other) for other in found.values()} == {reruns()}
     assert does(stopped) == fails("None.get")
     assert [finding.condition.name for finding in stopped.findings][:1] == ["OFFSET_LOG_DAMAGED"]
 
@@ -350,7 +350,7 @@ def test_sink_gets_an_old_batch_again_where_commits_are_ahead(
     folder = tmp_path / "checkpoint"
     shutil.copytree(healthy, folder)
     next(each for each in ROWS if each.name == row).edit(folder)
-    assert {report(folder, spark).restart.sink_called for spark in SPARK_VERSIONS} == {called}
+    assert {found.restart.sink_called for found in reports(folder).values()} == {called}
 
 
 def test_batch_that_only_moved_the_watermark_shows_that_there_was_state(tmp_path: Path) -> None:

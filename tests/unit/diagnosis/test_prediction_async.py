@@ -6,24 +6,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from predicting import Does, fails_after_sink, remove, report, reruns, resumes
+from predicting import Does, fails_after_sink, remove, report, reports, reruns, resumes
 
-from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
+from lastgood.diagnosis.restart import Outcome, SinkCalled
 from lastgood.diagnosis.spark_version import (
     SPARK_4_2,
     SPARK_4_3,
-    SPARK_VERSIONS,
     SparkVersion,
 )
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
 
-def sparse(folder: Path, planned: Iterable[int], committed: Iterable[int], spark: SparkVersion = SPARK_4_3) -> Restart:
-    """What is predicted of a query that ran 15 batches, of which these are left in its logs."""
+def sparse(folder: Path, planned: Iterable[int], committed: Iterable[int]) -> Path:
+    """A query that ran 15 batches, of which these are left in its logs."""
     CheckpointBuilder(folder, FileInput(), checksums=True).run(15)
     for log, kept in (("offsets", planned), ("commits", committed)):
         remove(*(f"{log}/{number}" for number in {*range(15)} - {*kept}))(folder)
-    return report(folder, spark).restart
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -39,14 +38,14 @@ def sparse(folder: Path, planned: Iterable[int], committed: Iterable[int], spark
 def test_sparse_logs_that_have_lost_entries_are_read_as_sparse_ones(
     planned: list[int], committed: list[int], expected: Does, tmp_path: Path
 ) -> None:
-    for spark in SPARK_VERSIONS:
-        restart = sparse(tmp_path / str(spark), planned, committed, spark)
+    for spark, found in reports(sparse(tmp_path, planned, committed)).items():
+        restart = found.restart
         assert expected == Does(restart.outcome, restart.batch, restart.error, restart.leaves_orphan), spark
         assert (restart.if_asynchronous, restart.unknowns) == (None, ())
 
 
 def test_a_hole_that_may_be_a_loss_or_none_is_told_both_ways(tmp_path: Path) -> None:
-    restart = sparse(tmp_path, [0, 4], [0, 4])
+    restart = report(sparse(tmp_path, [0, 4], [0, 4]), SPARK_4_3).restart
     assert (restart.outcome, restart.error) == (Outcome.FAILS, "batch 3 doesn't exist")
     assert restart.if_asynchronous is not None
     assert (restart.if_asynchronous.outcome, restart.if_asynchronous.batch) == (Outcome.RESUMES, 5)
@@ -55,7 +54,7 @@ def test_a_hole_that_may_be_a_loss_or_none_is_told_both_ways(tmp_path: Path) -> 
 
 
 def test_a_plan_that_was_surely_there_is_lost(tmp_path: Path) -> None:
-    restart = sparse(tmp_path, [12, 14], [12, 13, 14])
+    restart = report(sparse(tmp_path, [12, 14], [12, 13, 14]), SPARK_4_3).restart
     assert (restart.error, restart.if_asynchronous) == ("batch 13 doesn't exist", None)
 
 

@@ -5,13 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from predicting import report, reports
 
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_VERSIONS, SparkVersion
+from lastgood.diagnosis.spark_version import SPARK_VERSIONS
 from lastgood.diagnosis.state_partitions import Repinned, repinned
-from lastgood.diagnosis.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
@@ -32,17 +31,12 @@ def pinned(name: str, partitions: int, tmp_path: Path) -> Path:
     return folder
 
 
-def report(folder: Path, spark: SparkVersion) -> Report:
-    return diagnose(World(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk"), spark)
-
-
 @pytest.mark.parametrize(
     ("name", "error"), [(HDFS, "Error reading delta file"), (CHANGELOG, "Error reading streaming state file of")]
 )
 def test_plan_with_more_partitions_than_the_state_has_fails_in_its_tasks(name: str, error: str, tmp_path: Path) -> None:
     folder = pinned(name, 3, tmp_path)
-    for spark in SPARK_VERSIONS:
-        found = report(folder, spark)
+    for found in reports(folder).values():
         assert (found.restart.outcome, found.restart.error, found.restart.leaves_orphan) == (Outcome.FAILS, error, True)
         told = {finding.condition.name: finding for finding in found.findings}
         assert told["STATE_PARTITIONS_CHANGED"].evidence == {"operator": 0, "pinned": 3, "partitions": 2}
