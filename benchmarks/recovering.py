@@ -95,6 +95,14 @@ def mirror(checkpoint: Path) -> None:
     writer.look()
 
 
+def fill(broker: KafkaBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 1_000_000})
+    for number in range(2 * 6 * BATCHES):
+        producer.produce("orders", str(number).encode(), partition=number % 2, timestamp=STARTED_MS - 1000)
+    producer.flush()
+
+
 def restarting(folder: Path) -> list[Figure]:
     java = find_java(os.environ)
     jars = fetch_jars(["broker"], java=java, progress=lambda _: None)["broker"]
@@ -103,11 +111,7 @@ def restarting(folder: Path) -> list[Figure]:
     )
     found = []
     with KafkaBroker(folder / "kafka", java=java, jars=jars) as broker:
-        broker.create_topic("orders", partitions=2)
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 1_000_000})
-        for number in range(2 * 6 * BATCHES):
-            producer.produce("orders", str(number).encode(), partition=number % 2, timestamp=STARTED_MS - 1000)
-        producer.flush()
+        fill(broker)
         for name, code in {"a plain restart": "raise SystemExit(1)", "a repair of the newest plan": damage}.items():
             seconds = between(folder / name.replace(" ", "-"), broker, code)
             found += [
