@@ -3,6 +3,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 SHARD ?= 1/1
 SEED ?= $(shell date +%s)
+# A folder in memory with a gigabyte of room, if there is one: the unit tests write a hundred thousand small files.
+MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
 # Nothing may depend on what the calling shell exports.
 unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONDONTWRITEBYTECODE \
 	PYTHONUNBUFFERED
@@ -36,7 +38,8 @@ layers:
 	$(BIN)/lint-imports --no-logo
 
 unit:
-	$(BIN)/pytest -q -n 2 tests/unit
+	@folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-unit-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/pytest -q -n 2 --basetemp="$$folder/tmp" tests/unit
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"

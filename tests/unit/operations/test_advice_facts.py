@@ -55,7 +55,7 @@ def test_only_a_disk_of_this_machine_counts_as_one(checkpoint: Path, tmp_path: P
     share = f"nas:/chk {tmp_path}/chk nfs4"
     hidden = f"/dev/b {tmp_path}/chk/orders xfs"
     asked = [
-        (("/dev/a / ext4", "tmpfs /dev/shm tmpfs"), "ext4"),
+        (("/dev/a / ext4", f"tmpfs {tmp_path}/other tmpfs"), "ext4"),
         (("/dev/a / ext4", share), None),
         ((share, hidden, "/dev/a / ext4"), "xfs"),
         ((hidden, f"s3fs {tmp_path}/chk/orders fuse.s3fs"), None),
