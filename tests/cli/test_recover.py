@@ -166,6 +166,67 @@ def test_repair_that_was_interrupted_is_finished(damaged: Damaged) -> None:
     assert files(checkpoint) == before
 
 
+def interrupted(damaged: Damaged, *stages: str) -> tuple[str, Path]:
+    """A recovery and its folder, of which only these stages are left: the checkpoint is damaged as it was before."""
+    checkpoint, _ = damaged
+    damage = (checkpoint / "offsets/6").read_bytes()
+    recovery = answer(checkpoint, *SINK, DEAD)["recovery"]
+    folder = Path(f"{checkpoint}.lastgood/recoveries/{recovery}")
+    for note in folder.glob("*.json"):
+        if note.stem not in ("plan", *stages):
+            note.unlink()
+    (checkpoint / "offsets/6").write_bytes(damage)
+    return recovery, folder
+
+
+def test_repair_that_was_sealed_is_taken_back_and_planned_anew_where_a_sink_has_moved(damaged: Damaged) -> None:
+    checkpoint, before = damaged
+    recovery, folder = interrupted(damaged, "begun")
+    (checkpoint / "offsets/7").write_bytes(b"")  # its seal
+    (checkpoint.parent / "sink/_spark_metadata/6").unlink()
+    told = run(checkpoint, *SINK, DEAD, "--accept", "duplicates")
+    assert f"recovery {recovery} was interrupted, and is taken back: it does not fit any more" in told.stdout
+    assert told.returncode == 0
+    assert (folder / "taken_back.json").exists()
+    assert not (checkpoint / "offsets/7").exists()
+    assert files(checkpoint).items() <= before.items()
+
+
+def test_repair_that_was_sealed_is_planned_anew_where_a_file_has_changed(damaged: Damaged) -> None:
+    checkpoint, before = damaged
+    recovery, _ = interrupted(damaged, "begun")
+    (checkpoint / "offsets/6").write_bytes(b"v1\n{}")
+    assert answer(checkpoint, *SINK, DEAD, code=75)["error"]["condition"] == "PLAN_STALE"
+    again = answer(checkpoint, *SINK, DEAD)
+    assert (again["decision"], again["state"]) == ("start", "applied")
+    assert again["recovery"] != recovery
+    assert files(checkpoint) == before
+
+
+def test_undo_that_was_interrupted_is_finished_and_what_is_right_planned_anew(damaged: Damaged) -> None:
+    checkpoint, before = damaged
+    recovery, folder = interrupted(damaged, "begun", "applying", "applied", "closed")
+    (checkpoint / "offsets/6").write_bytes(before["offsets/6"])
+    (folder / "undoing.json").write_bytes((folder / "begun.json").read_bytes())
+    assert "would be taken back first" in answer(checkpoint, *SINK, "--observe")["because"]
+    again = answer(checkpoint, *SINK, DEAD)
+    assert (again["decision"], again["state"]) == ("start", "applied")
+    assert again["recovery"] != recovery
+    assert files(checkpoint) == before
+
+
+def test_damaged_note_of_a_recovery_is_named(damaged: Damaged) -> None:
+    checkpoint, _ = damaged
+    _, folder = interrupted(damaged, "begun", "applying")
+    (folder / "applying.json").write_bytes(b"{")
+    (folder / "begun.json").write_bytes(b"{")
+    before = files(checkpoint)
+    error = answer(checkpoint, *SINK, DEAD, code=50)["error"]
+    assert error["condition"] == "PLAN_INVALID"
+    assert error["subject"].endswith("begun.json")
+    assert files(checkpoint) == before
+
+
 def test_first_start_is_told_from_a_lost_checkpoint(damaged: Damaged, tmp_path: Path) -> None:
     checkpoint, _ = damaged
     assert answer(tmp_path / "nothing")["decision"] == "start"

@@ -148,6 +148,7 @@ def undo(
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
+    owner: Owner | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -157,6 +158,7 @@ def undo(
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
+        owner: Who calls, if it is the supervisor of the application itself.
 
     Raises:
         RecoveryUnknownError: there is no such recovery.
@@ -167,7 +169,7 @@ def undo(
     storage = open_writable(location)
     room = Room(location, find_recovery(storage, location, recovery), storage)
     plan = room.plan()
-    with _Work(plan, location, driver_is_dead, tell, config).begun() as (engine, proof):
+    with _Work(plan, location, driver_is_dead, tell, config, owner).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
         _note_topics(plan, tell, undone=True)

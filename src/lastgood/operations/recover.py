@@ -11,7 +11,7 @@ from typing import Any
 import platformdirs
 
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.apply import Owner, Recovery, apply_plan
+from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
 from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
@@ -25,7 +25,7 @@ from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
-from lastgood.recovery.room import open_recovery, recoveries_folder
+from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Location, open_storage, parse_location
 
@@ -147,16 +147,42 @@ class _Work:
             return self.told(error)
 
     def finish(self) -> Decision | None:
-        """Finish a repair that was interrupted; None if there is none."""
+        """Finish a repair that was interrupted; None if there is none, or none any more."""
         location = _location(self.target, self.config)
-        recovery = open_recovery(open_storage(location), location)
+        storage = open_storage(location)
+        recovery = open_recovery(storage, location)
         if recovery is None:
             return None
+        folder = recoveries_folder(location) / recovery
+        stage = latest(storage, folder)
+        is_back = stage is not None and stage.is_back
         if self.observe:
-            return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be finished")
-        done = self._apply(str(recoveries_folder(location) / f"{recovery}/plan.json"))
+            done_first = "taken back first" if is_back else "finished"
+            return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
+        if is_back:
+            self._take_back(recovery)
+            return None
+        try:
+            done = self._apply(str(folder / "plan.json"))
+        except PlanStaleError:
+            if latest(storage, folder) is not Stage.BEGUN:  # then there is more than its seal, or nothing left of it
+                raise
+            self._take_back(recovery)
+            return None
         because = f"recovery {recovery}, which was interrupted, is finished"
         return Decision(Verdict.START, because, done.plan, recovery=done)
+
+    def _take_back(self, recovery: str) -> None:
+        """Take an open recovery back, since it cannot be finished; what is right now is planned anew."""
+        self.tell(f"recovery {recovery} was interrupted, and is taken back: it does not fit any more")
+        undo(
+            recovery,
+            checkpoint=self.target,
+            driver_is_dead=self.driver_is_dead,
+            tell=self.tell,
+            config=self.config,
+            owner=self.owner,
+        )
 
     def plan(self) -> Decision:
         """Plan, and do it."""
@@ -166,14 +192,14 @@ class _Work:
             return Decision(Verdict.START, f"Spark's own restart does it: {plan.promise.because}", plan)
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
-        file = _saved(plan, self.save_to)
         if plan.needs:
+            file = self._saved(plan)
             words = " and ".join(waiver.value for waiver in plan.needs)
             return Decision(Verdict.PERSON, f"nobody has accepted {words}", plan, file, next=self._accepting(plan))
         try:
-            done = self._apply(str(file))
+            done = self._apply(plan)
         except LastgoodError as error:
-            return replace(self.told(error), plan=plan, file=file)
+            return replace(self.told(error), plan=plan, file=self._saved(plan))
         return Decision(Verdict.START, "the plan was carried out", plan, recovery=done)
 
     def _noting(self, note: Callable[[], None]) -> None:
@@ -255,10 +281,24 @@ class _Work:
         """The command of the same recovery, with more said."""
         return command_line("recover", self.target, *self.options.words(), *words)
 
-    def _apply(self, file: str) -> Recovery:
+    def _apply(self, planned: str | Plan) -> Recovery:
         return apply_plan(
-            file, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config, owner=self.owner
+            planned, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config, owner=self.owner
         )
+
+    def _saved(self, plan: Plan) -> Path | None:
+        """Where a person finds the plan; None if this machine has no room for it."""
+        file = platformdirs.user_state_path("lastgood") / "plans" / f"plan-{plan.recovery}.json"
+        path = self.save_to or file
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(plan.to_bytes())
+        except OSError as error:
+            if self.save_to is not None:
+                raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error
+            self.tell(f"the plan is not saved: {path}: {error.strerror}")
+            return None
+        return path
 
     def _where_if_lost(self) -> Where:
         if self.lost is not None or self.options.where.is_chosen:
@@ -280,13 +320,3 @@ def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOpti
 
 def _location(target: str, config: Path | None) -> Location:
     return parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)
-
-
-def _saved(plan: Plan, file: Path | None) -> Path:
-    path = file or platformdirs.user_state_path("lastgood") / "plans" / f"plan-{plan.recovery}.json"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(plan.to_bytes())
-    except OSError as error:
-        raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error
-    return path

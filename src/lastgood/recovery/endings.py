@@ -6,7 +6,6 @@ recovery wrote and removed is read from the plan that it keeps.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,11 +17,9 @@ from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import NONE
 from lastgood.recovery.copies import Copy, batch_of
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
-from lastgood.recovery.room import Stage, latest, recoveries, recoveries_folder
+from lastgood.recovery.room import Stage, latest, read_note, recoveries, recoveries_folder
 from lastgood.recovery.steps import FileStep, digest
 from lastgood.storage import Location, Storage
-
-_NOTE_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def endings_of(storage: Storage, checkpoint: Location) -> list[Ending]:
     """Every recovery of a checkpoint that came to an end, oldest first.
 
     Raises:
-        PlanInvalidError: the plan of one cannot be read.
+        PlanInvalidError: the plan of one, or what it has noted down, cannot be read.
         StorageError: the storage does not answer (subclasses).
     """
     folders = [recoveries_folder(checkpoint) / each for each in recoveries(storage, checkpoint)]
@@ -131,7 +128,5 @@ def _id_in(metadata: bytes | None) -> str | None:
 
 
 def _noted_ms(storage: Storage, folder: Location, stage: Stage) -> int | None:
-    raw = storage.read(folder / f"{stage.value}.json", limit=_NOTE_BYTES_MAX)
-    told = json.loads(raw) if raw else {}
-    at_ms = told.get("at_ms") if isinstance(told, dict) else None
+    at_ms = read_note(storage, folder, stage).get("at_ms")
     return at_ms if isinstance(at_ms, int) else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.recovery.mirror import WORK_SUFFIX
-from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
+from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
 from lastgood.storage import Location, Storage
 from lastgood.writing import WritableStorage
 
@@ -110,10 +110,12 @@ class Room:
         self.storage.write(self.folder / f"{stage.value}.json", json.dumps(dict(facts)).encode())
 
     def note(self, stage: Stage) -> dict[str, Any]:
-        """What was noted down with a stage; empty if it was never reached."""
-        raw = self.storage.read(self.folder / f"{stage.value}.json", limit=_NOTE_BYTES_MAX)
-        told = json.loads(raw) if raw else {}
-        return told if isinstance(told, dict) else {}
+        """What was noted down with a stage; empty if it was never reached.
+
+        Raises:
+            PlanInvalidError: it is damaged.
+        """
+        return read_note(self.storage, self.folder, stage)
 
     def seal(self) -> tuple[str, ...]:
         """The files that seal the checkpoint while it is open.
@@ -204,10 +206,34 @@ def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
 
 def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
     """What grows from one recovery to the next; its id does not, where a clock went back."""
-    raw = storage.read(recoveries_folder(checkpoint) / f"{recovery}/{Stage.BEGUN.value}.json", limit=_NOTE_BYTES_MAX)
-    told = json.loads(raw) if raw else {}
-    number = told.get("lease") if isinstance(told, dict) else None
+    number = read_note(storage, recoveries_folder(checkpoint) / recovery, Stage.BEGUN).get("lease")
     return number if isinstance(number, int) else 0, recovery
+
+
+def read_note(storage: Storage, folder: Location, stage: Stage) -> dict[str, Any]:
+    """What the recovery in a folder has noted down with a stage; empty if it was never reached.
+
+    Raises:
+        PlanInvalidError: it is damaged.
+        StorageError: the storage does not answer (subclasses).
+    """
+    file = folder / f"{stage.value}.json"
+    raw = storage.read(file, limit=_NOTE_BYTES_MAX)
+    if raw is None:
+        return {}
+    try:
+        told = json.loads(raw)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise PlanInvalidError(
+            "what a recovery has noted down cannot be read",
+            subject=str(file),
+            found=f"{len(raw)} bytes that are no JSON object",
+            expected="the note as lastgood wrote it, from a backup of this folder",
+            effect="nobody can tell what that recovery has left",
+        )
+    return told
 
 
 def latest(storage: Storage, folder: Location) -> Stage | None:
