@@ -88,6 +88,9 @@ class Inside:
     def failure(self) -> tuple[str | None, Failure] | None:
         return None if self.error is None else (self.of, Failure(message=self.error))
 
+    def has_started(self) -> bool:
+        return self.error is None
+
     def dead_query(self) -> tuple[str, Failure] | None:
         return None
 

@@ -88,6 +88,15 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert piped.stderr == b""
 
 
+@pytest.mark.parametrize("verb", ["--help", "explain", "explain --format json"])
+def test_full_disk_of_the_reader_is_a_clear_error(verb: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        told = subprocess.run([LASTGOOD, *verb.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert told.returncode == 11
+    assert told.stderr.startswith("error [NO_SPACE] the output cannot be written\n")
+    assert "Traceback" not in told.stderr
+
+
 def test_output_without_a_terminal_has_no_colours() -> None:
     refused = call("run", TERM="xterm-256color")
     assert "\x1b" not in refused.stdout + refused.stderr

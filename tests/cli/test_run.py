@@ -238,6 +238,105 @@ def test_second_run_on_a_checkpoint_is_told_who_holds_it(tmp_path: Path, env: di
     assert str(tmp_path / "checkpoint") in refused.stderr
 
 
+def test_run_is_refused_while_the_driver_of_one_that_was_killed_is_ended(tmp_path: Path, env: dict[str, str]) -> None:
+    script(
+        tmp_path,
+        """
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("up", os.getpid(), flush=True)
+        time.sleep(900)
+        """,
+    )
+    config = quick(tmp_path)
+    settings = tmp_path / "lastgood.toml"
+    settings.write_text(settings.read_text().replace('grace = "500ms"', 'grace = "10m"'))
+    running = start(env, config)
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    driver = psutil.Process(int(log_of(tmp_path).read_text().split()[1]))
+    running.kill()
+    running.communicate()
+    refused = run(env, config)
+    assert refused.returncode == 73
+    assert f"the driver of process {running.pid} on " in refused.stderr
+    assert "which has died: it is being ended" in refused.stderr
+    driver.kill()
+    script(tmp_path, "print('done')")
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while run(env, config).returncode != 0:
+        assert time.monotonic() < deadline
+
+
+def test_reader_that_leaves_does_not_end_the_application(tmp_path: Path, env: dict[str, str]) -> None:
+    script(
+        tmp_path,
+        f"""
+        import pathlib, time
+        while not pathlib.Path({str(tmp_path / "go")!r}).exists():
+            time.sleep(0.01)
+        pathlib.Path({str(tmp_path / "runs")!r}).open("a").write("x")
+        raise SystemExit(1)
+        """,
+    )
+    running = start(env, quick(tmp_path, attempts=2))
+    assert running.stdout is not None
+    assert running.stdout.readline()
+    running.stdout.close()
+    (tmp_path / "go").touch()
+    assert running.wait(DEADLINE_SECONDS) in (71, 141)
+    assert (tmp_path / "runs").read_text() == "xxx"
+    assert running.stderr is not None
+    with running.stderr as told:
+        assert "Traceback" not in told.read()
+
+
+def test_full_disk_of_who_reads_does_not_end_the_application(tmp_path: Path, env: dict[str, str]) -> None:
+    script(
+        tmp_path, f"import pathlib; pathlib.Path({str(tmp_path / 'runs')!r}).open('a').write('x'); raise SystemExit(1)"
+    )
+    with Path("/dev/full").open("wb") as full:
+        command = [str(LASTGOOD), "run", quick(tmp_path, attempts=2)]
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (tmp_path / "runs").read_text() == "xxx"
+    assert done.returncode == 71
+    assert "Traceback" not in done.stderr
+
+
+def test_nohup_keeps_its_word(tmp_path: Path, env: dict[str, str]) -> None:
+    script(
+        tmp_path,
+        f"""
+        import pathlib, time
+        print("up", flush=True)
+        while not pathlib.Path({str(tmp_path / "go")!r}).exists():
+            time.sleep(0.01)
+        """,
+    )
+    running = subprocess.Popen(
+        ["nohup", str(LASTGOOD), "run", quick(tmp_path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    await_line(tmp_path / "state" / "lastgood" / "log" / "app.log", "up")
+    running.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    running.communicate(timeout=DEADLINE_SECONDS)
+    assert running.returncode == 0
+
+
+def test_checkpoint_that_is_named_twice_is_a_clear_error(tmp_path: Path, env: dict[str, str]) -> None:
+    config = tmp_path / "lastgood.toml"
+    config.write_text(f"""
+[pipeline.app]
+command = ["true"]
+[pipeline.app.query.early]
+checkpoint = "{tmp_path}/checkpoint"
+[pipeline.app.query.late]
+checkpoint = "{tmp_path}/./checkpoint"
+""")
+    refused = run(env, f"--config={config}")
+    assert refused.returncode == 2
+    assert "a checkpoint is named twice" in refused.stderr
+
+
 def test_broken_toml_is_named_with_its_line(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / "lastgood.toml").write_text("[pipeline.a\n")
     refused = run(env, cwd=tmp_path)

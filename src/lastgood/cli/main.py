@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -14,7 +15,7 @@ import click
 
 from lastgood import __version__
 from lastgood.cli.output import chosen_format, print_error
-from lastgood.errors import LastgoodError, UsageError
+from lastgood.errors import LastgoodError, NoSpaceError, UsageError
 
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
@@ -34,6 +35,9 @@ VERBS = {
     "completion": "Print the completion script for a shell.",
 }
 """Verb → what it does in one line; `lastgood.cli.VERB` holds its function of the same name."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Verbs(click.Group):
@@ -86,13 +90,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # half a character in a name is shown, not an error
+    code = 0
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe has left: nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         code = 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _say_no_more()
+        told = NoSpaceError(
+            "the output cannot be written",
+            subject="standard output",
+            found=error.strerror,
+            effect="what the command was to do may be done",
+        )
+        print_error(told, "text")
+        code = code or told.exit_code
     sys.exit(code)
+
+
+def _say_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

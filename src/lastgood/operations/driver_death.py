@@ -69,7 +69,15 @@ def prove_driver_dead(
             next="see that the application has ended, then add --driver-is-dead",
         )
     try:
-        done = subprocess.run([*check], check=False, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            [*check],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            start_new_session=True,  # else Ctrl-C would end it too, and look like an answer
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DriverNotProvenDeadError(
             "driver_check gave no answer", subject=" ".join(check), found=str(error), expected="exit code 0"

@@ -37,6 +37,8 @@ class _Query:
     story: Story
     topics: TopicWatch
     tried: set[Rung] = field(default_factory=set)
+    repaired_at: Standing | None = None
+    """How it stood when it was repaired last: until it has been started, nothing more is tried."""
     waiting: Decision | None = None
     """The cheapest plan that nobody has accepted."""
     plan: Plan | None = None
@@ -137,7 +139,8 @@ class Healer:
         """Do what helps; None: start."""
         plain: Decision | None = None
         began = time.monotonic()
-        for rung in rungs(self._pipeline.policy, standing):
+        way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
+        for rung in way_out:
             if rung in query.tried or (rung is Rung.STABLE and plain is not None and _is_told_by_sink(plain)):
                 continue
             decision = self._decide(checkpoint, query, rung)
@@ -156,6 +159,7 @@ class Healer:
             else:
                 if rung is not Rung.RESUME:
                     query.tried.add(rung)
+                query.repaired_at = standing
                 self._repaired(checkpoint, query, decision, seconds)
                 return None
         seconds = time.monotonic() - began

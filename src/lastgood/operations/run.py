@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,7 @@ from typing import IO, Any
 import platformdirs
 import psutil
 
-from lastgood.errors import LastgoodError
+from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
 from lastgood.operations.filling import Filling, filling
 from lastgood.operations.heal import Healer
@@ -92,11 +93,13 @@ def prepare(
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
         LocationInvalidError: a checkpoint location that cannot be understood.
+        UsageError: a checkpoint that is named twice.
         ExtraMissingError: the library for its storage is not installed.
         LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
+    _require_distinct(checkpoints)
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
     log = platformdirs.user_log_path("lastgood") / f"{name}.log"
     launch = prepare_launch(pipeline.command, env)
@@ -132,9 +135,9 @@ def supervise(
         PersonNeededError: the policy does not allow what would have to be done.
         LastgoodError: nobody can tell what is the matter with a query (subclasses).
     """
+    tell = _undisturbed(tell)
     with contextlib.ExitStack() as held:
-        for location in prepared.watches:
-            held.enter_context(hold_checkpoint(str(location), lock_file(location)))
+        holds = [held.enter_context(hold_checkpoint(str(each), lock_file(each))) for each in prepared.watches]
         agents = prepared.agent and prepared.agent.parent
         filled = held.enter_context(filling(prepared.ledger, tell, agents=agents))
         held.enter_context(mirroring(prepared.watches, tell, filled))
@@ -150,7 +153,7 @@ def supervise(
         if prepared.agent is not None:
             _make_agent_folder(prepared.agent, tell)
             named = {location.identity: str(location) for location in prepared.watches}
-            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, tell, filled, healer), named=named)
+            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, holds, tell, filled, healer), named=named)
             if healer is not None:
                 healer.agents = agent
         elif not prepared.watches:
@@ -165,11 +168,37 @@ def supervise(
             care=healer,
             cwd=prepared.pipeline.cwd,
             show=show,
+            holds=holds,
         )
         if on_supervisor is not None:
             on_supervisor(supervisor)
         with _signals_to(supervisor):
             return supervisor.run()
+
+
+def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
+    """The same, where nothing that becomes of who listens disturbs the command: a full disk, a pipe that nobody reads.
+
+    One event at a time, whatever thread it comes from.
+    """
+    lock = threading.Lock()
+
+    def told(event: Event) -> None:
+        with lock, contextlib.suppress(OSError, SystemExit):  # so rich leaves where nobody reads a pipe
+            tell(event)
+
+    return told
+
+
+def _require_distinct(checkpoints: Sequence[Location]) -> None:
+    """See that no checkpoint is named twice."""
+    seen: dict[str, Location] = {}
+    for each in checkpoints:
+        first = seen.setdefault(each.identity, each)
+        if first is not each:
+            raise UsageError(
+                "a checkpoint is named twice", found=f"{first} and {each}", expected="one checkpoint for each query"
+            )
 
 
 def _agent_folder(name: str) -> Path:
@@ -205,13 +234,17 @@ def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
 
 
 def _adopted(
-    held: contextlib.ExitStack, tell: Callable[[Event], None], filled: Filling | None, healer: Healer | None
+    held: contextlib.ExitStack,
+    holds: list[int],
+    tell: Callable[[Event], None],
+    filled: Filling | None,
+    healer: Healer | None,
 ) -> Callable[[Location], None]:
     """What is done with a checkpoint that nobody named: as much as with one that somebody did."""
 
     def adopt(location: Location) -> None:
         try:
-            held.enter_context(hold_checkpoint(str(location), lock_file(location)))
+            holds.append(held.enter_context(hold_checkpoint(str(location), lock_file(location))))
             held.enter_context(mirroring([location], tell, filled))
             if healer is not None:
                 healer.add(location, Target(str(location)))
@@ -223,13 +256,14 @@ def _adopted(
 
 @contextlib.contextmanager
 def _signals_to(supervisor: Supervisor) -> Iterator[None]:
-    """Pass Ctrl-C, SIGTERM and SIGHUP on to the command; only a main thread can."""
+    """Pass Ctrl-C, SIGTERM and SIGHUP on to the command; only a main thread can. `nohup` keeps its word."""
 
     def stop(signum: int, _frame: FrameType | None) -> None:
         supervisor.stop(signum)
 
     try:
-        before = {signum: signal.signal(signum, stop) for signum in _STOP_SIGNALS}
+        heard = [signum for signum in _STOP_SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+        before = {signum: signal.signal(signum, stop) for signum in heard}
     except ValueError:  # not the main thread: whoever called us handles signals
         before = {}
     try:

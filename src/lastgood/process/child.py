@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -76,6 +77,7 @@ class Child:
         cwd: str | Path | None = None,
         output: IO[bytes] | int | None = None,
         grace_seconds: float = 10.0,
+        holds: Iterable[int] = (),
     ) -> None:
         """Start `command`.
 
@@ -85,6 +87,7 @@ class Child:
             cwd: Its working directory; ours if None.
             output: Where its standard output and error go; to ours if None.
             grace_seconds: How long it may take to end after SIGTERM before it is killed.
+            holds: Descriptors that stay open until the command and all it started have ended, also where we die first.
 
         Raises:
             CommandNotFoundError: no such program, or a file that cannot be executed.
@@ -93,7 +96,7 @@ class Child:
         self._mark = uuid.uuid4().hex
         self._ending: Ending | None = None
         self._lock = threading.Lock()
-        control_read, self._control = os.pipe()
+        control, self._control = socket.socketpair()
         self._report, report_write = os.pipe()
         script = str(Path(guard.__file__))
         try:
@@ -103,7 +106,7 @@ class Child:
                     "-I",
                     "-S",
                     script,
-                    *map(str, (control_read, report_write, grace_seconds)),
+                    *map(str, (control.fileno(), report_write, grace_seconds)),
                     *command,
                 ],
                 env={**(os.environ if env is None else env), _MARK: self._mark},
@@ -111,11 +114,11 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=None if output is None else subprocess.STDOUT,
-                pass_fds=(control_read, report_write),
+                pass_fds=(control.fileno(), report_write, *holds),
                 start_new_session=True,  # Ctrl-C reaches us alone, and we decide what follows
             )
         except OSError as error:
-            os.close(self._control)
+            self._control.close()
             os.close(self._report)
             raise CommandNotFoundError(
                 "the working directory of the command cannot be entered",
@@ -124,7 +127,7 @@ class Child:
                 expected="an existing folder",
             ) from error
         finally:
-            os.close(control_read)
+            control.close()
             os.close(report_write)
         self._reports = self._read_reports()
         first = next(self._reports, {})
@@ -152,10 +155,15 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             self._guard.send_signal(signum)
 
+    def hold(self, descriptor: int) -> None:
+        """Keep a descriptor open as `holds`; no error if the command has ended."""
+        with self._lock, contextlib.suppress(OSError):
+            socket.send_fds(self._control, [guard.HOLD], [descriptor])
+
     def kill(self) -> Ending:
         """End the command and all it started at once, with SIGKILL."""
         with self._lock, contextlib.suppress(OSError):
-            os.write(self._control, guard.KILL_NOW)
+            self._control.send(guard.KILL_NOW)
         ending = self.wait()
         return ending or Ending(None, "SIGKILL")
 
@@ -199,10 +207,10 @@ class Child:
 
     def _close(self) -> None:
         with self._lock:
-            for descriptor in (self._control, self._report):
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-            self._control = self._report = -1
+            self._control.close()
+            with contextlib.suppress(OSError):
+                os.close(self._report)
+            self._report = -1
 
 
 class _Reports:

@@ -5,8 +5,10 @@ survive whatever happens to its owner. Owner's side: `child.py`.
 
     guard.py CONTROL_FD REPORT_FD GRACE_SECONDS COMMAND [ARG ...]
 
-The owner holds the other end of CONTROL: the end of that pipe means that the owner is dead, however it
-died. Reports are JSON lines on REPORT: `{"pid": 1}` or `{"error": "ENOENT"}`, then `{"returncode": 0}`.
+The owner holds the other end of CONTROL, a socket: its end means that the owner is dead, however it died. What
+descriptors come through it, or were inherited, stay open until this process ends: so a lock of the owner outlives it
+until nothing of the command is left. Reports are JSON lines on REPORT: `{"pid": 1}` or `{"error": "ENOENT"}`, then
+`{"returncode": 0}`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,11 +28,14 @@ from pathlib import Path
 
 KILL_NOW = b"K"
 """What the owner writes into CONTROL to have everything killed at once."""
+HOLD = b"H"
+"""What comes with a descriptor that is to stay open."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _POLL_SECONDS = 0.02
+_DESCRIPTORS_AT_ONCE = 16
 
 
 def _prctl(option: int, value: int) -> None:
@@ -78,7 +84,7 @@ class Guard:
     """One command, and all it starts."""
 
     def __init__(self, control: int, report: int, grace_seconds: float) -> None:
-        self._control = control
+        self._control = socket.socket(fileno=control)
         self._report = report
         self._grace_seconds = grace_seconds
         self._child: subprocess.Popen[bytes] | None = None
@@ -116,8 +122,8 @@ class Guard:
             ready = [descriptor for descriptor, _ in events.poll()]
             if wake in ready:
                 os.read(wake, 4096)
-            if self._control in ready:
-                order = os.read(self._control, 16)
+            if self._control.fileno() in ready:
+                order = socket.recv_fds(self._control, 16, _DESCRIPTORS_AT_ONCE)[0]
                 if KILL_NOW in order:
                     self._kill_everything(child)
                 elif not order:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lastgood.errors import LastgoodError
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
-from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record
+from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record, Started, StartFailed
 from lastgood.storage import Location, parse_location
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.failure import Failed, decisive_failure
@@ -87,6 +87,11 @@ class Agents:
     def failure(self) -> tuple[str | None, Failure] | None:
         """The checkpoint of the query that ended this run of the command, if it was one, and why; None: none knows."""
         return self._failure_of(decisive_failure(self._records()))
+
+    def has_started(self) -> bool:
+        """Whether this run of the command has tried to start a query."""
+        seen = any(driver.queries for driver in self._drivers())
+        return seen or any(isinstance(each, Started | StartFailed) for each in self._records())
 
     def dead_query(self) -> tuple[str, Failure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""

@@ -42,12 +42,13 @@ class Cause:
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
 
-def cause_of(output: str, seen: Failure | None) -> Cause:
+def cause_of(output: str, seen: Failure | None, *, has_started: bool = True) -> Cause:
     """Why a command ended.
 
     Args:
         output: The last part of standard output and error.
         seen: What its agent saw; a process that was killed had no time to tell.
+        has_started: Whether a query of it was started, as far as the agent knows.
     """
     told = failure_of(seen.causes) if seen is not None else None
     line = error_line(seen) if seen is not None else None
@@ -56,10 +57,17 @@ def cause_of(output: str, seen: Failure | None) -> Cause:
         told = logged if logged is not None and logged.rule is not None else told or logged
         line = line or (error_line(Failure(causes=logged.chain)) if logged is not None else None)
     line = line or _last_words(output)
+    if seen is not None and not has_started and (told is None or told.rule is None) and _is_of_python(seen):
+        return Cause(FailureClass.CODE_INCOMPATIBLE, "the application failed before it started a query", line)
     if told is None:
         return Cause(line=line)
     because = told.because if told.rule is not None else None
     return Cause(told.cls, because, line, told.condition, passes_by_itself=told.rule in _AWAY)
+
+
+def _is_of_python(failure: Failure) -> bool:
+    """Whether neither Spark nor a server of it had a part in it: an import that fails, a variable that is not set."""
+    return bool(failure.causes) and all(each.language == "python" for each in failure.causes)
 
 
 def _last_words(text: str) -> str | None:

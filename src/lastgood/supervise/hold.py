@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import platformdirs
+import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError
 from lastgood.storage import Location, StorageDeniedError
@@ -30,8 +31,10 @@ class CheckpointHeldError(LastgoodError):
 
 
 @contextlib.contextmanager
-def hold_checkpoint(location: str, lock_file: Path) -> Iterator[None]:
-    """Hold a checkpoint while the block runs; the kernel lets go when this process ends, however it ends.
+def hold_checkpoint(location: str, lock_file: Path) -> Iterator[int]:
+    """Hold a checkpoint while the block runs; gives the descriptor of the lock.
+
+    The kernel lets go when this process has ended, however it ends, and with it all that got the descriptor.
 
     Args:
         location: The checkpoint, as the user knows it.
@@ -52,7 +55,7 @@ def hold_checkpoint(location: str, lock_file: Path) -> Iterator[None]:
         with _writing(lock_file):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _holder(), 0)
-        yield
+        yield descriptor
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -89,7 +92,9 @@ def _held(location: str, holder: bytes) -> CheckpointHeldError:
     try:
         who = json.loads(holder)
         found = f"process {who['pid']} on {who['host']}, since {who['since']}"
-        ask = f"ps -fp {who['pid']}"
+        ask: str | None = f"ps -fp {who['pid']}"
+        if who["host"] == socket.gethostname() and not psutil.pid_exists(who["pid"]):
+            found, ask = f"the driver of {found}, which has died: it is being ended", None
     except (ValueError, KeyError, TypeError):  # between its lock and its name, or just before its end
         found, ask = "a process that has not written its name", None
     return CheckpointHeldError(

@@ -33,7 +33,7 @@ class Standing:
     failures: int = 0
     """Runs that failed since the query last committed a new batch; 0 before the first start."""
     seconds: float = 0.0
-    """Since the first of them ended."""
+    """Since the first of them ended that does not pass by itself."""
     cause: Cause | None = None
     """Why the last of them failed; None before the first start."""
 
@@ -71,13 +71,14 @@ class Standings:
         decision = after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
         if isinstance(decision, Restart):
             self._counts[cause.checkpoint] = decision.count
-        self._since.setdefault(cause.checkpoint, now)
+        if not cause.passes_by_itself:
+            self._since.setdefault(cause.checkpoint, now)
         return decision
 
     def standing(self, cause: Cause, now: float) -> Standing:
         """How things stand after a run that has failed."""
         failures = self._counts[cause.checkpoint].attempts
-        return Standing(failures=failures, seconds=now - self._since[cause.checkpoint], cause=cause)
+        return Standing(failures=failures, seconds=now - self._since.get(cause.checkpoint, now), cause=cause)
 
 
 _NOT_OF_THE_BATCH = (

@@ -79,6 +79,10 @@ class Agent(Protocol):
         """The checkpoint of the query that ended the last run, if it was one, and why; None if it did not tell."""
         ...
 
+    def has_started(self) -> bool:
+        """Whether the last run has tried to start a query."""
+        ...
+
     def dead_query(self) -> tuple[str, Failure] | None:
         """The checkpoint of a query that has failed for good while its driver goes on, and why."""
         ...
@@ -148,6 +152,7 @@ class Supervisor:
         care: Care | None = None,
         cwd: Path | None = None,
         show: IO[bytes] | None = None,
+        holds: Sequence[int] = (),
     ) -> None:
         """Prepare to supervise.
 
@@ -161,6 +166,7 @@ class Supervisor:
             care: Looks at the queries before each start; None: they are started as they stand.
             cwd: Working directory of the command.
             show: Where the command's output is copied as it comes.
+            holds: Descriptors of the locks that have to outlive us until the command has ended; may grow.
         """
         self._launch = launch
         self._policy = policy
@@ -172,6 +178,8 @@ class Supervisor:
         self._tell_lock = threading.Lock()
         self._cwd = cwd
         self._show = show
+        self._holds = holds
+        self._handed_over = 0
         self._stop_signals: list[int] = []
         self._stop = threading.Event()
         self._seen = dict.fromkeys(watches, NOTHING)
@@ -259,21 +267,25 @@ class Supervisor:
                 cwd=self._cwd,
                 output=output.write_end,
                 grace_seconds=self._policy.grace_seconds,
+                holds=self._holds,
             )
         finally:
             output.hand_over()
+        self._handed_over = len(self._holds)
         self._child = child
         self._runs += 1
         self._tell(self._started(child))
         try:
             ending = self._watch(child)
+            child.kill()
+            output.finish()
+            ended_at = time.time()
+            self._ask_agent()
+            self._look_at_all()  # what it has committed last was committed by this run
         finally:
             child.kill()
             output.finish()
             self._child = None
-        ended_at = time.time()
-        self._ask_agent()
-        self._look_at_all()
         cause = None
         if self._stall is not None or not ending.is_success:
             self._failed = dict.fromkeys(self._seen, ended_at)
@@ -291,7 +303,8 @@ class Supervisor:
             return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
         told = self._agent.failure() if self._agent is not None and ending.exit_code is not None else None
         checkpoint, failure = told or (None, None)
-        return replace(cause_of(output.tail(), failure), checkpoint=self._watched(checkpoint))
+        cause = cause_of(output.tail(), failure, has_started=self._agent is None or self._agent.has_started())
+        return replace(cause, checkpoint=self._watched(checkpoint))
 
     def _watched(self, checkpoint: str | None) -> str | None:
         """The one of these queries that failed; of another one nobody sees whether it makes progress."""
@@ -312,6 +325,10 @@ class Supervisor:
                 self._adopted[location] = self._at_start[location] = self._seen[location]
         for notice in self._agent.notices():
             self._tell(notice)
+        if self._child is not None:
+            for descriptor in self._holds[self._handed_over :]:  # of checkpoints that nobody had named
+                self._child.hold(descriptor)
+            self._handed_over = len(self._holds)
 
     def _tell_if_blind(self, ending: Ending) -> None:
         if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from lastgood.delta_log.actions import Transaction
@@ -28,6 +30,11 @@ def test_silence_is_no_proof(check: tuple[str, ...], found: str) -> None:
     with pytest.raises(DriverNotProvenDeadError) as caught:
         prove_driver_dead("chk", told=False, check=check, seconds=0.2)
     assert found in str(caught.value.found)
+
+
+def test_check_is_out_of_reach_of_the_terminal_and_may_print_what_it_likes() -> None:
+    code = "import os, sys; sys.stdout.buffer.write(b'\\xff'); sys.exit(os.getsid(0) != os.getpid())"
+    assert prove_driver_dead("chk", told=False, check=(sys.executable, "-c", code)).startswith("driver_check: ")
 
 
 def planned(*steps: Step, checkpoint: str = "/chk", sinks: int = 1) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from lastgood.recovery.plan import parse_plan
 from lastgood.storage import parse_location
 from lastgood.supervise.config import Kafka, Pipeline
 from lastgood.supervise.events import Event, Repaired
+from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Standing
 from lastgood.supervise.loop import PersonNeededError
 from lastgood.supervise.policy import Policy
@@ -43,6 +45,7 @@ def healer(
     *bounds: tuple[int, int],
     accept: tuple[str, ...] = (),
     topic_id: str | None = None,
+    is_sink_known: bool = True,
 ) -> Healer:
     facts = checkpoint.parent / "facts.json"
     facts.write_text(json.dumps(broker(*bounds, topic_id=topic_id).to_json()))
@@ -50,7 +53,8 @@ def healer(
     pipeline = Pipeline(
         name="orders", command=("true",), kafka=kafka, policy=Policy(accept=accept), driver_check=("true",)
     )
-    target = Target(str(checkpoint), sink=f"file:{checkpoint.parent}/sink", kafka=kafka)
+    sink = f"file:{checkpoint.parent}/sink" if is_sink_known else None
+    target = Target(str(checkpoint), sink=sink, kafka=kafka)
     return Healer(pipeline, {parse_location(str(checkpoint)): target}, tell=told.append)
 
 
@@ -127,6 +131,21 @@ def test_repair_that_is_taken_back_leaves_the_offsets_with_the_topic_that_was_re
     assert noted(checkpoint) == {"orders": "new"}
     undo("last", checkpoint=str(checkpoint), driver_is_dead=True)
     assert noted(checkpoint) == {"orders": "old"}
+
+
+def test_query_that_was_repaired_is_not_repaired_again_before_it_was_started(checkpoint: Path) -> None:
+    told: list[Event] = []
+    shutil.rmtree(checkpoint)
+    query = CheckpointBuilder(checkpoint)
+    query.run(BATCHES)
+    query.plan()
+    made = healer(checkpoint, told, (0, 99), (0, 99), accept=("duplicates",), is_sink_known=False)
+    stuck = Standing(failures=3, cause=Cause(checkpoint=str(checkpoint)))
+    for _ in range(2):  # another query of the application has to wait
+        assert made.before_start(stuck) is None
+    repaired = [event.goal for event in told if isinstance(event, Repaired)]
+    made.close()
+    assert repaired == ["replan"]
 
 
 def started(checkpoint: Path, topic_id: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -196,6 +197,48 @@ def test_nothing_outlives_a_guard_that_is_killed(tmp_path: Path) -> None:
     assert child.wait() == Ending(None, "SIGKILL")
     for pid in started:
         await_gone(pid)
+
+
+HOLDER = """
+    import fcntl, sys, time
+    from lastgood.process.child import Child
+    lock = open(sys.argv[2], "a")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    early = [lock.fileno()] if sys.argv[4] == "early" else []
+    child = Child([sys.executable, "-c", sys.argv[1], sys.argv[3]], grace_seconds=600, holds=early)
+    if not early:
+        child.hold(lock.fileno())
+    print("held", file=open(sys.argv[3], "a"), flush=True)
+    time.sleep(600)
+"""
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open("a") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_lock_of_an_owner_that_is_killed_is_held_until_nothing_of_the_command_is_left(
+    tmp_path: Path, when: str
+) -> None:
+    lock, told = tmp_path / "lock", tmp_path / "told"
+    owner = subprocess.Popen(python(HOLDER, STUBBORN, str(lock), str(told), when))
+    pids = [int(line) for line in await_lines(told, 3) if line != "held"]
+    owner.kill()
+    owner.wait()
+    for pid in pids:
+        assert not is_free(lock)
+        os.kill(pid, signal.SIGKILL)
+        await_gone(pid)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_free(lock):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 MANY_OPEN_FILES = """

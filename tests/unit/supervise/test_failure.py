@@ -60,6 +60,19 @@ def cause(name: str, message: str = "", condition: str | None = None, *, python:
 STREAM = cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query", "STREAM_FAILED")
 
 
+def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_batch() -> None:
+    failed = Failure(causes=(cause("ModuleNotFoundError", "No module named 'orders'", python=True),))
+    early = cause_of("", failed, has_started=False)
+    assert (early.cls, early.line) == (
+        FailureClass.CODE_INCOMPATIBLE,
+        "ModuleNotFoundError: No module named 'orders'",
+    )
+    assert early.because == "the application failed before it started a query"
+    assert cause_of("", failed, has_started=True).cls is FailureClass.UNKNOWN
+    of_a_server = Failure(causes=(cause("Py4JJavaError", python=True), cause("java.io.IOException", "disk gone")))
+    assert cause_of("", of_a_server, has_started=False).cls is FailureClass.UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("causes", "line"),
     [

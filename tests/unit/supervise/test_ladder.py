@@ -49,11 +49,13 @@ def test_data_that_user_code_fails_on_are_not_planned_anew() -> None:
     assert rungs(POLICY, standing(9, cls=FailureClass.POISON_DATA)) == PLAIN
 
 
-def test_what_passes_by_itself_counts_for_nothing_but_time() -> None:
-    standings, away = Standings(POLICY), Cause(FailureClass.TRANSIENT, passes_by_itself=True)
+def test_what_passes_by_itself_counts_for_nothing_and_takes_no_time_from_what_does_not() -> None:
+    standings, away, other = Standings(POLICY), Cause(FailureClass.TRANSIENT, passes_by_itself=True), Cause()
     standings.failed(away, (), 1.0)
-    standings.failed(away, (), 5.0)
-    assert (standings.standing(away, 6.0).failures, standings.standing(away, 6.0).seconds) == (0, 5.0)
+    assert standings.standing(away, 6000.0) == Standing(cause=away)
+    standings.failed(other, (), 6000.0)
+    assert rungs(POLICY, standings.standing(other, 6001.0)) == PLAIN
+    assert rungs(POLICY, standings.standing(other, 6600.0)) == ALL
 
 
 def test_progress_resets_the_count() -> None:
