@@ -18,17 +18,19 @@ class Gap(enum.IntEnum):
 
     TOPIC_GONE = 0
     """The topic does not exist."""
-    ADDED_LATE = 1
+    ADDED_GONE = 1
+    """A new partition that does not exist any more."""
+    ADDED_LATE = 2
     """A new partition whose first records are gone already."""
-    PARTITION_GONE = 2
+    PARTITION_GONE = 3
     """A partition that was read does not exist, or the plan left it out."""
-    WENT_BACK = 3
+    WENT_BACK = 4
     """It ends below where the batch begins: the topic was made again, or its log was cut."""
-    NEGATIVE = 4
+    NEGATIVE = 5
     """It begins at a number that is no position, nor stands for the earliest."""
-    EXPIRED = 5
+    EXPIRED = 6
     """Its first unread records are deleted."""
-    BEYOND_END = 6
+    BEYOND_END = 7
     """The batch ends above where the partition ends."""
 
 
@@ -75,10 +77,11 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
             gaps.append(KafkaGap(Gap.WENT_BACK, topic, partition, first, bounds.latest))
         elif bounds.earliest is not None and 0 <= first < bounds.earliest:
             gaps.append(KafkaGap(Gap.EXPIRED, topic, partition, first, bounds.earliest))
-    return _sorted([*gaps, *_added(start, facts.earliest, facts)])
+    known_topics = {topic: parts for topic, parts in facts.earliest.items() if topic in start}
+    return _sorted([*gaps, *_added(start, known_topics, facts)])
 
 
-def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None) -> list[KafkaGap]:
+def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
     """What a batch meets that runs again with recorded offsets; without facts only what the records themselves show."""
     gaps = [
         KafkaGap(Gap.PARTITION_GONE, topic, partition, first, first)
@@ -91,15 +94,18 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None) -> list[
     gaps += _negative(reads)
     for topic, partition, last in _each(end):
         known = facts.topics.get(topic) if facts else None
-        first = start.get(topic, {}).get(partition)
-        if known is None or first is None or first >= last:
+        new = partition not in start.get(topic, {})
+        first = 0 if new else start[topic][partition]
+        if known is None or (first >= last and not new):
             continue
         bounds = known.partitions.get(partition)
         if known.exists is not False and known.unknown is not None:
             continue
         if known.exists is False or bounds is None:
-            gaps.append(KafkaGap(Gap.TOPIC_GONE, topic, partition, first, last))
-        elif bounds.earliest is not None and 0 <= first < bounds.earliest:
+            gaps.append(
+                KafkaGap(Gap.ADDED_GONE if new and is_pattern else Gap.TOPIC_GONE, topic, partition, first, last)
+            )
+        elif bounds.earliest is not None and 0 <= first < bounds.earliest and not new:
             gaps.append(KafkaGap(Gap.EXPIRED, topic, partition, first, min(last, bounds.earliest)))
         elif bounds.latest is not None and bounds.latest < last:
             gaps.append(KafkaGap(Gap.BEYOND_END, topic, partition, max(first, bounds.latest), last))
@@ -120,7 +126,7 @@ def _has_no_topic(facts: KafkaFacts) -> bool:
 def _added(start: Offsets, end: Offsets, facts: KafkaFacts) -> list[KafkaGap]:
     """Partitions of `end` that `start` does not know and that do not begin at 0 any more."""
     earliest = facts.earliest
-    added = ((topic, number) for topic, parts in only_in(end, start).items() for number in parts if topic in start)
+    added = ((topic, number) for topic, parts in only_in(end, start).items() for number in parts)
     found = ((topic, number, earliest.get(topic, {}).get(number, 0)) for topic, number in added)
     return [KafkaGap(Gap.ADDED_LATE, topic, number, 0, first) for topic, number, first in found if first > 0]
 
@@ -131,7 +137,8 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
     Args:
         gaps: In the order in which Spark meets them.
         spark: Its version.
-        is_planned: Whether the batch is in the offset log already: then nobody asks for the topic before its tasks do.
+        is_planned: Whether nobody asks for the topic before the tasks do: the batch is in the offset log, and no
+            partition is new with it.
     """
     if not gaps:
         return None
@@ -156,6 +163,7 @@ def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: 
         missing = (Stage.TASK, "expired before the position for partition")
     told = {
         Gap.TOPIC_GONE: (*missing, "it does not exist"),
+        Gap.ADDED_GONE: (Stage.PLANNED, "Cannot find initial offsets", "partitions that it was to read are gone"),
         Gap.ADDED_LATE: (Stage.PLANNED, added, "the first records of a new partition are gone"),
         Gap.PARTITION_GONE: (
             Stage.PLANNED,

@@ -30,6 +30,7 @@ from lastgood.diagnosis.state_load import (
 )
 from lastgood.diagnosis.world import World
 from lastgood.sinks.evidence import DedupeKey
+from lastgood.sources.kafka_ranges import only_in
 
 _RUN_BY_SPARK = ("delta", "file")
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
@@ -214,10 +215,11 @@ class _Start:
             if isinstance(end, KafkaOffset):
                 self._note_kafka(source_id)
                 start = before if isinstance(before, KafkaOffset) else self._initial(source_id)
-                gaps = (
-                    replay_gaps(start.topics, end.topics, self._world.kafka) if isinstance(start, KafkaOffset) else []
-                )
-                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=True))
+                if isinstance(start, KafkaOffset):
+                    is_pattern = self._world.is_pattern
+                    gaps = replay_gaps(start.topics, end.topics, self._world.kafka, is_pattern=is_pattern)
+                    is_asked = bool(only_in(end.topics, start.topics))  # where what is new begins, of all topics
+                    self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=not is_asked))
 
     def _read_initial(self) -> None:
         """Where batch 0 begins is read from what its sources wrote down before it."""

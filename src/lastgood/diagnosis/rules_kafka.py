@@ -141,8 +141,10 @@ def _wrong_ranges(source: KafkaReading) -> dict[str, tuple[str, Mapping[str, Any
     missing = only_in(start, topics_of(source.stand.end))
     expired = below(reads, facts.earliest)
     beyond = from_on(union(reads, from_earliest), facts.latest)
-    late = _beginnings(source, {topic: parts for topic, parts in added.items() if topic in start})
-    gone = _gone(source, reads)
+    late = _beginnings(source, added)
+    gone = _gone(
+        source, union(reads, planned({topic: dict.fromkeys(parts, 0) for topic, parts in added.items()}, added))
+    )
     each: dict[str, tuple[object, str, Mapping[str, Any]]] = {
         "went_back": (back, f"it ends before it begins in {names(back)}", ranges_to_json(between(back))),
         "missing": (missing, f"it leaves out {names(missing)}, which the plan before it has", to_json(missing)),

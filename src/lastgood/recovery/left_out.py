@@ -40,10 +40,15 @@ def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[
         }
     pairs = ((name, starts.get(name), end) for name, end in ends(plans.get(batch)).items())
     return {
-        name: replay_gaps(start.topics, end.topics, facts)
+        name: replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern)
         for name, start, end in pairs
         if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset)
     }
+
+
+def is_run(world: World, outcome: Outcome, batch: int) -> bool:
+    """Whether the first batch reads at all: none of the sinks has it already."""
+    return outcome is not Outcome.RERUNS or not any(sink.would_skip(batch) for sink in world.sinks)
 
 
 def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None = None) -> tuple[str, ...] | None:
@@ -56,8 +61,7 @@ def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None
         told: Where the configuration of the application says that it starts; None: the checkpoint says it.
     """
     facts = _answered(world)
-    is_run = outcome is not Outcome.RERUNS or not any(sink.would_skip(batch) for sink in world.sinks)
-    if (told is None and world.fail_on_data_loss) or not is_run:
+    if (told is None and world.fail_on_data_loss) or not is_run(world, outcome, batch):
         return ()
     if facts is None:
         return None

@@ -23,7 +23,7 @@ from lastgood.diagnosis.sink_reading import ABSENT, NONE
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
-from lastgood.recovery.left_out import kafka_gaps
+from lastgood.recovery.left_out import is_run, kafka_gaps
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
@@ -358,13 +358,25 @@ def silently_lost(standing: Standing) -> Outlook | None:
     recreated = _looks_recreated(standing)
     if recreated is not None:
         return recreated
-    if standing.world.fail_on_data_loss or standing.kafka is None:
+    if standing.world.fail_on_data_loss:
         return None
+    if _is_untold(standing):
+        line = "failOnDataLoss=false: Spark goes on without an error where records expired, and no Kafka told (--kafka)"
+        return Outlook(Guarantee.LOSSY, (line,))
     strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
     if strict.stop is None or strict.outcome is standing.restart.outcome:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {strict.because}"
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _is_untold(standing: Standing) -> bool:
+    """Whether nobody can tell what the first batch would leave out of Kafka."""
+    starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
+    read = {topic for each in starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
+    facts, restart = standing.kafka, standing.restart
+    is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
+    return bool(read) and is_silent and is_run(standing.world, restart.outcome, restart.batch or 0)
 
 
 def _looks_recreated(standing: Standing) -> Outlook | None:
@@ -402,6 +414,6 @@ def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
 def _ranges(gaps: list[KafkaGap]) -> Ranges:
     found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
     for each in gaps:
-        if each.gap in (Gap.EXPIRED, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
+        if each.gap in (Gap.EXPIRED, Gap.ADDED_GONE, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
             found.setdefault(each.topic, {})[each.partition] = ((each.first, each.end),)
     return found

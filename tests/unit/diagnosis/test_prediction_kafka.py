@@ -57,3 +57,26 @@ def test_planned_batch_of_a_partition_that_is_gone_fails_when_its_client_gives_u
     restart = diagnose(World(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
     assert (restart.outcome, restart.batch) == (Outcome.FAILS, 2)
     assert restart.error == "expired before the position for partition"
+
+
+@pytest.mark.parametrize(
+    ("late", "is_pattern", "error"),
+    [
+        (TopicFacts(partitions={0: PartitionFacts(3, 9)}), True, "Added partition late-0 starts from 3 instead of 0"),
+        (TopicFacts(partitions={0: PartitionFacts(3, 9)}), False, "Added partition late-0 starts from 3 instead of 0"),
+        (TopicFacts(partitions={0: PartitionFacts(0, 2)}), True, "Could not read records in offset ["),
+        (TopicFacts(exists=False), True, "Cannot find initial offsets"),
+        (TopicFacts(exists=False), False, "This server does not host this topic-partition"),
+    ],
+)
+def test_topic_that_is_new_with_the_planned_batch_and_is_not_what_it_was(
+    tmp_path: Path, late: TopicFacts, is_pattern: bool, error: str
+) -> None:
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 1)).run(3)
+    change("offsets/2", line(2, '{"orders":{"0":15},"late":{"0":6}}'))(tmp_path)
+    remove("commits/2")(tmp_path)
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    orders = TopicFacts(partitions={0: PartitionFacts(0, 99)})
+    facts = KafkaFacts("broker:9092", 1, {"orders": orders, "late": late})
+    restart = diagnose(World(checkpoint, kafka=facts, is_pattern=is_pattern), SPARK_4_2).restart
+    assert (restart.outcome, restart.batch, restart.error) == (Outcome.FAILS, 2, error)

@@ -76,3 +76,20 @@ def test_query_whose_beginning_has_expired_is_refused_or_lossy(tmp_path: Path) -
     found = drafted(known(tmp_path, kafka=EXPIRED, fail_on_data_loss=False), Resume())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.LOSSY)
     assert [price.lost for price in found.sources] == [{"orders": {0: ((0, 3),)}}]
+
+
+@pytest.mark.parametrize("kafka", [None, replace(EXPIRED, unknown="it does not answer")])
+def test_nothing_is_promised_where_spark_would_not_tell_and_kafka_does_not(
+    tmp_path: Path, kafka: KafkaFacts | None
+) -> None:
+    query(tmp_path, 2)
+    found = drafted(known(tmp_path, delta(1), kafka=kafka, fail_on_data_loss=False), Resume())
+    assert (found.is_plain, found.guarantee) == (True, Guarantee.LOSSY)
+    assert "no Kafka told" in found.rests_on[-1]
+    assert drafted(known(tmp_path, delta(1), kafka=kafka), Resume()).guarantee is Guarantee.EXACTLY_ONCE
+
+
+def test_batch_that_the_sink_has_already_reads_nothing_that_could_be_left_out(tmp_path: Path) -> None:
+    query(tmp_path, 1, orphan=True)
+    found = drafted(known(tmp_path, delta(1), fail_on_data_loss=False), Resume())
+    assert found.guarantee is Guarantee.EXACTLY_ONCE
