@@ -25,7 +25,7 @@ from lastgood.records.record import Progress
 
 APP = Path(__file__).parent / "spark" / "kills_app.py"
 LASTGOOD = Path(sys.executable).parent / "lastgood"
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 300
 COMMITS_MAX = 12
 BATCH_SECONDS = 0.4
 """A driver is killed at any instant of any of its first batches."""
@@ -85,9 +85,10 @@ policy = {{ max_attempts = 50, backoff = "10ms", grace = "10s" }}
         assert code == 128 + signal.SIGTERM, told
         events = [json.loads(line) for line in told.splitlines()]
         assert len([event for event in events if event["event"] == "ended"]) == kills + 1
-        # An agent whose JVM was killed may say so; mirror and ledger have no reason to complain.
+        # An agent whose JVM was killed may say so, and of a busy ledger that it is tried again: `check_history` shows
+        # that it holds all in the end. The mirror has no reason to complain.
         noticed = {event["condition"] for event in events if event["event"] == "noticed"}
-        assert noticed <= {"AGENT_TROUBLE"}, told
+        assert noticed <= {"AGENT_TROUBLE", "LEDGER_NOT_WRITTEN"}, told
 
     def logged(self, log: str) -> set[int]:
         """The batches in a log of the checkpoint."""

@@ -81,7 +81,8 @@ def broker(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[KafkaBroker]:
     """A broker for all tests of a session that leave it running; use `topic` for a name of your own."""
-    with KafkaBroker(tmp_path_factory.mktemp("broker"), java=java, jars=broker_jars) as running:
+    folder = tmp_path_factory.mktemp("broker")
+    with KafkaBroker(folder, java=java, jars=broker_jars, start_seconds=300) as running:
         yield running
 
 
@@ -98,7 +99,7 @@ def hdfs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[HdfsCluster]:
     """An HDFS for all tests of a session that leave it running; use a folder of your own."""
-    with HdfsCluster(tmp_path_factory.mktemp("hdfs"), java=java, jars=hdfs_jars) as running:
+    with HdfsCluster(tmp_path_factory.mktemp("hdfs"), java=java, jars=hdfs_jars, start_seconds=300) as running:
         yield running
 
 

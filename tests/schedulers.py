@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SCHEDULERS = ROOT / "examples/schedulers"
 DRIVER_CHECKS = ROOT / "examples/driver_checks"
 LASTGOOD = Path(sys.executable).parent / "lastgood"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 300
 BATCHES = 7
 DEAD, ALIVE, UNKNOWN = 0, 1, 2
 """What a driver check exits with."""

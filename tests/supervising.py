@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lastgood.errors import StorageError
@@ -137,12 +137,13 @@ def supervisor(
     policy: Policy = FAST,
     agent: Inside | None = None,
     care: Caring | None = None,
+    holds: Sequence[int] = (),
     **watches: Watch,
 ) -> Supervisor:
     command = (sys.executable, "-c", textwrap.dedent(code), str(folder))
     launch = Launch(command, dict(os.environ), None, None)
     log = folder / "app.log"
-    return Supervisor(launch, policy=policy, watches=watches, log=log, tell=told, agent=agent, care=care)
+    return Supervisor(launch, policy=policy, watches=watches, log=log, tell=told, agent=agent, care=care, holds=holds)
 
 
 def in_background(target: Callable[[], object]) -> threading.Thread:

@@ -41,7 +41,7 @@ def options(
         "maxOffsetsPerTrigger": str(5 * _PARTITIONS),
         "failOnDataLoss": str(fail_on_data_loss).lower(),
         # How long a task waits for a record that is not there, and Kafka's client for a partition (else a minute).
-        "kafkaConsumer.pollTimeoutMs": "3000",
+        "kafkaConsumer.pollTimeoutMs": "6000",
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "20000",
     }

@@ -24,7 +24,7 @@ from conformance.sparks import DriverDiedError, RunningSpark, Sparks
 
 from lastgood.lab.kafka import KafkaBroker
 
-RUN_SECONDS = 60
+RUN_SECONDS = 150
 NEW_INPUTS = 2
 _MAINTENANCE_SECONDS = 1.5
 """Three rounds of it."""

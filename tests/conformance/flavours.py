@@ -220,8 +220,10 @@ def add_files(flavour: Flavour, folder: Path, first: int, last: int) -> None:
     for name, number in itertools.product(flavour.inputs, range(first, last)):
         path = folder / name / f"f{number:03}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(record) + "\n" for record in records(flavour, number)))
-        os.utime(path, (FIRST_MODIFIED + number, FIRST_MODIFIED + number))
+        hidden = path.with_name(f"_{path.name}")  # a query that runs would list it before it is whole
+        hidden.write_text("".join(json.dumps(record) + "\n" for record in records(flavour, number)))
+        os.utime(hidden, (FIRST_MODIFIED + number, FIRST_MODIFIED + number))
+        hidden.rename(path)
 
 
 def truth(flavour: Flavour, files: int) -> Counter[str]:

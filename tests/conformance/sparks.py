@@ -15,8 +15,8 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java
 
 _DRIVER = Path(__file__).with_name("driver.py")
-_START_SECONDS = 120.0
-_ANSWER_SECONDS = 180.0
+_START_SECONDS = 300.0
+_ANSWER_SECONDS = 300.0
 _CONF = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import time
 from pathlib import Path
@@ -21,7 +23,7 @@ from supervising import (
 )
 
 from lastgood.supervise import events
-from lastgood.supervise.loop import AttemptsExhaustedError
+from lastgood.supervise.loop import AttemptsExhaustedError, Watch
 from lastgood.supervise.policy import Policy
 
 
@@ -241,6 +243,54 @@ def test_batches_of_a_query_that_only_the_agent_knows_are_progress(tmp_path: Pat
     recovered = [event for event in told.events if isinstance(event, events.Recovered)]
     assert [(event.checkpoint, event.batch) for event in recovered] == [("seen", 1), ("seen", 2)]
     assert [event.condition for event in told.events if isinstance(event, events.Noticed)] == ["AGENT_TROUBLE"]
+
+
+class Adopting(Inside):
+    """Locks the checkpoint of a query once it is seen, as `run` does."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lock = folder / "lock"
+        self.holds: list[int] = []
+        self.looks_since = 0
+
+    def watches(self) -> dict[str, Watch]:
+        seen = super().watches()
+        if seen and not self.holds:
+            self.holds.append(os.open(self.lock, os.O_CREAT | os.O_RDWR))
+            fcntl.flock(self.holds[0], fcntl.LOCK_EX)
+        elif seen:
+            self.looks_since += 1
+        return seen
+
+    def is_free(self) -> bool:
+        with self.lock.open() as opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+
+def test_lock_of_a_checkpoint_that_nobody_named_stands_as_long_as_the_command(tmp_path: Path) -> None:
+    told, agent = Listener(), Adopting(tmp_path)
+    code = """
+        import pathlib, sys, time
+        folder = pathlib.Path(sys.argv[1])
+        (folder / "planned").write_text("x")
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+    """
+    thread = in_background(supervisor(tmp_path, code, told, agent=agent, holds=agent.holds).run)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not agent.looks_since:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.close(agent.holds[0])  # as if the supervisor had died
+    assert not agent.is_free()
+    (tmp_path / "go").touch()
+    thread.join(DEADLINE_SECONDS)
+    assert agent.is_free()
 
 
 def test_what_the_agent_says_counts_before_what_was_printed(tmp_path: Path) -> None:

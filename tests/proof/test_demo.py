@@ -17,11 +17,12 @@ RANDOM = random.Random(int(os.environ.get("LASTGOOD_SEED", "1")))
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [RANDOM.randrange(2**32) for _ in range(20)])
 def test_demo_is_exact_whenever_the_driver_is_killed(seed: int, tmp_path: Path) -> None:
     command = [LASTGOOD, "demo", "--scenes=a", "--kills=3", "--flights=40000", f"--seed={seed}"]
     shown = subprocess.run(
-        [*command, f"--folder={tmp_path}", "--format=json"], capture_output=True, text=True, timeout=580
+        [*command, f"--folder={tmp_path}", "--format=json"], capture_output=True, text=True, timeout=1190
     )
     *events, result = [json.loads(line) for line in shown.stdout.splitlines()]
     assert (shown.returncode, shown.stderr) == (0, "")

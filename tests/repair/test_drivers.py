@@ -264,6 +264,22 @@ def slow(location: Location) -> FaultyWriter:
     return FaultyWriter(open_writable(location), between=lambda _: time.sleep(STEP_SECONDS))
 
 
+def slow_until_two_starts(scheduler: Scheduler) -> Callable[[Location], FaultyWriter]:
+    """Slow, and once all is repaired and only the seal stands, as slow as the scheduler's next two starts."""
+
+    def opened(location: Location) -> FaultyWriter:
+        def between(number: int) -> None:
+            time.sleep(STEP_SECONDS)
+            if writer.changes[number - 1].endswith("/applied.json"):
+                before = len(scheduler.told)
+                await_(lambda: len(scheduler.told) > before + 1)
+
+        writer = FaultyWriter(open_writable(location), between=between)
+        return writer
+
+    return opened
+
+
 def repaired(application: Application, goal: str, scheduler: Scheduler) -> int:
     """Repair it, again and again, while the scheduler is at it; how many starts came in between."""
     deadline = time.monotonic() + DEADLINE_SECONDS
@@ -287,8 +303,9 @@ def test_scheduler_that_starts_the_application_every_second_starts_none_before_t
     newest.write_bytes(b"")
     newest.with_name(f".{newest.name}.crc").unlink()
     application.feed(NEW)
-    monkeypatch.setattr(operation, "open_writable", slow)
-    with Scheduler(application) as scheduler:
+    scheduler = Scheduler(application)
+    monkeypatch.setattr(operation, "open_writable", slow_until_two_starts(scheduler))
+    with scheduler:
         await_(lambda: len(scheduler.told) > 1)
         in_between = repaired(application, "resume", scheduler)
         await_(lambda: scheduler.told[-1]["ended"] == "finished")

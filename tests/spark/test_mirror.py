@@ -82,7 +82,7 @@ class Job:
                 [str(self.checkpoint), str(self.sink), str(held)],
                 environment=default_spark(),
                 java=self.java,
-                conf={"spark.driver.memory": "600m", "spark.sql.streaming.minBatchesToRetain": "3"},
+                conf={"spark.driver.memory": "600m", "spark.sql.streaming.minBatchesToRetain": "6"},
                 output=output,
             ) as child,
         ):

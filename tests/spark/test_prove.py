@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -203,17 +204,34 @@ def test_plan_that_cannot_be_proven_is_saved_and_the_reason_told(tmp_path: Path)
     assert Path("plan.json").exists()
 
 
+def _restore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_who_is_interrupted_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
     checkpoint = on_files(tmp_path, orphan=True)
     before = files(checkpoint)
     command = [*LASTGOOD, "plan", str(checkpoint), "--prove", "-o", "plan.json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A shell without job control ignores SIGINT for what it starts in the background, these tests maybe.
+        preexec_fn=_restore_ctrl_c,
+    ) as running:
         below: list[psutil.Process] = []
+
+        def is_started() -> bool:
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that ended as we looked
+                below[:] = psutil.Process(running.pid).children(recursive=True)
+                return any("java" in each.name() for each in below)
+            return False
+
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while not any("java" in each.name() for each in below):
+        while not is_started():
+            assert running.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
-            below = psutil.Process(running.pid).children(recursive=True)
         os.kill(running.pid, signal.SIGINT)
         running.communicate(timeout=DEADLINE_SECONDS)
     assert running.returncode == 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -159,6 +160,7 @@ def transactions(stage: Stage) -> Iterator[AuditSpec]:
         producer.begin_transaction()
         stage.produce("transactions", 0, [{"id": str(number)} for number in numbers], producer)
         (producer.commit_transaction if is_kept else producer.abort_transaction)(DEADLINE_SECONDS)
+    _await(lambda: stage.broker.latest_offsets("transactions") == {0: 22})  # a marker comes after the answer
     checkpoint = stage.checkpoint("transactions", {"transactions": {0: 22}})
     # Without 8; 3 twice; 5 and 10 from aborted records.
     ids = [0, 1, 2, 3, 4, 5, 6, 7, 9, 3, 5, 10]
@@ -464,8 +466,10 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing_behind(stage: Stage, answers: di
 
     def is_started() -> bool:
         assert verify.poll() is None
-        job[:] = psutil.Process(verify.pid).children(recursive=True)
-        return any(process.name() == "java" for process in job)
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that ended as we looked
+            job[:] = psutil.Process(verify.pid).children(recursive=True)
+            return any(process.name() == "java" for process in job)
+        return False
 
     _await(is_started)
     verify.send_signal(signal.SIGINT)

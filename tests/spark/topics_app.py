@@ -13,7 +13,7 @@ def failure(spark, bootstrap, option, topics, folder):
         "kafka.bootstrap.servers": bootstrap,
         option: topics,
         "startingOffsets": "earliest",
-        "kafkaConsumer.pollTimeoutMs": "10000",
+        "kafkaConsumer.pollTimeoutMs": "6000",
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "20000",
     }

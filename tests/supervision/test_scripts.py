@@ -30,12 +30,14 @@ def play(folder: Path, seed: int, steps: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.services
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", seeds(3, "test"))
 def test_every_record_is_accounted_for(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed, STEPS_OF_TEST)
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", seeds(30, "proof"))
 def test_every_record_is_accounted_for_whatever_happens(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed, STEPS)

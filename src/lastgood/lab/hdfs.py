@@ -29,6 +29,8 @@ _SETTINGS = {
     "dfs.namenode.edits.noeditlogchannelflush": "true",
     # By default a restarted name node refuses to write for 30 s after it has seen all blocks.
     "dfs.namenode.safemode.extension": "0",
+    # By default 0.999 of the blocks, rounded down, are enough to leave safe mode: of a few, that is all but one.
+    "dfs.namenode.safemode.threshold-pct": "1",
     # By default the data node asks every 3 s whether a restarted name node is there.
     "dfs.heartbeat.interval": "1",
 }
@@ -167,7 +169,7 @@ class HdfsCluster(JavaServer):
         return Child(command, output=output, cwd=self.folder, grace_seconds=self.grace_seconds)
 
     def _is_ready(self, child: Child, ports: tuple[int, ...]) -> bool:
-        """Whether it can be written to: the data node has reported, and the name node has left its safe mode."""
+        """Whether it can be read and written: the data node is there, and has reported every block of every file."""
         _, http = ports
         if not listens(child, http):
             return False
