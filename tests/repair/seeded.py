@@ -45,7 +45,8 @@ class Application:
     where: str = "true"
     """Which records it keeps."""
     sink: str = "delta"
-    """Or `foreachBatch`, by a function that leaves no mark, or `txn`, by one that leaves `TXN_APP_ID`."""
+    """Or `parquet`, Spark's file sink; `foreachBatch`, a function that leaves no mark; `txn`, one that leaves
+    `TXN_APP_ID`."""
     starting_offsets: str = "earliest"
     config: str | None = None
     """A file that it reads its `startingOffsets` from."""
@@ -106,6 +107,9 @@ class Application:
 
     def rows(self) -> Counter[Row]:
         """What the table shows."""
+        if self.sink == "parquet":
+            told = self.spark.ask({"do": "rows", "table": str(self.table)})
+            return Counter((partition, offset) for partition, offset in told["rows"])
         found = DeltaTable(self.table).scan(columns=["partition", "offset"])
         return Counter((row["partition"], row["offset"]) for batch in found for row in _rows(batch))
 
@@ -117,11 +121,11 @@ class Application:
         hole = self.where.removeprefix("offset <> ")
         return Counter(row for row in both if not hole.isdecimal() or row[1] != int(hole))
 
-    def planned(self, where: Where, **options: Any) -> Plan:
-        """A plan to start it afresh."""
+    def planned(self, where: Where, goal: str = "fresh", **options: Any) -> Plan:
+        """A plan to start it afresh, or elsewhere."""
         evidence = EvidenceOptions(sinks=(str(self.table),), kafka=self.broker.bootstrap, topics=(self.topic,))
         evidence = replace(evidence, **self.evidence)
-        return make_plan(str(self.checkpoint), PlanOptions(goal="fresh", where=where, evidence=evidence, **options))
+        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, where=where, evidence=evidence, **options))
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a plan, whatever it costs."""

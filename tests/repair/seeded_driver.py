@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 LIMIT = "10"
+COMPACT_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
 def application(spark, told):
@@ -28,7 +29,7 @@ def application(spark, told):
         return writer.foreachBatch(lambda frame, _: append(frame, told["table"])).start()
     if told["sink"] == "txn":
         return writer.foreachBatch(lambda frame, batch_id: append_once(frame, batch_id, told["table"])).start()
-    return writer.format("delta").start(told["table"])
+    return writer.format(told["sink"]).start(told["table"])
 
 
 def append(frame, table):
@@ -57,6 +58,11 @@ def start(spark, told):
     return {"error": None}
 
 
+def rows(spark, told):
+    """Partition and offset of every row, as Spark reads the folder."""
+    return {"rows": [list(row) for row in spark.read.parquet(told["table"]).select("partition", "offset").collect()]}
+
+
 def sql(spark, told):
     """Any statement."""
     spark.sql(told["text"])
@@ -65,7 +71,8 @@ def sql(spark, told):
 
 def main(port):
     spark = SparkSession.builder.getOrCreate()
-    verbs = {"start": start, "sql": sql}
+    spark.conf.set(COMPACT_INTERVAL, "3")
+    verbs = {"start": start, "rows": rows, "sql": sql}
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         print(json.dumps({"version": spark.version}), file=lines, flush=True)
         for line in lines:

@@ -127,7 +127,8 @@ included, until the next batch begins a log at its own number.
 
 Numbers must also go on without a hole: a query whose next batch is not the one after the sink's newest runs until
 the next compaction, and then dies. Entries that hold nothing (`v1`) for the missing numbers cure that, if their
-batches are known to have written nothing.""",
+batches are known to have written nothing. `plan` never leaves a number out: it refuses where it would have to, and
+where the log is gone though batches are done.""",
 )
 SINK_FILES_GONE = Condition(
     "SINK_FILES_GONE",

@@ -16,6 +16,7 @@ from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known, StartEdit
 from lastgood.recovery.goals import Fresh
 from lastgood.recovery.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
+from lastgood.recovery.numbering import Number, numbered, require_log
 from lastgood.recovery.placing import Placed, placed
 from lastgood.recovery.plan_reposition import finished, priced, refuse_stateful, with_lines
 from lastgood.recovery.plan_resume import require_sinks, resumed
@@ -84,10 +85,11 @@ def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Dra
     require_sinks(standing)
     plans, commits = _plans(work), _commits(work)
     starts = placed(standing, _base(standing, template, wanted), wanted)
-    number = max(NONE, *plans, *commits, standing.furthest, standing.skipped_up_to, *_numbers(standing))
+    marked = max(standing.furthest, standing.skipped_up_to, *_numbers(standing))
+    number = numbered(standing, logged=max(NONE, *plans, *commits), marked=marked, commits=commits)
     edits = _edits(standing, query_id, number, with_lines(template, starts.starts), commits, goal.chosen)
     repair = _priced(standing, goal, plans, starts, edits)
-    return finished(work.with_repair(repair, world))
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on)), world))
 
 
 def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
@@ -111,6 +113,7 @@ def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[s
     world = seen_as(standing.world, query_id, asked_as=asked_as)
     standing = Standing.of(world, work.spark)
     require_room_at_zero(standing, otherwise=standing.world.command("backup list"))
+    require_log(standing)
     base: dict[str, SourceOffset] = {_ONLY_SOURCE: KafkaOffset(wanted[_ONLY_SOURCE])}
     starts = placed(standing, base, wanted)
     edits = [each for each in set_aside(checkpoint) if each.path != METADATA]
@@ -241,24 +244,36 @@ def _base(standing: Standing, template: OffsetEntry, wanted: Mapping[str, Offset
 def _edits(
     standing: Standing,
     query_id: str,
-    number: int,
+    number: Number,
     plan: OffsetEntry,
     commits: Mapping[int, CommitEntry],
     chosen: str,
 ) -> tuple[Edit, ...]:
-    """`metadata`, and one committed batch under a number above all that a sink knows, with the plan before it."""
-    number = max(number, 0)
+    """`metadata`, and one batch that is done under a number above all that a sink knows, with the plan before it."""
+    batch = max(number.batch, 0)
+    committed = batch - 1 if number.is_run else batch
     why = f"it starts at {chosen}"
     checkpoint = standing.checkpoint
-    edits = [Edit(f"{COMMITS}/{n}", None, BEHIND) for n in checkpoint.commits.ids if n != number]
-    edits += [Edit(f"{OFFSETS}/{n}", None, BEHIND) for n in checkpoint.offsets.ids if n not in (number - 1, number)]
+    edits = [Edit(f"{COMMITS}/{n}", None, BEHIND) for n in checkpoint.commits.ids if n != committed]
+    edits += [Edit(f"{OFFSETS}/{n}", None, BEHIND) for n in checkpoint.offsets.ids if n not in (batch - 1, batch)]
     if standing.query_id != query_id:
         edits.append(Edit(METADATA, QueryMetadata(query_id).to_bytes(), "the id by which sinks know the query"))
+    if committed == NONE:
+        return (*edits, *_first_run(standing, plan, why))
     content = plan.to_bytes()
-    edits += [Edit(f"{OFFSETS}/{n}", content, why) for n in (number - 1, number) if n >= 0]
+    edits += [Edit(f"{OFFSETS}/{n}", content, why) for n in (batch - 1, batch) if n >= 0]
     commit = commits[max(commits)] if commits else CommitEntry.of(1, next_batch_watermark_ms=0)
-    edits.append(Edit(f"{COMMITS}/{number}", commit.to_bytes(), f"no sink knows a batch above {number}"))
+    taken = f"batch {batch} runs without a row" if number.is_run else f"no sink knows a batch above {batch}"
+    edits.append(Edit(f"{COMMITS}/{committed}", commit.to_bytes(), taken))
     return tuple(edits)
+
+
+def _first_run(standing: Standing, plan: OffsetEntry, why: str) -> Iterator[Edit]:
+    """Batch 0 runs without a row: it ends where its sources begin."""
+    starts = {line.source_id: _resolved(standing, line.offset) for line in plan.sources}
+    yield Edit(f"{OFFSETS}/0", with_lines(plan, starts).to_bytes(), why)
+    for source_id, start in starts.items():
+        yield Edit(f"{SOURCES}/{source_id}/0", InitialOffset(start, has_nul=True).to_bytes(), why)
 
 
 def _priced(

@@ -13,6 +13,7 @@ from lastgood.diagnosis.sink_reading import NONE
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
+from lastgood.recovery.numbering import Number, numbered, require_no_gap
 from lastgood.recovery.placing import Placed, as_of_now, placed
 from lastgood.recovery.plan_resume import (
     LOGS,
@@ -101,6 +102,7 @@ def finished(work: Work) -> Draft:
             found=restart.error,
             next=work.standing.world.command("diagnose"),
         )
+    require_no_gap(work.standing)
     lost = silently_lost(work.standing)
     if lost is not None:
         priced_before = work.repairs[-1].prices if work.repairs else ()
@@ -133,8 +135,8 @@ def _bounded(standing: Standing, reached: Reached) -> Reached:
 class _Where:
     """Where the query stands and under which number it is started anew."""
 
-    number: int
-    """The batch that is committed at the chosen offsets; no sink knows a higher one."""
+    number: Number
+    """Of the batch that is done at the chosen offsets."""
     stays: Mapping[str, SourceOffset]
     """Where a source starts for which nothing is chosen."""
     reached: Reached
@@ -147,7 +149,12 @@ class _Where:
         is_known = standing.sinks_known
         low = min(shown) if is_known else standing.committed
         high = max(shown) if is_known else max(standing.planned, standing.furthest, forgotten(work) or NONE)
-        number = max(standing.committed, high, standing.skipped_up_to)
+        number = numbered(
+            standing,
+            logged=standing.committed if is_known else max(standing.committed, high),
+            marked=max(standing.furthest, standing.skipped_up_to),
+            commits={*standing.checkpoint.commits.ids, *mirrored(work.mirror, COMMITS)},
+        )
         least, most = plan_of(work, low), plan_of(work, high)
         if low > standing.planned and least is None:
             low, least = standing.planned, plan_of(work, standing.planned)
@@ -167,7 +174,7 @@ class _Where:
             ends(most) or (first if high == NONE else None),
             ends(standing.plan(standing.planned)) or ends(stays) or first,
         )
-        return cls(number, ends(stays) or first, reached, tuple(_lines(standing, low, high)))
+        return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))
 
 
 def _lines(standing: Standing, low: int, high: int) -> list[str]:
@@ -199,13 +206,13 @@ def with_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> Off
 
 
 def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple[Edit, ...]:
-    if where.number == NONE:
+    if where.number.batch == NONE:
         return _edits_before_first(standing, starts, why)
-    number, checkpoint = where.number, standing.checkpoint
-    is_committed = number == standing.committed
-    template = standing.plan(number) if is_committed else checkpoint.newest_offsets
+    number, checkpoint = where.number.batch, standing.checkpoint
+    committed = number - 1 if where.number.is_run else number
+    template = standing.plan(number) if number <= standing.committed else checkpoint.newest_offsets
     commit = standing.newest_commit
-    if template is None or commit is None:
+    if template is None or commit is None or committed == NONE:
         raise refuse(
             standing,
             "no batch is committed that a start could be written after",
@@ -214,13 +221,14 @@ def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple
         )
     content = with_lines(template, starts.starts).to_bytes()
     gone = "it is planned from other offsets"
-    edits = [Edit(f"{OFFSETS}/{n}", None, gone) for n in checkpoint.offsets.ids if n > number]
-    if number > 0 and standing.plan(number - 1) is None:
+    edits = [Edit(f"{COMMITS}/{n}", None, gone) for n in checkpoint.commits.ids if n > committed]
+    edits += [Edit(f"{OFFSETS}/{n}", None, gone) for n in checkpoint.offsets.ids if n > number]
+    if number > 0 and (where.number.is_run or standing.plan(number - 1) is None):
         edits.append(Edit(f"{OFFSETS}/{number - 1}", content, f"Spark reads it together with {OFFSETS}/{number}"))
     edits.append(Edit(f"{OFFSETS}/{number}", content, why))
-    if not is_committed:
+    if standing.commit(committed) is None:
         taken = f"no sink knows a batch above {number}, and the next one is {number + 1}"
-        edits.append(Edit(f"{COMMITS}/{number}", commit.to_bytes(), taken))
+        edits.append(Edit(f"{COMMITS}/{committed}", commit.to_bytes(), taken))
     return tuple(edits)
 
 

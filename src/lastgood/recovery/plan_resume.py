@@ -12,18 +12,19 @@ from typing import Final, TypeAlias
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.file_logs import FileLogEntry
-from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.diagnosis.kafka_source import Gap, KafkaGap
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
-from lastgood.diagnosis.sink_reading import ABSENT, NONE
+from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.left_out import is_run, kafka_gaps
+from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
@@ -171,7 +172,7 @@ def require_sinks(standing: Standing) -> None:
     """See that the sinks are where the query writes, and can be read.
 
     Raises:
-        RepairRefusedError: one is not there, though batches are committed; or its own log is damaged.
+        RepairRefusedError: one is not there, though batches are committed; or its own log is gone or damaged.
     """
     for reading in standing.sinks:
         if reading.sink.unreadable:
@@ -182,6 +183,17 @@ def require_sinks(standing: Standing) -> None:
                 found=f"entries that cannot be read: {', '.join(map(str, reading.sink.unreadable[:5]))}",
                 expected="every entry that a reader needs",
                 effect="readers fail, or do not see all rows",
+                next=reading.status(),
+            )
+        is_log_gone = reading.sink.kind == FILE and reading.sink.skips_known and reading.shown == NONE
+        if is_log_gone and reading.done > NONE:
+            raise refuse(
+                standing,
+                f"batch {reading.done} is done, and the sink's own log has no entry",
+                subject=reading.sink.location,
+                found=reading.sink.because,
+                expected=f"{SINK_LOG} as the query wrote it",
+                effect="readers do not see these rows, and a log that begins in the middle cannot be compacted",
                 next=reading.status(),
             )
         batches = reading.batches_done(0, standing.committed)
@@ -266,6 +278,7 @@ def outlook(standing: Standing) -> Outlook:
         require_continuity(standing)
         require_files(standing)
         _require_agreement(standing)
+        require_no_gap(standing)
         found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
     found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
     lost = silently_lost(standing)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import broker, carried_out, changes, delta, drafted, files, known, mirror_of, query, silent, written
+from planning import broker, carried_out, changes, delta, drafted, known, mirror_of, query, silent, written
 
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
@@ -132,7 +132,7 @@ def test_mirror_of_another_query_lifts_nothing(tmp_path: Path) -> None:
     assert plain(tmp_path, mirror=mirror, mirrored_id=OTHER_ID)
 
 
-@pytest.mark.parametrize("sinks", [(delta(3),), (delta(3), silent()), (presumed(3),), (files(None), silent())])
+@pytest.mark.parametrize("sinks", [(delta(3),), (delta(3), silent()), (presumed(3),)])
 def test_nothing_is_lifted_where_a_sink_tells_that_it_lacks_the_batches(
     tmp_path: Path, sinks: tuple[SinkEvidence, ...]
 ) -> None:
