@@ -1,6 +1,6 @@
 """Runs inside Spark: starts one application, as it is told, on whatever checkpoint it finds, and says how it ended.
 
-The application knows nothing of lastgood: it reads a topic and writes every record into a Delta table. Commands and
+The application knows nothing of lastgood: it reads a topic and writes every record into a table. Commands and
 answers are JSON lines over a loopback connection; the session stays between its starts.
 """
 
@@ -18,11 +18,8 @@ COMPACT_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
 def application(spark, told):
-    """Every record of a topic into a table, with where it came from."""
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", told["bootstrap"])
-    reader = reader.option("subscribe", told["topic"]).option("maxOffsetsPerTrigger", LIMIT)
-    reader = reader.option("startingOffsets", starting_offsets(told))
-    rows = reader.load().selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+    """Every record of a topic, or of a folder, into a table, with where it came from."""
+    rows = folder(spark, told["input"]) if "input" in told else topic(spark, told)
     writer = rows.where(told["where"]).writeStream.option("checkpointLocation", told["checkpoint"])
     writer = writer.trigger(availableNow=True)
     if told["sink"] == "foreachBatch":
@@ -30,6 +27,19 @@ def application(spark, told):
     if told["sink"] == "txn":
         return writer.foreachBatch(lambda frame, batch_id: append_once(frame, batch_id, told["table"])).start()
     return writer.format(told["sink"]).start(told["table"])
+
+
+def topic(spark, told):
+    """Every record of a topic."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", told["bootstrap"])
+    reader = reader.option("subscribe", told["topic"]).option("maxOffsetsPerTrigger", LIMIT)
+    reader = reader.option("startingOffsets", starting_offsets(told))
+    return reader.load().selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+
+
+def folder(spark, path):
+    """Every record of a folder of files, each file a batch."""
+    return spark.readStream.schema("partition int, offset int").option("maxFilesPerTrigger", 1).json(path)
 
 
 def append(frame, table):

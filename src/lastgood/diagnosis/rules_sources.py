@@ -113,10 +113,13 @@ def _order(offset: SourceOffset | None) -> tuple[str, int, int] | None:
 
 
 def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
-    """What has become of the files of the newest plan."""
+    """What has become of the files of the newest plan, and of those that the source has noted down since."""
     planned = world.checkpoint.last_planned
     orphan = orphan_of(world.checkpoint)
     subject = f"sources/{source_id}"
+    waiting = [each for each in files if each.file.log_id > _planned_up_to(world, source_id)]
+    yield from _waiting(subject, waiting)
+    files = tuple(each for each in files if each not in waiting)
     by_state = {state: [each for each in files if each.state is state] for state in FileState}
     evidence: dict[str, object] = {"batch": planned, "of": len(files)}
     command = world.command("inspect", "--batch", str(planned))
@@ -143,6 +146,27 @@ def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFact
         effect = f"Nobody knows whether the files of batch {planned} are still there."
         level = Severity.INFO if orphan is None else Severity.WARNING
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command, level)
+
+
+def _planned_up_to(world: World, source_id: str) -> int:
+    """The newest entry of a source's own log that the newest plan names."""
+    newest = world.checkpoint.newest_offsets
+    line = newest.source(source_id) if newest is not None else None
+    return line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else -1
+
+
+def _waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:
+    """Files that no plan names yet: the driver died between the entry of the source's own log and the plan."""
+    gone = [each for each in files if each.state is FileState.MISSING]
+    if gone:
+        effect = "They are noted down to be read next, and the next batch leaves them out without an error."
+        found: dict[str, object] = {"of": len(files), "count": len(gone), "files": _paths(gone)}
+        yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found)
+    unknown = [each for each in files if each.state is FileState.UNKNOWN]
+    if unknown:
+        effect = "Nobody knows whether the files are there that are noted down to be read next."
+        found = {"count": len(unknown), "files": _paths(unknown), "because": unknown[0].because}
+        yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, None, Severity.WARNING)
 
 
 def _file_logs(world: World) -> Iterator[Finding]:

@@ -56,14 +56,15 @@ ended. If a sink shows the batch already, it must be taken back there first.""",
 SOURCE_FILES_GONE = Condition(
     "SOURCE_FILES_GONE",
     Severity.ERROR,
-    "files of the newest plan are gone",
+    "files that a source has noted down are gone",
     """\
 A file source notes in its own log which files a batch reads, and opens them only when the batch runs. Files that a
 clean-up job, a lifecycle rule or `cleanSource` has removed by then are skipped: the batch runs with fewer rows, or
 with none, and is committed without an error.
 
-For a batch that has not finished this is silent loss. Put the files back, under the same names, before the query is
-started. For a committed batch it only means that nobody can go back behind it.""",
+For a batch that has not finished this is silent loss, and for files that no plan names yet: the source notes them
+down first, and where the driver dies in between, the next batch reads them by that note. Put the files back, under the
+same names, before the query is started. For a committed batch it only means that nobody can go back behind it.""",
 )
 SOURCE_FILES_CHANGED = Condition(
     "SOURCE_FILES_CHANGED",

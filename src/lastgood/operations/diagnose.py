@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset
+from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.rules_sources import batches_that_went_back
@@ -23,8 +22,8 @@ from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, now_ms
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
+from lastgood.operations.unread_files import unread_files
 from lastgood.sources.delta import DeltaFacts, ask_delta
-from lastgood.sources.files import FileFacts, ask_files
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
 from lastgood.writing import open_writable
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 BATCHES = 20
 """How many of the newest batches are read."""
 STDIN = "-"
-_FILES_MAX = 1000
 _TABLES = ("delta", "files")
 
 
@@ -184,7 +182,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         fail_on_data_loss=options.fail_on_data_loss is not False,
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_local=evidence.location.scheme == "file",
-        files=_files_of_plan(evidence),
+        files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint),
         seal=_seal(evidence),
         rewritten=_rewritten(evidence),
@@ -261,25 +259,3 @@ def _table_id(source: SourceFacts) -> str | None:
     """The id of the table at the offset that a log tells of a source."""
     offset = source.end_offset if isinstance(source.end_offset, dict) else source.start_offset
     return offset.get("reservoirId") if isinstance(offset, dict) else None
-
-
-def _files_of_plan(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
-    """What has become of the input files of a batch that is planned and not committed."""
-    orphan = evidence.checkpoint.orphan
-    is_read = orphan is not None and isinstance(evidence.checkpoint.offsets.entries.get(orphan), OffsetEntry)
-    return files_after(evidence, orphan - 1) if is_read and orphan is not None else {}
-
-
-def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
-    """What has become of the input files that were planned after a batch, by source."""
-    newest, before = evidence.checkpoint.newest_offsets, evidence.checkpoint.offsets.entries.get(batch_id)
-    found = {}
-    for line in newest.sources if newest is not None else ():
-        previous = before.source(line.source_id) if isinstance(before, OffsetEntry) else None
-        end, start = line.offset, previous.offset if previous else None
-        if isinstance(end, FileOffset):
-            first = start.log_offset if isinstance(start, FileOffset) else -1
-            planned = evidence.source_files(line.source_id)
-            files = [file for file in planned if first < file.log_id <= end.log_offset]
-            found[line.source_id] = ask_files(files[:_FILES_MAX])
-    return found

@@ -16,10 +16,11 @@ from lastgood.diagnosis.sink_reading import FILE
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, files_after, world_of
+from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, now_ms, require_checkpoint
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
+from lastgood.operations.unread_files import files_after
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
 from lastgood.recovery.endings import as_left, endings_of

@@ -21,6 +21,7 @@ from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
 from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.recovery import unread_files
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.left_out import is_run, kafka_gaps
@@ -43,7 +44,6 @@ from lastgood.recovery.repairs_mirror import lifted_by_mirror
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
 from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed
 from lastgood.recovery.standing import Standing
-from lastgood.sources.files import FileState
 from lastgood.sources.kafka_ranges import Ranges
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
@@ -360,13 +360,8 @@ def _shown(batch: int | None) -> int:
 
 def silently_lost(standing: Standing) -> Outlook | None:
     """What a start would leave out without an error; None if nothing is known to be."""
-    files = [
-        f"source {source_id}: {each.file.path} is {each.state.value}"
-        for source_id, facts in standing.world.files.items()
-        for each in facts
-        if each.state in (FileState.MISSING, FileState.CHANGED)
-    ]
-    if files and standing.restart.outcome is Outcome.RERUNS and standing.common != standing.planned:
+    files = unread_files.left_out(standing)
+    if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
     recreated = _looks_recreated(standing)
     if recreated is not None:
@@ -408,11 +403,12 @@ def _looks_recreated(standing: Standing) -> Outlook | None:
 def assumptions(standing: Standing) -> tuple[str, ...]:
     """What speaks against the word a little, and is taken for an accident; one line each."""
     found = suspicions(standing.world, standing.restart)
-    return tuple(
+    topics = (
         f"the assumption that {each.topic} was not created again, though {each.answer.because}"
         for each in found
         if not each.is_strong and each.never_read
     )
+    return (*topics, *unread_files.unknown(standing))
 
 
 def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:

@@ -177,6 +177,25 @@ def test_files_that_nobody_could_look_at_are_unknown(tmp_path: Path, committed: 
     assert told(find(tmp_path, files=files(FileState.UNKNOWN))) == [("SOURCE_UNKNOWN", level)]
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_files_that_are_noted_down_to_be_read_next_are_lost_if_they_are_gone(tmp_path: Path, committed: bool) -> None:
+    file_query(tmp_path, committed=committed)
+    waiting = files(FileState.PRESENT, FileState.PRESENT, FileState.MISSING)
+    (found,) = find(tmp_path, files=waiting)
+    assert (found.condition.name, found.severity, found.evidence["files"]) == (
+        "SOURCE_FILES_GONE",
+        ERROR,
+        ["file:///in/f2"],
+    )
+    assert found.effect == "They are noted down to be read next, and the next batch leaves them out without an error."
+
+
+def test_files_that_are_noted_down_and_nobody_could_look_at_are_unknown(tmp_path: Path) -> None:
+    file_query(tmp_path, committed=True)
+    waiting = files(FileState.PRESENT, FileState.PRESENT, FileState.UNKNOWN)
+    assert told(find(tmp_path, files=waiting)) == [("SOURCE_UNKNOWN", WARNING)]
+
+
 def test_files_that_are_there_are_no_news(tmp_path: Path) -> None:
     file_query(tmp_path, committed=False)
     assert find(tmp_path, files=files(FileState.PRESENT)) == []
