@@ -86,10 +86,12 @@ def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Dra
     plans, commits = _plans(work), _commits(work)
     starts = placed(standing, _base(standing, template, wanted), wanted)
     marked = max(standing.furthest, standing.skipped_up_to, *_numbers(standing))
-    number = numbered(standing, logged=max(NONE, *plans, *commits), marked=marked, commits=commits)
+    logged = max(standing.planned, standing.committed, *plans, *commits)
+    number = numbered(standing, logged=logged, marked=marked, commits=commits)
     edits = _edits(standing, query_id, number, with_lines(template, starts.starts), commits, goal.chosen)
     repair = _priced(standing, goal, plans, starts, edits)
-    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on)), world))
+    beyond = _no_batch_above(standing, logged) if logged > max(standing.planned, standing.committed) else ()
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), world))
 
 
 def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
@@ -123,7 +125,16 @@ def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[s
         Edit(f"{SOURCES}/{_ONLY_SOURCE}/0", begin, f"it starts at {goal.chosen}"),
     ]
     repair = _priced(standing, goal, {}, starts, tuple(edits))
-    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, _NO_LOG)), world))
+    assumed = (_NO_LOG, *_no_batch_above(standing, NONE))
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+
+
+def _no_batch_above(standing: Standing, number: int) -> tuple[str, ...]:
+    """What a start rests on where the logs are gone, and not every sink tells which numbers it has."""
+    if standing.sinks and all(each.sink.known for each in standing.sinks):
+        return ()
+    has = "batches already" if number == NONE else f"a batch above {number}, the newest that the mirror knows"
+    return (f"the assumption that no sink which goes by numbers has {has}: it would drop new ones",)
 
 
 def _template(work: Work, standing: Standing) -> OffsetEntry | None:

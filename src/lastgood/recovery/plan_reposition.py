@@ -19,7 +19,6 @@ from lastgood.recovery.plan_resume import (
     LOGS,
     assumptions,
     begun,
-    forgotten,
     repaired,
     require_continuity,
     require_sinks,
@@ -148,7 +147,7 @@ class _Where:
         shown = [batch for batch in standing.shown if batch is not None]
         is_known = standing.sinks_known
         low = min(shown) if is_known else standing.committed
-        high = max(shown) if is_known else max(standing.planned, standing.furthest, forgotten(work) or NONE)
+        high = max(shown) if is_known else max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
         number = numbered(
             standing,
             logged=standing.committed if is_known else max(standing.committed, high),

@@ -180,3 +180,31 @@ def test_resume_that_would_leave_a_number_out_is_refused(tmp_path: Path) -> None
         (tmp_path / f"commits/{n}").unlink()
     with pytest.raises(RepairRefusedError, match="would lack batch 2"):
         drafted(known(tmp_path, files(1), silent()), Resume())
+
+
+def test_plan_that_cannot_be_read_has_used_its_number_up(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    (tmp_path / "offsets/3").write_bytes(b"")
+    found = drafted(known(tmp_path), fresh(15))
+    assert starts(tmp_path, found) == (Outcome.RERUNS, 3)
+
+
+def test_plan_that_only_the_mirror_has_may_be_in_a_sink_that_nobody_asked(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    mirror = mirror_of(tmp_path)
+    (tmp_path / "offsets/3").unlink()
+    found = drafted(known(tmp_path, mirror=mirror), to(15))
+    assert (found.guarantee, found.sources[0].duplicated) == (TWICE, {"orders": {0: ((15, 20),), 1: ((15, 20),)}})
+    assert starts(tmp_path, found) == (Outcome.RERUNS, 3)
+
+
+@pytest.mark.parametrize("has_plan", [True, False], ids=["by-the-mirror", "without-a-plan"])
+def test_numbers_that_a_sink_may_have_beyond_what_is_left_are_an_assumption(tmp_path: Path, *, has_plan: bool) -> None:
+    query(tmp_path / "before", 3)
+    mirror = mirror_of(tmp_path / "before") if has_plan else {}
+    goal = fresh(15, new_query_id=OTHER_ID)
+    for sinks in ((), (silent(),)):
+        found = drafted(known(tmp_path / "lost", *sinks, mirror=mirror), goal)
+        assert "the assumption that no sink which goes by numbers has" in found.rests_on[-1]
+    told = drafted(known(tmp_path / "lost", delta(2 if has_plan else None), mirror=mirror), goal)
+    assert "goes by numbers" not in " ".join(told.rests_on)
