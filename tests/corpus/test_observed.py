@@ -19,6 +19,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
+from lastgood.diagnosis.skipping import versions_loaded
 from lastgood.diagnosis.spark_version import parse_spark_version
 from lastgood.diagnosis.world import World
 from lastgood.operations.state_checksums import unsound_state
@@ -58,7 +59,7 @@ def diagnosed(case: Path, seen: dict[str, Any]) -> Report:
         sinks = (open_sink(f"{prefix}{case / 'sink'}").evidence(checkpoint.query.query_id, now_ms=NOW_MS),)
     kafka = case / "kafka.json"
     facts = facts_from_json(json.loads(kafka.read_text())) if kafka.exists() else None
-    unsound = unsound_state(open_storage(location), location, checkpoint)
+    unsound = unsound_state(open_storage(location), location, checkpoint, versions_loaded(checkpoint, sinks))
     lossless = seen["fail_on_data_loss"]
     world = World(checkpoint, sinks=sinks, kafka=facts, fail_on_data_loss=lossless, unsound=unsound)
     return diagnose(world, parse_spark_version(seen["spark"]))

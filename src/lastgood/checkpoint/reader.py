@@ -272,8 +272,11 @@ class _Reader:
         entries = {**commits.entries, **dict(zip(unread, read, strict=True))}
         ids = {n: entry.state_unique_ids for n, entry in entries.items() if isinstance(entry, CommitEntry)}
         looked = look_into_stores(self._storage, self._location, self._pool, operators, ids, version)
-        if offsets.newest not in (None, commits.newest, version):  # of which commits were lost, or plans
-            looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, offsets.newest)
+        newest = offsets.newest
+        if newest not in (None, commits.newest, version):  # of which commits were lost, or plans
+            looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest)
+        if newest is not None and newest == version:  # a sink may skip it: then the batch after it is the first to load
+            looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest + 1)
         partitions = pinned_partitions(newest_parsed(offsets))
         return judge_state(looked, ids, restart_version=version, partitions_pinned=partitions)
 

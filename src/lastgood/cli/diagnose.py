@@ -133,6 +133,8 @@ def _print_restart(report: Report, out: Console, asked: bool) -> None:
     if restart.error:
         out.print(Text.assemble(("          error      ", "dim"), restart.error))
         out.print(Text.assemble(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
+    if restart.next_error:
+        out.print(Text.assemble(("          then fails ", "dim"), restart.next_error))
     if restart.leaves_orphan:
         out.print(Text.assemble(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
     for other in report.others:

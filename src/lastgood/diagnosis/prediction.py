@@ -22,17 +22,18 @@ from lastgood.diagnosis.kafka_source import Gap, KafkaGap, planning_gaps, replay
 from lastgood.diagnosis.log_reading import LogReading
 from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
+from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.diagnosis.state_load import (
+    NOT_RUN,
     legacy_format,
     load_state,
     missing_folder,
+    nothing_to_name,
 )
 from lastgood.diagnosis.world import World
-from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources.kafka_ranges import only_in
 
-_RUN_BY_SPARK = ("delta", "file")
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
 
@@ -78,6 +79,7 @@ class _Start:
         self._batch: int | None = None
         self._is_new = False
         self._unknowns: list[str] = []
+        self._next_stop: Stop | None = None
 
     def run(self) -> Restart:
         try:
@@ -85,6 +87,7 @@ class _Start:
                 delta_source.opening(table)
             self._query_metadata()
             restart = self._continuous() if self._checkpoint.mode is Mode.CONTINUOUS else self._micro_batch()
+            restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
@@ -138,6 +141,7 @@ class _Start:
         self._plan(0)
         self._plan_first()
         self._write_sinks(0)
+        self._leave_state(0)
         self._commit(0)
         return Restart(self._spark, Outcome.STARTS, 0, "no batch was ever planned")
 
@@ -151,6 +155,7 @@ class _Start:
         self._plan_state(committed)
         self._read_state(committed + 1)
         self._write_sinks(committed + 1)
+        self._leave_state(committed + 1)
         self._commit(committed + 1)
         return Restart(self._spark, Outcome.RESUMES, committed + 1, f"batch {committed} is committed")
 
@@ -167,6 +172,7 @@ class _Start:
         self._replay_kafka(batch)
         self._read_state(batch)
         self._write_sinks(batch)
+        self._leave_state(batch)
         self._logs.require_metadata(batch, is_run=True)
         self._commit(batch)
         ahead = self._committed is not None and self._committed > batch
@@ -252,11 +258,7 @@ class _Start:
             raise StoppedError(stop)
 
     def _is_skipped(self) -> bool:
-        """Whether a sink that has the batch already does not even run it, so that none of its tasks can fail."""
-        own = (sink for sink in self._world.sinks if sink.dedupe_key is not DedupeKey.APP_ID)  # else a function runs
-        return self._batch is not None and any(
-            sink.kind in _RUN_BY_SPARK and sink.would_skip(self._batch) for sink in own
-        )
+        return self._batch is not None and is_skipped(self._world.sinks, self._batch)
 
     def _note_kafka(self, source_id: str) -> None:
         """Note down what a broker was not asked, or did not say."""
@@ -280,13 +282,43 @@ class _Start:
             legacy_format(self._checkpoint, newest, self._spark)
 
     def _read_state(self, batch_id: int) -> None:
-        """Batch N loads version N of the state, by the ids that the newest commit names."""
-        if batch_id == 0 or self._is_skipped():
+        """Batch N loads version N of the state, by the ids that the newest commit names, unless it is not run."""
+        if batch_id == 0 or (self._is_skipped() and (self._has_state() or self._spark < SPARK_4_2)):
             return
-        if self._checkpoint.state is not None and self._checkpoint.state.operators:
-            self._unknowns += load_state(self._checkpoint, batch_id, self._committed, self._spark, self._world.unsound)
+        self._load_state(batch_id, self._committed)
+
+    def _load_state(self, version: int, committed: int | None) -> None:
+        if self._has_state():
+            self._unknowns += load_state(self._checkpoint, version, committed, self._spark, self._world.unsound)
         elif self._world.is_stateful:
             missing_folder(self._spark)
+
+    def _has_state(self) -> bool:
+        return self._checkpoint.state is not None and bool(self._checkpoint.state.operators)
+
+    def _leave_state(self, batch: int) -> None:
+        """A batch that is not run makes no state: the one after it loads what was made the first time."""
+        if not self._world.is_stateful or not may_be_skipped(self._world.sinks, batch):
+            return
+        stop = nothing_to_name(self._checkpoint, self._committed, batch)
+        if stop is not None and self._is_skipped():
+            raise StoppedError(stop)
+        if stop is None:
+            stop = self._next_stop = self._stop_after(batch)
+        if self._is_skipped():
+            return
+        told = None if stop is None else f"{stop.error} ({stop.subject})"
+        if told is None and self._spark >= SPARK_4_2:
+            told = f"{NOT_RUN}, once, after its commit"
+        if told is not None:
+            self._unknowns.append(f"whether the function runs batch {batch}, which its sinks have; if not: {told}")
+
+    def _stop_after(self, batch: int) -> Stop | None:
+        try:
+            self._load_state(batch + 1, batch)
+        except StoppedError as stopped:
+            return stopped.stop
+        return None
 
     # What is written.
 

@@ -81,6 +81,8 @@ class Restart:
     """One line for a person."""
     stop: Stop | None = None
     """What ends the query; None unless it fails."""
+    next_stop: Stop | None = None
+    """What ends the query at the batch after the first, which a sink skips: it makes no state for that one."""
     leaves_orphan: bool = False
     """Whether a new batch will have been planned before it fails: that plan outlives its cause."""
     sink_called: SinkCalled = SinkCalled.NO
@@ -94,6 +96,11 @@ class Restart:
         """A literal part of Spark's message."""
         return self.stop.error if self.stop else None
 
+    @property
+    def next_error(self) -> str | None:
+        """The same for the batch after it."""
+        return self.next_stop.error if self.next_stop else None
+
     def to_json(self) -> dict[str, Any]:
         """The object `restart` of `diagnose --format json`."""
         return {
@@ -101,6 +108,7 @@ class Restart:
             "outcome": self.outcome.value,
             "batch": self.batch,
             "error": self.error,
+            "next_error": self.next_error,
             "leaves_orphan": self.leaves_orphan,
             "sink_called": self.sink_called.value,
             "because": self.because,

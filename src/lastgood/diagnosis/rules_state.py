@@ -12,8 +12,9 @@ from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
 from lastgood.checkpoint.state_files import StateFile
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.skipping import version_loaded
 from lastgood.diagnosis.spark_version import SPARK_4_1
-from lastgood.diagnosis.state_load import is_about_format
+from lastgood.diagnosis.state_load import is_about_format, is_about_skipping
 from lastgood.diagnosis.state_partitions import repinned
 from lastgood.diagnosis.world import World
 
@@ -74,6 +75,18 @@ STATE_FORMAT_CHANGED = Condition(
 The newest plan pins how state is laid out, and in state checkpoint format v2 the newest commit names its files. One of
 them was edited, copied from elsewhere or written by hand, and Spark cannot bring state and logs together.""",
 )
+STATE_NEVER_MADE = Condition(
+    "STATE_NEVER_MADE",
+    Severity.ERROR,
+    "a batch that the sink has cannot be committed",
+    """\
+A batch died after the sink had it and before it was committed, and the state is kept in checkpoint format v2. There a
+commit names the files of the state that its batch has made. Delta and Spark's file sink skip a batch that they have
+without running it, so it makes none, and Spark stops: `CheckpointInfo length: 0`. So does every start.
+
+The batch has to be taken back from the sink, rows and mark, so that it is run again; `lastgood plan` does that where
+nobody else's rows are touched and the source still has what the batch read.""",
+)
 STALE_STATE_SNAPSHOT = Condition(
     "STALE_STATE_SNAPSHOT",
     Severity.ERROR,
@@ -121,6 +134,7 @@ CONDITIONS = (
     STATE_FILE_DAMAGED,
     STATE_PARTS_MISSING,
     STATE_FORMAT_CHANGED,
+    STATE_NEVER_MADE,
     STATE_PARTITIONS_CHANGED,
     STATE_LEFT_OVER,
     STALE_STATE_SNAPSHOT,
@@ -146,10 +160,13 @@ def find_state(world: World, restart: Restart) -> Iterator[Finding]:
         effect = "No batch can run: what the query remembered is lost."
         yield Finding(STATE_FOLDER_MISSING, "state", effect, {"last_committed": committed}, world.command("status"))
         return
-    batch = planned + 1 if committed == planned else planned
-    if batch > 0:
-        yield from _obstacles(world, state, batch, restart)
+    batch = version_loaded(checkpoint, world.sinks) or 0
     stop = restart.stop
+    if stop and is_about_skipping(stop):
+        effect = f"Batch {restart.batch} goes to the sink at every start, which skips it, and is never committed."
+        yield Finding(STATE_NEVER_MADE, stop.subject, effect, {"because": stop.because}, world.command("plan"))
+    elif batch > 0:
+        yield from _obstacles(world, state, batch, restart)
     if stop and is_about_format(stop):
         command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
         yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
@@ -176,7 +193,8 @@ def _partitions(world: World, planned: int) -> Iterator[Finding]:
 
 def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:
     """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
-    is_stopped = restart.stop is not None and restart.stop.subject in world.unsound
+    stop = restart.stop or restart.next_stop
+    is_stopped = stop is not None and stop.subject in world.unsound
     effects = {
         "stops": f"Batch {batch} cannot run, at no start: what it loads is not what was written.",
         "passed": "Spark goes past it to an older snapshot, as long as that and all changes since are there.",

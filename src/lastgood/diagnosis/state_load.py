@@ -34,6 +34,9 @@ _OTHER_SCHEMA_3_5 = "org.apache.spark.sql.execution.streaming.state."
 """One task finds another schema, another rows that do not fit it."""
 _NO_IDS = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED"
 _NO_IDS_ROCKSDB = "None.get"
+_NOTHING_MADE = "CheckpointInfo length: 0"
+NOT_RUN = "STATE_STORE_COMMIT_VALIDATION_FAILED"
+"""What a function meets that does not run the batch that it is given."""
 _NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state file of"
 
 
@@ -41,6 +44,27 @@ def is_about_format(stop: Stop) -> bool:
     """Whether a plan or a commit stops Spark because it does not fit the way the state is laid out."""
     is_told = stop.error in (_OTHER_SCHEMA, _OTHER_SCHEMA_3_5, _NO_IDS, _NO_IDS_ROCKSDB)
     return is_told and stop.stage is not Stage.START and stop.subject.startswith(("offsets/", "commits/"))
+
+
+def is_about_skipping(stop: Stop) -> bool:
+    """Whether a batch stops Spark because a sink skips it, and the commit cannot name the state that it makes."""
+    return stop.error == _NOTHING_MADE
+
+
+def nothing_to_name(checkpoint: Checkpoint, committed: int | None, batch: int) -> Stop | None:
+    """What ends a query at a batch that is not run; None if its commit names no files of the state.
+
+    Args:
+        checkpoint: With its state, if there is any left.
+        committed: The newest commit.
+        batch: The one that a sink skips.
+    """
+    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    has_ids = isinstance(entry, CommitEntry) and bool(entry.state_unique_ids)
+    if not has_ids and StateFormat.ROCKSDB_V2 not in {store.format for store in _stores(checkpoint)}:
+        return None
+    because = "it is to name the state that the batch makes, and a sink that has the batch does not run it"
+    return Stop(Stage.COMMIT, _NOTHING_MADE, f"commits/{batch}", because)
 
 
 def missing_folder(spark: SparkVersion) -> None:

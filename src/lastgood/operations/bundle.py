@@ -296,12 +296,14 @@ class _Chosen:
 
 
 def _looked_into(checkpoint: Checkpoint) -> Iterator[str]:
-    """The files of the state that a reader of this checkpoint opens: those that a load of its newest version reads."""
+    """The files of the state that a reader of this checkpoint opens: those that a load of its newest versions reads."""
     state, committed = checkpoint.state, checkpoint.last_committed
+    versions = range((committed or 0) + 1, (committed or 0) + (2 if checkpoint.orphan is None else 3))
     for operator in state.operators if state and committed is not None else ():
         for store in operator.stores:
             loads = Loads(store, unique_ids_of(store, state.commits if state else {}))
-            files = {*loads.path((committed or 0) + 1), *store.snapshots, *store.lineages}
+            loaded = itertools.chain.from_iterable(map(loads.path, versions))
+            files = {*loaded, *store.snapshots, *store.lineages}
             yield from (f"{store.folder}/{file.name}" for file in files)
 
 

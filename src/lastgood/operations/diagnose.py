@@ -15,6 +15,7 @@ from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.rules_sources import batches_that_went_back
+from lastgood.diagnosis.skipping import versions_loaded
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
@@ -173,6 +174,7 @@ def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
 
 def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions) -> World:
     """All that a diagnosis rests on."""
+    versions = versions_loaded(evidence.checkpoint, surroundings.sinks)
     return World(
         evidence.checkpoint,
         location=str(evidence.location),
@@ -183,7 +185,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_local=evidence.location.scheme == "file",
         files=unread_files(evidence),
-        unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint),
+        unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
         seal=_seal(evidence),
         rewritten=_rewritten(evidence),
     )

@@ -6,7 +6,8 @@ files, so only `diagnose` does, and no more than `BYTES_MAX` of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.contents import Checkpoint
@@ -26,19 +27,21 @@ UNPACKED_BYTES_MAX = 1024 * 1024
 """How much of what does not fit is unpacked, to see whether a Spark that looks at no checksum can read it."""
 
 
-def unsound_state(storage: Storage, location: Location, checkpoint: Checkpoint) -> Mapping[str, Unsound]:
-    """The files of the state that the next batch loads and that do not fit their checksums, by path.
+def unsound_state(
+    storage: Storage, location: Location, checkpoint: Checkpoint, versions: Iterable[int]
+) -> Mapping[str, Unsound]:
+    """The files that loads of these versions of the state read and that do not fit their checksums, by path.
 
     Raises:
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
-    planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    if checkpoint.state is None or planned is None or location.scheme != "file":
+    if checkpoint.state is None or location.scheme != "file":
         return {}
-    version = planned + 1 if committed == planned else planned
     checks = _Checks(storage, location)
-    loaded = _loaded(checkpoint.state, version)
-    found = ((f"{store.folder}/{file.name}", checks.of(store, file)) for store, file in loaded)
+    state = checkpoint.state
+    each = itertools.chain.from_iterable(_loaded(state, version) for version in versions)
+    loaded = {f"{store.folder}/{file.name}": (store, file) for store, file in each}
+    found = ((name, checks.of(store, file)) for name, (store, file) in loaded.items())
     return {name: unsound for name, unsound in found if unsound}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -17,10 +18,11 @@ _FILES_MAX = 1000
 
 def unread_files(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of them, by source: a source notes them down before the plan that reads them is written."""
-    checkpoint = evidence.checkpoint
-    committed = NONE if checkpoint.last_committed is None else checkpoint.last_committed
-    orphan = checkpoint.orphan
-    return files_after(evidence, committed if orphan is None else orphan - 1)
+    checkpoint, orphan = evidence.checkpoint, evidence.checkpoint.orphan
+    done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
+    if isinstance(checkpoint.commits.entries.get(done), Damage):  # the batch may run again
+        done -= 1
+    return files_after(evidence, done if orphan is None else orphan - 1)
 
 
 def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:

@@ -11,6 +11,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.skipping import versions_loaded
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.diagnosis.unsound import Unsound
 from lastgood.diagnosis.world import World
@@ -35,7 +36,8 @@ def folder(tmp_path: Path) -> Path:
 
 def unsound(folder: Path) -> Mapping[str, Unsound]:
     location = parse_location(str(folder))
-    return unsound_state(LocalStorage(), location, read_checkpoint(LocalStorage(), location))
+    checkpoint = read_checkpoint(LocalStorage(), location)
+    return unsound_state(LocalStorage(), location, checkpoint, versions_loaded(checkpoint, ()))
 
 
 def report(folder: Path, spark: SparkVersion) -> Report:
