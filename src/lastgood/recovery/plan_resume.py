@@ -6,7 +6,7 @@ query is judged anew, until Spark's own restart does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -20,7 +20,9 @@ from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
+from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.diagnosis.state_load import nothing_to_name
 from lastgood.recovery import unread_files
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
@@ -42,7 +44,7 @@ from lastgood.recovery.repairs_logs import (
 from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, newest_committed
 from lastgood.recovery.repairs_mirror import lifted_by_mirror
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
-from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed
+from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.recovery.standing import Standing
 from lastgood.sources.kafka_ranges import Ranges
 
@@ -57,7 +59,7 @@ LOGS: Final[tuple[_FindRepair, ...]] = (
     strays,
 )
 """What makes the logs readable."""
-_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, mark_renewed, orphan)
+_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, mark_renewed, run_again, orphan)
 _ROUNDS_MAX = 64
 
 
@@ -272,6 +274,16 @@ def outlook(standing: Standing) -> Outlook:
             effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
             next=standing.world.command("diagnose"),
         )
+    if restart.next_stop is not None:
+        raise refuse(
+            standing,
+            f"Spark {standing.spark} would commit batch {restart.batch}, which a sink skips, and not run the next one",
+            subject=restart.next_stop.subject,
+            found=f"{restart.next_error}: {restart.next_stop.because}",
+            expected=f"the state that batch {restart.batch} made when it ran the first time",
+            effect="a start would leave one more plan that cannot run",
+            next=standing.world.command("diagnose"),
+        )
     if restart.outcome is Outcome.STARTS:
         found = _first_start(standing)
     else:
@@ -408,7 +420,15 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         for each in found
         if not each.is_strong and each.never_read
     )
-    return (*topics, *unread_files.unknown(standing))
+    return (*topics, *unread_files.unknown(standing), *_runs_what_it_has(standing))
+
+
+def _runs_what_it_has(standing: Standing) -> Iterator[str]:
+    """A function that drops a batch unread leaves nothing that its commit could name."""
+    batch_id, sinks = standing.planned, standing.world.sinks
+    is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
+    if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
+        yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
 
 
 def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:

@@ -18,6 +18,7 @@ from lastgood.checkpoint.layout import (
 )
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
+from lastgood.diagnosis.skipping import may_be_skipped
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import Draft, Edit, Known, RepairRefusedError
@@ -166,12 +167,17 @@ class Work:
             )
         begins = self.standing.restart.batch
         newest = max(self.standing.committed + 1, 0 if begins is None else begins)
+        if self.standing.has_orphan and begins == self.standing.planned and self._may_be_skipped(begins):
+            newest = begins + 1  # the batch makes no state again, and the next one begins with that
         why = f"it is of a batch that is taken back: batch {newest} begins with version {newest} of the state"
         return tuple(
             MoveStep(path, size, why)
             for path, size in sorted(self.known.state_files.items())
             if (version := _state_version(path)) is not None and version > newest
         )
+
+    def _may_be_skipped(self, batch_id: int) -> bool:
+        return may_be_skipped(self.standing.world.sinks, batch_id)
 
     def _read(self) -> list[str]:
         """The files that were there and that the answer goes by."""

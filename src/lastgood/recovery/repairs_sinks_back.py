@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.source_offsets import (
@@ -17,6 +18,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import DELTA, FILE, NONE, SinkReading
 from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
+from lastgood.diagnosis.state_load import is_about_skipping
 from lastgood.recovery.pricing import ends, files_between
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.sink_steps import SinkEdit
@@ -75,7 +77,23 @@ def mark_renewed(work: Work) -> Repair | None:
     )
     repair = Repair((), sinks=edits, rests_on=(*lines, until), keeps_state=True)
     then = work.with_repair(repair).standing
-    return repair if then.recognises_orphan and then.restart.outcome is Outcome.RERUNS else None
+    runs_on = then.restart.outcome is Outcome.RERUNS and then.restart.next_stop is None
+    return repair if then.recognises_orphan and runs_on else None
+
+
+def run_again(work: Work) -> Repair | None:
+    """A sink skips the orphan, and the state that it made the first time is gone: the sink gives it back (row 1).
+
+    Raises:
+        RepairRefusedError: it cannot, or its range is not known to be there any more.
+    """
+    standing = work.standing
+    batch_id, restart = standing.planned, standing.restart
+    stop = restart.next_stop or (restart.stop if restart.stop and is_about_skipping(restart.stop) else None)
+    if stop is None or not standing.has_orphan or restart.batch != batch_id or batch_id not in standing.shown:
+        return None
+    why = f"batch {batch_id} is to run again and make its state: {stop.subject}: {stop.because}"
+    return replace(sinks_taken_back(standing, batch_id - 1, why), drops=True)
 
 
 def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planning import broker, carried_out, changes, delta, drafted, files, known, mirror_of, query, recreated, written
+from planning import (
+    broker,
+    carried_out,
+    changes,
+    delta,
+    drafted,
+    files,
+    known,
+    mirror_of,
+    query,
+    recreated,
+    written,
+)
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.diagnosis.prediction import predict
@@ -15,7 +27,6 @@ from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Fresh, Replan, Resume
 from lastgood.recovery.price import Guarantee
-from lastgood.recovery.steps import MoveStep
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.testing.checkpoints import FileInput
 
@@ -251,69 +262,3 @@ def test_asynchronous_progress_is_started_again_and_never_repaired(tmp_path: Pat
     assert (found.is_plain, found.edits, found.guarantee) == (True, (), Guarantee.AT_LEAST_ONCE)
     with pytest.raises(RepairRefusedError, match="every micro-batch"):
         drafted(known(tmp_path), Replan())
-
-
-# --- state ----------------------------------------------------------------------------------------------------------
-
-
-def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
-    """A query with one state store of two partitions; the orphan has written its version already."""
-    query(folder, batches, orphan=orphan)
-    sizes = {}
-    for partition in (0, 1):
-        place = folder / f"state/0/{partition}"
-        place.mkdir(parents=True)
-        for version in range(1, batches + 1 + orphan):
-            for name in (f"{version}.delta", f".{version}.delta.crc"):
-                (place / name).write_bytes(b"LZ4Block" + bytes(20))
-                sizes[f"state/0/{partition}/{name}"] = 28
-    return sizes
-
-
-def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:
-    sizes = stateful(tmp_path, 3, orphan=True)
-    (tmp_path / "offsets/3").write_bytes(b"")
-    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
-    assert changes(found) == {"offsets/3": "set aside"}
-    assert [step.path for step in found.moves] == [
-        "state/0/0/.4.delta.crc", "state/0/0/4.delta", "state/0/1/.4.delta.crc", "state/0/1/4.delta",
-    ]  # fmt: skip
-    assert all(isinstance(step, MoveStep) and step.size == 28 for step in found.moves)
-
-
-def test_batch_that_runs_again_keeps_the_state_that_it_begins_with(tmp_path: Path) -> None:
-    sizes = stateful(tmp_path, 4, orphan=False)
-    (tmp_path / "commits/3").write_bytes(b"")
-    (tmp_path / "commits/2").unlink()
-    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
-    assert {step.path.rpartition("/")[2] for step in found.moves} == {"4.delta", ".4.delta.crc"}
-
-
-def test_row_11_is_refused_for_a_query_with_state(tmp_path: Path) -> None:
-    sizes = stateful(tmp_path, 4, orphan=False)
-    with pytest.raises(RepairRefusedError, match="keeps state"):
-        drafted(known(tmp_path, delta(1), state_files=sizes), Resume())
-
-
-def test_snapshot_of_a_time_that_the_logs_do_not_know_is_set_aside(tmp_path: Path) -> None:
-    """Whoever rolls the logs back by hand and leaves it gets wrong totals without a message."""
-    sizes = stateful(tmp_path, 3, orphan=False)
-    (tmp_path / "state/0/1/6.snapshot").write_bytes(b"LZ4Block" + bytes(20))
-    sizes["state/0/1/6.snapshot"] = 28
-    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
-    assert ([step.path for step in found.moves], found.edits) == (["state/0/1/6.snapshot"], ())
-    assert (found.guarantee, found.is_plain) == (EXACT, False)
-
-
-def test_row_4_refuses_to_commit_a_batch_whose_state_was_never_made(tmp_path: Path) -> None:
-    sizes = stateful(tmp_path, 3, orphan=True)
-    facts = broker((18, 40), (18, 40))
-    by_function = delta(3, skips_up_to=None)
-    with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, by_function, state_files=sizes, kafka=facts), Resume())
-
-
-def test_plain_restart_of_a_stateful_query_is_plain(tmp_path: Path) -> None:
-    sizes = stateful(tmp_path, 3, orphan=True)
-    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
-    assert (found.is_plain, found.guarantee) == (True, EXACT)
