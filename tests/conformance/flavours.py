@@ -132,6 +132,7 @@ _SOURCE_COMPACTION = {
 }
 _SINK_COMPACTION = {f"{_STREAMING}fileSink.log.compactInterval": "3", f"{_STREAMING}fileSink.log.cleanupDelay": "0"}
 _FORMAT_V2 = {f"{_STREAMING}stateStore.checkpointFormatVersion": "2"}
+_ONLY_DATA = {f"{_STREAMING}noDataMicroBatches.enabled": "false"}
 _ASYNC_INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 _ASYNC = {"asyncProgressTrackingEnabled": "true", _ASYNC_INTERVAL: "700"}
 WRITE_ALL = {_ASYNC_INTERVAL: "0"}
@@ -167,6 +168,15 @@ FLAVOURS = {
         Flavour("window-append", _windowed),
         Flavour("rate-micro-batch", _rate, kind="rate", inputs=(), batches=6),
         Flavour("file-delta", _stateless, sink="delta", versions=("4.2.0",)),
+        Flavour("dedup-file-sink", _deduplicated, sink="parquet"),
+        Flavour("dedup-delta", _deduplicated, sink="delta", conf=_ONLY_DATA, versions=("4.2.0",)),
+        Flavour(
+            "dedup-delta-v2",
+            _deduplicated,
+            sink="delta",
+            conf=_rocksdb(**_CHANGELOG, **_FORMAT_V2, **_ONLY_DATA),
+            versions=("4.2.0",),
+        ),
         Flavour("kafka", _kafka, kind="kafka", inputs=(), versions=("4.2.0",), batches=4),
         Flavour(
             "async-progress",

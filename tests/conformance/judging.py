@@ -95,6 +95,8 @@ def _compare(seen: Observation, restart: Restart) -> list[str]:
     found = []
     if was.batch is not None and restart.batch != was.batch:
         found.append(f"batch: predicted {restart.batch}, Spark ran {was.batch}")
+    if restart.next_error is not None and restart.next_error not in seen.error_text:
+        found.append(f"next_error: predicted {restart.next_error!r}, Spark said {_last_words(seen)!r}")
     if was.outcome not in _FAILURES:
         return found
     if restart.error is None or restart.error not in seen.error_text:

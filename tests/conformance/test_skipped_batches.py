@@ -1,0 +1,51 @@
+"""A batch that its sink has already, of a query with state: Spark commits it unrun, and makes no state for the next."""
+
+from __future__ import annotations
+
+import pytest
+from conformance.cases import Case
+from conformance.edits import Edit
+from conformance.flavours import FLAVOURS
+from conformance.folders import ids
+from conformance.judging import compare, prediction
+from plugin_laboratory import OpenLaboratory
+
+from lastgood.diagnosis.restart import Outcome
+
+pytestmark = pytest.mark.spark
+
+VERSION = "4.2.0"
+MISSING = "Error reading delta file"
+
+
+@pytest.mark.parametrize("name", ["dedup-file-sink", "dedup-delta"])
+def test_next_batch_begins_with_the_state_that_was_made_before(name: str, open_laboratory: OpenLaboratory) -> None:
+    laboratory = open_laboratory(VERSION, name)
+    newest = max(ids(laboratory.healthy(FLAVOURS[name]), "commits"))
+    orphan = Edit("remove_entries", {"logs": ["commits"], "batches": [newest], "crc": "none"})
+    for partitions, error in ((None, None), ("all", MISSING), ("first", MISSING)):
+        gone = {"partitions": partitions, "versions": [newest + 1], "kind": "any"}
+        edits = (orphan,) if partitions is None else (orphan, Edit("remove_state_versions", gone))
+        case = Case(VERSION, name, edits)
+        with laboratory.damaged(case) as folder:
+            restart = prediction(case, folder)
+            seen = laboratory.restart(case, folder)
+        assert compare(seen, restart) == []
+        assert (restart.outcome, restart.batch, restart.next_error) == (Outcome.RERUNS, newest, error)
+        assert seen.ended == ("finished" if error is None else "failed")
+        assert seen.committed[newest] == 0
+        assert seen.executed[1] == newest + 1
+
+
+def test_batch_that_makes_no_state_has_none_to_name(open_laboratory: OpenLaboratory) -> None:
+    name = "dedup-delta-v2"
+    laboratory = open_laboratory(VERSION, name)
+    newest = max(ids(laboratory.healthy(FLAVOURS[name]), "commits"))
+    orphan = Edit("remove_entries", {"logs": ["commits"], "batches": [newest], "crc": "none"})
+    case = Case(VERSION, name, (orphan,))
+    with laboratory.damaged(case) as folder:
+        restart = prediction(case, folder)
+        seen = laboratory.restart(case, folder)
+        again = laboratory.restart(case, folder)
+    assert compare(seen, restart) == compare(again, restart) == []
+    assert (restart.outcome, restart.error) == (Outcome.FAILS_AFTER_SINK, "CheckpointInfo length: 0")
