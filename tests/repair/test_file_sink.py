@@ -52,7 +52,7 @@ def require_each_row_once(app: Application, plan: Plan, twice: int = 0) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("goal", ["fresh", "reposition"])
+@pytest.mark.parametrize("goal", ["fresh", pytest.param("reposition", marks=pytest.mark.proof)])
 def test_batch_that_the_sink_lacks_leaves_no_gap(goal: str, writer: Application) -> None:
     died(writer)
     plan = writer.planned(Where(batch=NEWEST - 1), goal=goal)
@@ -78,7 +78,7 @@ def test_log_of_a_sink_that_went_back_goes_on_where_it_ends(writer: Application)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("wrote", [False, True])
+@pytest.mark.parametrize("wrote", [False, pytest.param(True, marks=pytest.mark.proof)])
 def test_number_of_a_batch_is_used_up_where_no_sink_is_asked(writer: Application, *, wrote: bool) -> None:
     died(writer, wrote=wrote)
     writer.evidence.update(sinks=())
