@@ -88,6 +88,10 @@ class Machine:
         self.program("spark-submit", APPLICATION)
         self.program("sleep", SLEEP)
         CheckpointBuilder(self.checkpoint).run(BATCHES)
+        log = folder / "sink/_spark_metadata"
+        log.mkdir(parents=True)
+        for number in range(BATCHES):
+            (log / str(number)).write_bytes(b"v1")
         self.configure("true")
 
     @property
@@ -123,10 +127,6 @@ class Machine:
     def damage(self) -> None:
         """Cut the newest plan off; the mirror and the sink have its batch, so that a repair costs nothing."""
         create(str(self.checkpoint))
-        log = self.folder / "sink/_spark_metadata"
-        log.mkdir(parents=True)
-        for number in range(BATCHES):
-            (log / str(number)).write_bytes(b"v1")
         (self.checkpoint / f"offsets/{BATCHES - 1}").write_bytes(b"v1\n{")
 
     def need_a_person(self) -> None:
