@@ -185,7 +185,7 @@ def test_repair_that_was_sealed_is_taken_back_and_planned_anew_where_a_sink_has_
     (checkpoint / "offsets/7").write_bytes(b"")  # its seal
     (checkpoint.parent / "sink/_spark_metadata/6").unlink()
     told = run(checkpoint, *SINK, DEAD, "--accept", "duplicates")
-    assert f"recovery {recovery} was interrupted, and is taken back: it does not fit any more" in told.stdout
+    assert f"recovery {recovery} was interrupted and cannot be finished: it is taken back" in told.stdout
     assert told.returncode == 0
     assert (folder / "taken_back.json").exists()
     assert not (checkpoint / "offsets/7").exists()

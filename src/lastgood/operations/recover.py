@@ -174,7 +174,7 @@ class _Work:
 
     def _take_back(self, recovery: str) -> None:
         """Take an open recovery back, since it cannot be finished; what is right now is planned anew."""
-        self.tell(f"recovery {recovery} was interrupted, and is taken back: it does not fit any more")
+        self.tell(f"recovery {recovery} was interrupted and cannot be finished: it is taken back")
         undo(
             recovery,
             checkpoint=self.target,

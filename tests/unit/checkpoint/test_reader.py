@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from reading import CASES, ID, A, batches, read, write
 from trips import fewest
 
 from lastgood.checkpoint import reader
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
-from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
+from lastgood.checkpoint.contents import Mode, Presence
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.initial import InitialOffset
@@ -23,40 +24,6 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint
 from lastgood.errors import StorageError
 from lastgood.storage import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
-
-CASES = Path(__file__).parents[2] / "corpus" / "cases"
-ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
-A = "68ed4850-d346-4756-94d9-8f64625f261a"
-
-
-def write(root: Path, files: dict[str, bytes]) -> Location:
-    for name, content in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content)
-    return parse_location(str(root))
-
-
-def read(root: Path, **options: int) -> Checkpoint:
-    return read_checkpoint(LocalStorage(), parse_location(str(root)), **options)
-
-
-def batches(count: int, source: str = '{"t":{"0":%d}}') -> dict[str, bytes]:
-    """A stateless query with `count` committed batches."""
-    files = {"metadata": f'{{"id":"{ID}"}}'.encode()}
-    for n in range(count):
-        files[f"offsets/{n}"] = f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"2"}}}}\n{source % n}'.encode()
-        files[f"commits/{n}"] = b'v1\n{"nextBatchWatermarkMs":0}'
-    return files
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Callable[[str], Path]:
-    """A copy of a real checkpoint, to be damaged."""
-
-    def copy(name: str) -> Path:
-        return Path(shutil.copytree(CASES / name / "checkpoint", tmp_path / name))
-
-    return copy
 
 
 def test_nothing_there_is_told_from_an_empty_folder(tmp_path: Path) -> None:
@@ -205,144 +172,6 @@ def test_a_huge_compact_file_is_listed_and_not_read(tmp_path: Path) -> None:
 def test_a_query_with_thousands_of_source_entries_is_read_at_its_end(tmp_path: Path) -> None:
     write(tmp_path, batches(2) | {f"sources/0/{n}": b"v1" for n in range(300)})
     assert sorted(read(tmp_path).sources[0].entries) == [0, *range(236, 300)]
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("3.5-agg-hdfs-healthy", "8.delta"),
-        ("3.5-agg-rocksdb-healthy", "8.changelog"),
-        ("4.0-agg-rocksdb-changelog-healthy", "8.changelog"),
-        ("4.3-agg-rocksdb-ckptv2-healthy", "8_fc465c63-f7a6-4600-9f86-87110b94d5f2.changelog"),
-    ],
-)
-def test_a_state_version_must_load_in_every_partition(name: str, file: str, case: Callable[[str], Path]) -> None:
-    root = case(name)
-    whole = read(root)
-    assert (whole.last_loadable, whole.absent) == (7, ())
-    for found in [*(root / "state/0/0").glob("8.*"), *(root / "state/0/0").glob("8_*")]:
-        found.unlink()
-    cut = read(root)
-    assert (cut.last_loadable, cut.absent) == (6, (f"state/0/0/{file}",))
-
-
-@pytest.mark.parametrize(
-    "name", ["3.5-agg-rocksdb-healthy", "4.0-agg-rocksdb-changelog-healthy", "4.3-agg-rocksdb-ckptv2-healthy"]
-)
-def test_a_rocksdb_snapshot_without_its_files_is_broken(name: str, case: Callable[[str], Path]) -> None:
-    root = case(name)
-    shutil.rmtree(root / "state/0/1/SSTs")
-    found = read(root)
-    assert found.state
-    assert found.last_loadable != 7
-    (path, damage), *rest = found.damage.items()
-    assert (rest, damage.kind) == ([], DamageKind.MISSING_PART)
-    assert path.startswith("state/0/1/")
-    assert path.endswith(".zip")
-
-
-def test_a_rocksdb_snapshot_that_is_no_archive_is_broken(case: Callable[[str], Path]) -> None:
-    root = case("3.5-agg-rocksdb-healthy")
-    (root / "state/0/0/8.zip").write_bytes(b"no zip")
-    assert read(root).damage == {"state/0/0/8.zip": Damage(DamageKind.BAD_ARCHIVE, "no zip")}
-
-
-@pytest.mark.parametrize(
-    ("name", "pattern"),
-    [("3.5-agg-hdfs-healthy", "8.delta"), ("4.3-agg-rocksdb-ckptv2-healthy", "8_*.changelog")],
-)
-def test_an_empty_state_file_is_broken(name: str, pattern: str, case: Callable[[str], Path]) -> None:
-    root = case(name)
-    (file,) = (root / "state/0/0").glob(pattern)
-    file.write_bytes(b"")
-    found = read(root)
-    assert found.last_loadable == 6
-    assert found.damage == {f"state/0/0/{file.name}": Damage(DamageKind.EMPTY)}
-
-
-def test_format_v2_is_followed_through_the_changelog_where_commits_are_purged(case: Callable[[str], Path]) -> None:
-    root = case("4.3-agg-rocksdb-ckptv2-healthy")
-    for n in range(7):
-        (root / f"commits/{n}").unlink()
-    found = read(root)
-    assert (found.last_loadable, found.absent) == (7, ())
-    assert found.state
-    assert [len(store.lineages) for store in found.state.operators[0].stores] == [1, 1]
-    for snapshot in (root / "state/0/0").glob("6_*.zip"):
-        snapshot.unlink()
-    (path,) = read(root).absent
-    assert path.startswith("state/0/0/6_") or path == "state/0/0/5_*.changelog"
-
-
-def test_format_v2_reads_the_commits_back_to_the_snapshot(case: Callable[[str], Path]) -> None:
-    root = case("4.3-agg-rocksdb-ckptv2-healthy")
-    found = read(root, batches=1)
-    assert (sorted(found.commits.entries), found.last_loadable) == ([6, 7], 7)
-    for snapshot in (root / "state/0").glob("*/*.zip"):
-        snapshot.unlink()
-    without = read(root, batches=1)
-    assert (sorted(without.commits.entries), without.last_loadable) == ([6, 7], 6)
-    assert without.state
-    assert [obstacle.name.startswith("state/0/0/6_") for obstacle in without.state.obstacles] == [True, False]
-    assert all(obstacle.name.endswith(".zip") for obstacle in without.state.obstacles)
-
-
-def test_a_version_with_several_ids_is_the_one_that_the_commit_names(case: Callable[[str], Path]) -> None:
-    root = case("4.3-agg-rocksdb-ckptv2-healthy")
-    (file,) = (root / "state/0/0").glob("8_*.changelog")
-    shutil.copy(file, root / f"state/0/0/8_{A}.changelog")
-    assert read(root).last_loadable == 7
-    file.unlink()
-    assert read(root).absent == (f"state/0/0/{file.name}",)
-
-
-def test_a_lost_partition_folder_keeps_all_versions_from_loading(case: Callable[[str], Path]) -> None:
-    root = case("4.0-agg-rocksdb-changelog-healthy")
-    shutil.rmtree(root / "state/0/0")
-    found = read(root)
-    assert (found.last_loadable, found.absent) == (None, ("state/0/0/1.changelog",))
-
-
-def test_lost_state_shows_where_commits_name_it(case: Callable[[str], Path]) -> None:
-    root = case("4.3-agg-rocksdb-ckptv2-healthy")
-    shutil.rmtree(root / "state")
-    found = read(root)
-    assert (found.state, found.is_stateful, found.last_loadable) == (None, True, None)
-
-
-def test_state_of_a_query_that_never_committed_is_listed(case: Callable[[str], Path]) -> None:
-    root = case("4.3-agg-rocksdb-ckptv2-healthy")
-    shutil.rmtree(root / "commits")
-    found = read(root)
-    assert found.state
-    assert found.state.obstacles == ()
-    assert len(found.state.operators[0].stores) == 2
-
-
-def test_the_newest_operator_metadata_counts_and_damage_in_it_is_named(case: Callable[[str], Path]) -> None:
-    root = case("4.0-transform-with-state")
-    assert read(root).damage == {}
-    (root / "state/0/_metadata/v2/5").write_bytes(b"v2\n{")
-    (root / "state/0/_metadata/v2/x").write_bytes(b"")
-    found = read(root)
-    assert found.damage == {"state/0/_metadata/v2/5": Damage(DamageKind.TRUNCATED, "{", 2)}
-    assert found.last_loadable == 3  # the folders tell how many partitions there are
-
-
-def test_an_empty_partition_folder_is_a_store_without_a_version(tmp_path: Path) -> None:
-    write(tmp_path, batches(1) | {"state/0/0/1.delta": b"x"})
-    (tmp_path / "state/0/1").mkdir()
-    (tmp_path / "state/lost+found").mkdir()
-    found = read(tmp_path)
-    assert found.absent == ("state/0/1/1.delta",)
-
-
-def test_a_folder_of_state_without_operators_is_of_a_query_that_has_lost_its_state(tmp_path: Path) -> None:
-    write(tmp_path, batches(1))
-    (tmp_path / "state").mkdir()
-    found = read(tmp_path)
-    assert found.state
-    assert (found.is_stateful, found.last_loadable) == (True, None)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
