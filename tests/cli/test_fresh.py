@@ -200,6 +200,20 @@ def test_topic_that_is_younger_than_the_rows_is_not_trusted(table: Path) -> None
     assert any("orders-0 looks as if it was created again" in line for line in plan["rests_on"])
 
 
+@pytest.mark.parametrize(("later_ms", "word"), [(1, "lossy"), (0, "exactly_once")])
+def test_topic_whose_oldest_record_is_younger_than_its_last_row_is_not_trusted(
+    later_ms: int, word: str, table: Path
+) -> None:
+    actions = pa.table(DeltaTable(table).get_add_actions())
+    written_ms = max(actions.column("modification_time").to_pylist())
+    facts = json.loads(Path("kafka.json").read_text())
+    facts["first_at"] = {"0": {"orders": {"1": {"offset": 0, "timestamp_ms": written_ms + later_ms}}}}
+    Path("kafka.json").write_text(json.dumps(facts))
+    plan = answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)
+    assert plan["guarantee"] == word
+    assert any("orders-1 looks as if it was created again" in line for line in plan["rests_on"]) == bool(later_ms)
+
+
 def test_time_of_the_only_batch_tells_nothing() -> None:
     write(0, batch_rows(0))
     told = error(*FRESH, *TOPIC, "--at-last-commit")

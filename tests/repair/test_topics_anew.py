@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repair.seeded import BEFORE, Application, MakeApplication
+from repair.seeded import BEFORE, COLUMNS, Application, MakeApplication
 
 from lastgood.operations.apply import undo
 from lastgood.operations.backup import create
@@ -65,5 +65,21 @@ def test_mirror_of_a_query_on_another_topic_is_not_brought_back(application: Mak
     plan = app.planned(Where(earliest=True))
     assert plan.needs == (Waiver.LOSS,)
     app.carry_out(plan)
+    assert app.start() is None
+    assert app.rows() == app.wanted(BEFORE) + app.wanted(BEFORE + 10)
+
+
+@pytest.mark.proof
+def test_rows_of_the_topic_before_do_not_tell_where_to_go_on(application: MakeApplication) -> None:
+    app = application()
+    app.broker.recreate_topic(app.topic)
+    app.produce(0, BEFORE + 10)
+    app.lose_checkpoint()
+    plan = app.planned(Where(offset_columns=COLUMNS))
+    assert plan.needs == (Waiver.LOSS,)
+    assert any("looks as if it was created again" in line for line in plan.rests_on)
+    whole = app.planned(Where(earliest=True))
+    assert whole.needs == (Waiver.DUPLICATES,)
+    app.carry_out(whole)
     assert app.start() is None
     assert app.rows() == app.wanted(BEFORE) + app.wanted(BEFORE + 10)

@@ -16,7 +16,7 @@ from lastgood.operations.surroundings import ONE_SECONDS
 from lastgood.operations.survey import Survey
 from lastgood.recovery.standing import recreated
 from lastgood.sources.kafka import SourceKindError
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_facts import Found, KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
 
@@ -170,6 +170,19 @@ def first_records(found: Survey, topics: Mapping[str, Offsets], at_ms: int) -> d
     partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
     told = _first_records(found, partitions, at_ms)
     return {source_id: _restricted(told, known) for source_id, known in topics.items()}
+
+
+def oldest_records(found: Survey, topics: Mapping[str, Offsets]) -> Found:
+    """The oldest record that Kafka has of each partition, with its time.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not tell.
+    """
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    facts = _facts(found, partitions, 0)
+    if 0 not in facts.first_at:
+        raise UsageError("Kafka does not tell its oldest records", subject=facts.bootstrap)
+    return facts.first_at[0]
 
 
 def _first_records(found: Survey, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:

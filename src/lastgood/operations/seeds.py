@@ -18,7 +18,7 @@ from lastgood.errors import LastgoodError, UsageError
 from lastgood.operations.evidence import gather
 from lastgood.operations.ledger import asked_ledger
 from lastgood.operations.offsets import offsets_after
-from lastgood.operations.positions import Where, chosen_offsets, first_records, read_at
+from lastgood.operations.positions import Where, chosen_offsets, first_records, oldest_records, read_at
 from lastgood.operations.surroundings import TIMEOUT_SECONDS
 from lastgood.operations.survey import Survey
 from lastgood.parallel import Deadline
@@ -38,7 +38,7 @@ from lastgood.recovery.standing import seen_as
 from lastgood.sinks.delta_offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.offset_columns import OffsetColumnsError, TableOffsets, parse_offset_columns
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
 from lastgood.storage import open_storage, parse_location
@@ -205,22 +205,35 @@ def _doubts(
 def _looks_recreated(
     found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads
 ) -> Iterator[tuple[Guarantee, str]]:
-    """Whether records that are younger than all rows have offsets that rows carry: then these are of another topic."""
+    """Whether Kafka's records are younger than rows that carry their offsets, or higher ones: then they are of another.
+
+    The second is told by the oldest record: clocks would have to be apart by the age of the topic to belie it.
+    """
     times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
     if reads.facts is None or not times:
         return
+    newest_ms, names = max(times), set()
     with contextlib.suppress(UsageError):  # facts that were written down tell of other times
-        younger = first_records(found, reads.topics, max(times) + MAX_CLOCK_SKEW_MS)
-        names = [
-            f"{topic}-{partition}"
-            for each in younger.values()
-            for topic, partitions in each.items()
-            for partition, offset in partitions.items()
-            if offset < rows.ends.get(topic, {}).get(partition, 0)
-        ]
-        if names:
-            line = f"{', '.join(names[:3])} looks as if it was created again: its records are younger than these rows"
-            yield Guarantee.LOSSY, line
+        for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
+            names |= {(t, p) for t, p, end in _ends(rows, reads) if each.get(t, {}).get(p, end) < end}
+    with contextlib.suppress(UsageError):
+        oldest = oldest_records(found, reads.topics)
+        for topic, partition, end in _ends(rows, reads):
+            record = oldest.get(topic, {}).get(partition, FoundRecord())
+            written_ms = min(rows.written_ms.get(topic, {}).get(partition, newest_ms), newest_ms)
+            if record.offset is not None and record.offset < end and (record.timestamp_ms or 0) > written_ms:
+                names.add((topic, partition))
+    if names:
+        named = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(names)[:3])
+        line = f"{named} looks as if it was created again: its records are younger than these rows"
+        yield Guarantee.LOSSY, line
+
+
+def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:
+    """Where the rows of each partition end that the query reads."""
+    for topic in sorted({topic for each in reads.topics.values() for topic in each}):
+        for partition, end in rows.ends.get(topic, {}).items():
+            yield topic, partition, end
 
 
 def _by_time(where: Where, found: Survey, reads: Reads) -> Fresh:

@@ -70,6 +70,7 @@ class _File:
     """What the log tells of one file; None where it does not."""
 
     path: str
+    written_ms: int | None
     rows: int | None
     topic: str | None
     partition: int | None
@@ -107,14 +108,16 @@ class _Reading:
         if protocol.min_reader_version > _DATASET_READER_VERSION:
             is_whole = bool(doubtful) or len(sampled) == count or self._has_deleted_rows()
             sampled = {file.path for file in files} if is_whole else set()
-            batches = self._opened.scan(columns=list(self._columns.names)) if is_whole else ()
+            for batch in self._opened.scan(columns=list(self._columns.names)) if is_whole else ():
+                self._add(batch, None)
         else:
-            batches = self._batches(sampled) if sampled else ()
-        for batch in batches:
-            self._add(batch)
+            times = {_plain(file.path): file.written_ms for file in files}
+            for path, batch in self._batches(sampled) if sampled else ():
+                self._add(batch, times[path])
         for file in files:
             if file.path not in sampled:
-                self._seen.add(file.topic or "", file.partition or 0, file.first or 0, (file.last or 0) + 1)
+                topic, partition, end = file.topic or "", file.partition or 0, (file.last or 0) + 1
+                self._seen.add(topic, partition, file.first or 0, end, written_ms=file.written_ms)
         return self._seen.table(str(self._table), self._opened.version(), file_count=count, files_read=len(sampled))
 
     def _files(self) -> Iterator[_File]:
@@ -138,26 +141,29 @@ class _Reading:
         partition, first, last = _only(row, columns.partition, rows), None, None
         if row.get(f"null_count.{columns.offset}") == 0:
             first, last = row.get(f"min.{columns.offset}"), row.get(f"max.{columns.offset}")
-        return _File(row["path"], rows, topic, None if partition is None else int(partition), first, last)
+        number = None if partition is None else int(partition)
+        return _File(row["path"], row.get("modification_time"), rows, topic, number, first, last)
 
     def _has_deleted_rows(self) -> bool:
         """Whether rows of any file are marked as deleted: the statistics of such a file still count them."""
         return any(batch.num_rows for batch in self._opened.deletion_vectors())
 
-    def _batches(self, paths: set[str]) -> Iterator[Any]:
-        """The rows of these files."""
+    def _batches(self, paths: set[str]) -> Iterator[tuple[str, Any]]:
+        """The rows of these files, each with its plain path."""
         dataset = self._opened.to_pyarrow_dataset()
         left = Counter(_plain(path) for path in paths)
         for fragment in dataset.get_fragments():
-            if left[_plain(fragment.path)] > 0:
-                left[_plain(fragment.path)] -= 1
-                yield from fragment.to_batches(schema=dataset.schema, columns=list(self._columns.names))
+            path = _plain(fragment.path)
+            if left[path] > 0:
+                left[path] -= 1
+                for batch in fragment.to_batches(schema=dataset.schema, columns=list(self._columns.names)):
+                    yield path, batch
         missed = [path for path, count in left.items() if count > 0]
         if missed:
             raise OSError(f"{len(missed)} files of the log cannot be found, such as {missed[0]}")
 
-    def _add(self, batch: Any) -> None:
-        """The rows of one batch."""
+    def _add(self, batch: Any, written_ms: int | None) -> None:
+        """The rows of one batch, of a file that was written then."""
         columns = self._columns
         text, number = self._arrow.string(), self._arrow.int64()
         types = {columns.partition: number, columns.offset: number, columns.topic or "": text}
@@ -174,16 +180,17 @@ class _Reading:
                 )
             topic = self._topic if columns.topic is None else str(key[columns.topic])
             offsets = whole.column(columns.offset).filter(chosen)
-            self._add_offsets(topic, int(key[columns.partition]), offsets)
+            self._add_offsets(topic, int(key[columns.partition]), offsets, written_ms)
 
-    def _add_offsets(self, topic: str, partition: int, offsets: Any) -> None:
+    def _add_offsets(self, topic: str, partition: int, offsets: Any, written_ms: int | None) -> None:
         distinct = self._compute.unique(offsets)
         self._seen.repeat(topic, partition, len(offsets) - len(distinct))
         found = self._compute.take(distinct, self._compute.sort_indices(distinct))
         after = self._compute.not_equal(self._compute.subtract(found.slice(1), found.slice(0, len(found) - 1)), 1)
         begins = [0, *(each + 1 for each in self._compute.indices_nonzero(after).to_pylist()), len(found)]
         for begin, end in pairwise(begins):
-            self._seen.add(topic, partition, found[begin].as_py(), found[end - 1].as_py() + 1)
+            first, last = found[begin].as_py(), found[end - 1].as_py()
+            self._seen.add(topic, partition, first, last + 1, written_ms=written_ms)
 
 
 def _plain(path: str) -> str:

@@ -75,6 +75,8 @@ class TableOffsets:
     """Per topic and partition every offset that a row carries; of a scattered one at least the lowest of them."""
     ends: Mapping[str, Mapping[int, int]]
     """One past the highest offset of each partition."""
+    written_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """When the file was written that has the highest offset of a partition; of several the oldest."""
     repeated: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """How many rows carry an offset that another row carries too, where there are any."""
     scattered: tuple[str, ...] = ()
@@ -104,9 +106,9 @@ class OffsetsSeen:
         self._partitions: dict[tuple[str, int], _Stretches] = {}
         self.unplaced = 0
 
-    def add(self, topic: str, partition: int, first: int, end: int) -> None:
-        """A row for each offset of `[first, end)`."""
-        self._of(topic, partition).add(first, end)
+    def add(self, topic: str, partition: int, first: int, end: int, *, written_ms: int | None = None) -> None:
+        """A row for each offset of `[first, end)`, in a file that was written then."""
+        self._of(topic, partition).add(first, end, written_ms)
 
     def repeat(self, topic: str, partition: int, count: int) -> None:
         """So many rows carry an offset that was added, once more."""
@@ -116,11 +118,14 @@ class OffsetsSeen:
         """What was seen, as that of a table."""
         held: dict[str, dict[int, tuple[Range, ...]]] = {}
         ends: dict[str, dict[int, int]] = {}
+        written_ms: dict[str, dict[int, int]] = {}
         repeated: dict[str, dict[int, int]] = {}
         scattered = []
         for (topic, partition), found in sorted(self._partitions.items()):
             held.setdefault(topic, {})[partition] = found.ranges
             ends.setdefault(topic, {})[partition] = found.end
+            if found.written_ms is not None:
+                written_ms.setdefault(topic, {})[partition] = found.written_ms
             if found.repeated:
                 repeated.setdefault(topic, {})[partition] = found.repeated
             if found.is_cut:
@@ -130,6 +135,7 @@ class OffsetsSeen:
             version,
             held,
             ends,
+            written_ms,
             repeated,
             tuple(scattered),
             self.unplaced,
@@ -150,6 +156,7 @@ class _Stretches:
         self._ends: list[int] = []
         self._kept_below: int | None = None
         self.end = 0
+        self.written_ms: int | None = None
         self.repeated = 0
 
     @property
@@ -160,8 +167,11 @@ class _Stretches:
     def ranges(self) -> tuple[Range, ...]:
         return tuple(zip(self._firsts, self._ends, strict=True))
 
-    def add(self, first: int, end: int) -> None:
-        self.end = max(self.end, end)
+    def add(self, first: int, end: int, written_ms: int | None) -> None:
+        if end > self.end:
+            self.end, self.written_ms = end, written_ms
+        elif end == self.end and written_ms is not None:
+            self.written_ms = min(written_ms, self.written_ms or written_ms)
         if self._kept_below is not None:
             end = min(end, self._kept_below)
         if first >= end:

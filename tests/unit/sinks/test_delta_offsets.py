@@ -60,6 +60,15 @@ def test_file_of_several_partitions_is_read_and_the_others_are_not(tmp_path: Pat
     assert found.files_read == 1
 
 
+@pytest.mark.parametrize("files_read", [0, 9])
+def test_oldest_file_with_the_highest_offset_tells_when_it_was_written(files_read: int, tmp_path: Path) -> None:
+    write(tmp_path, of("orders", 0, range(3, 5)))
+    (written_ms,) = pa.table(DeltaTable(tmp_path).get_add_actions()).column("modification_time").to_pylist()
+    write(tmp_path, of("orders", 0, range(3)))
+    write(tmp_path, of("orders", 0, range(4, 5)))
+    assert asked(tmp_path, files_read=files_read).written_ms == {"orders": {0: written_ms}}
+
+
 def test_holes_and_repeats_in_one_file_and_between_files_are_found(tmp_path: Path) -> None:
     write(tmp_path, of("orders", 0, [0, 1, 1, 2, 5]))
     write(tmp_path, of("orders", 0, [5, 6, 7]))
