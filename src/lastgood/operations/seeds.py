@@ -80,7 +80,7 @@ class Seeding:
 
     def others(self, goal: Fresh) -> Iterator[tuple[Fresh, tuple[str, ...]]]:
         """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
-        if goal.extent is not None and goal.extent.most not in (None, goal.offsets):
+        if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
             at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
             yield replace(goal, offsets=goal.extent.most, chosen="the end of the rows"), ("--at", at)
         ways = {
@@ -165,9 +165,11 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
             expected=", ".join(topic for each in told.values() for topic in each) or "--topic NAME",
         )
     reads = _reads(found, _restricted(told, where.source))
-    doubts = [*_doubts(found, known, table, rows, told), *_looks_recreated(found, table, rows, reads)]
-    extent = extent_of_rows(rows, str(columns), reads, doubts)
-    return Fresh(extent.least, f"the first offsets that no row of {table.location} carries in {columns}", extent)
+    anew = _created_again(found, table, rows, reads)
+    extent = extent_of_rows(rows, str(columns), reads, _doubts(found, known, table, rows, told), anew)
+    beside = f", and the beginning of {', '.join(anew)}" if anew else ""
+    chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
+    return Fresh(extent.least, chosen, extent)
 
 
 def _require_topics(found: Survey, topics: Mapping[str, Offsets], rows: TableOffsets) -> None:
@@ -202,31 +204,33 @@ def _doubts(
     return doubts
 
 
-def _looks_recreated(
-    found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads
-) -> Iterator[tuple[Guarantee, str]]:
-    """Whether Kafka's records are younger than rows that carry their offsets, or higher ones: then they are of another.
+def _created_again(found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads) -> dict[str, str]:
+    """The topics that look as if they were created again since rows were made of them, each with what shows it.
 
-    The second is told by the oldest record: clocks would have to be apart by the age of the topic to belie it.
+    The oldest record tells it soonest: to belie it, clocks would have to be apart by the age of the topic.
     """
     times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
     if reads.facts is None or not times:
-        return
-    newest_ms, names = max(times), set()
+        return {}
+    newest_ms, ends, anew = max(times), list(_ends(rows, reads)), {}
+    for topic, partition, end in ends:
+        if reads.facts.latest.get(topic, {}).get(partition, end) < end:
+            anew[topic] = f"partition {partition} ends below rows of it"
     with contextlib.suppress(UsageError):  # facts that were written down tell of other times
         for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
-            names |= {(t, p) for t, p, end in _ends(rows, reads) if each.get(t, {}).get(p, end) < end}
+            for topic, partition, end in ends:
+                if each.get(topic, {}).get(partition, end) < end:
+                    anew[topic] = f"records of partition {partition} are younger than all rows and have offsets of them"
     with contextlib.suppress(UsageError):
         oldest = oldest_records(found, reads.topics)
-        for topic, partition, end in _ends(rows, reads):
+        for topic, partition, end in ends:
             record = oldest.get(topic, {}).get(partition, FoundRecord())
             written_ms = min(rows.written_ms.get(topic, {}).get(partition, newest_ms), newest_ms)
             if record.offset is not None and record.offset < end and (record.timestamp_ms or 0) > written_ms:
-                names.add((topic, partition))
-    if names:
-        named = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(names)[:3])
-        line = f"{named} looks as if it was created again: its records are younger than these rows"
-        yield Guarantee.LOSSY, line
+                anew[topic] = (
+                    f"the oldest record of partition {partition} is younger than the row with its highest offset"
+                )
+    return anew
 
 
 def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:

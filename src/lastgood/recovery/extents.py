@@ -51,7 +51,13 @@ class Reads:
         return self.began.get(source_id, {}).get(topic, {})
 
 
-def extent_of_rows(found: TableOffsets, columns: str, reads: Reads, doubts: Iterable[tuple[Guarantee, str]]) -> Extent:
+def extent_of_rows(
+    found: TableOffsets,
+    columns: str,
+    reads: Reads,
+    doubts: Iterable[tuple[Guarantee, str]] = (),
+    anew: Mapping[str, str] | None = None,
+) -> Extent:
     """How far a table has come, by the offsets that its rows carry.
 
     Args:
@@ -59,14 +65,21 @@ def extent_of_rows(found: TableOffsets, columns: str, reads: Reads, doubts: Iter
         columns: In which columns; one word for a person.
         reads: What the query reads.
         doubts: What else speaks against the word, such as another query that writes there.
+        anew: Topics that look as if they were created again since rows were made of them, and what shows it: they are
+            read from their beginning, since rows do not tell of which topic of a name they are.
     """
+    created_again = anew or {}
     judged = [
-        _Partition(found, reads, source_id, topic, partition)
+        _Partition(found, reads, source_id, topic, partition, is_anew=topic in created_again)
         for source_id, topics in reads.topics.items()
         for topic in topics
         for partition in sorted({*reads.partitions(source_id, topic), *found.held.get(topic, {})})
     ]
-    against = [*_against(judged, found, reads), *doubts]
+    looks = [
+        f"{topic} looks as if it was created again: {because}. What was unread of it before is lost"
+        for topic, because in created_again.items()
+    ]
+    against = [*((Guarantee.LOSSY, line) for line in looks), *_against(judged, found, reads), *doubts]
     holds = "which hold every offset once" if not against else "which tell where each partition ends"
     ground = f"the columns {columns} of {found.location}, version {found.version}, {holds} ({found.told})"
     return Extent(
@@ -75,6 +88,7 @@ def extent_of_rows(found: TableOffsets, columns: str, reads: Reads, doubts: Iter
         word=weakest([Guarantee.EXACTLY_ONCE, *(word for word, _ in against)]),
         rests_on=(ground, *(line for _, line in against)),
         tables={found.location: found.version},
+        anew=tuple(created_again),
     )
 
 
@@ -120,8 +134,10 @@ def extent_of_batch(
 class _Partition:
     """One partition, as a table shows it."""
 
-    def __init__(self, found: TableOffsets, reads: Reads, source_id: str, topic: str, partition: int) -> None:
-        self.source_id, self.topic, self.partition = source_id, topic, partition
+    def __init__(
+        self, found: TableOffsets, reads: Reads, source_id: str, topic: str, partition: int, *, is_anew: bool
+    ) -> None:
+        self.source_id, self.topic, self.partition, self.is_anew = source_id, topic, partition, is_anew
         held = found.held.get(topic, {})
         spans = held.get(partition, ())
         began, earliest = reads.first(source_id, topic, partition), reads.earliest(topic, partition)
@@ -131,7 +147,7 @@ class _Partition:
             first = began if began is not None else earliest or 0
         else:
             first = lowest if began is None else min(began, lowest)
-        self.least = first_missing(held, partition, first)
+        self.least = (earliest or 0) if is_anew else first_missing(held, partition, first)
         self.most = max(found.ends.get(topic, {}).get(partition, first), self.least)
         self.lowest = earliest if lowest is None else lowest
 
@@ -142,11 +158,11 @@ class _Partition:
 
 def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Iterator[tuple[Guarantee, str]]:
     """What keeps a table from being as far as its highest offsets, with what is left to say then."""
-    vague = [f"{each.name} (from {each.lowest} on)" for each in judged if not each.is_begin_known]
+    vague = [f"{each.name} (from {each.lowest} on)" for each in judged if not (each.is_begin_known or each.is_anew)]
     if vague:
         line = f"nobody tells whether the query had to read what is before the first rows of {_some(vague)}"
         yield Guarantee.LOSSY, line
-    torn = [each for each in judged if each.least < each.most]
+    torn = [each for each in judged if each.least < each.most and not each.is_anew]
     if torn:
         named = _some([f"{each.name} (from {each.least} on)" for each in torn])
         topics = {each.topic for each in torn if _is_compacted(reads.facts, each.topic)}

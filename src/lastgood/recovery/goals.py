@@ -63,6 +63,8 @@ class Extent:
     """One line each."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Delta tables whose rows told it, with their version: rows that came since would belie it."""
+    anew: tuple[str, ...] = ()
+    """Topics that look as if they were created again since."""
 
 
 @dataclass(frozen=True, slots=True)

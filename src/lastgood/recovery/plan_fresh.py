@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -303,17 +303,17 @@ def _priced(
         return replace(repair, word=Guarantee.LOSSY, prices=_bounded(repair))
     least, most = _kafka(extent.least), None if extent.most is None else _kafka(extent.most)
     reached = Reached(least, most, most or _ends_of(standing, least))
-    rests_on = (*extent.rests_on, *(_same_topics(standing, starts) if most is not None else ()))
+    rests_on = (*extent.rests_on, *_same_topics(standing, starts, extent.anew))
     repair = priced(standing, reached, starts, edits, rests_on)
     word = weakest((repair.word, extent.word))
     return replace(repair, word=word, prices=repair.prices if word is Guarantee.EXACTLY_ONCE else _bounded(repair))
 
 
-def _same_topics(standing: Standing, starts: Placed) -> Iterator[str]:
-    """What offsets rest on of which nobody knows in which topic of a name they were read."""
+def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
+    """What it rests on where nobody knows which topic of a name the query has read."""
     known = ids_before(standing.world)
     read = {topic for each in starts.starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
-    unknown = sorted(read - known.keys())
+    unknown = sorted(read - known.keys() - {*anew})
     if unknown:
         names = ", ".join(unknown)
         yield f"the assumption that these topics were never deleted and created again, of which no id is kept: {names}"
