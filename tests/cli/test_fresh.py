@@ -49,6 +49,12 @@ def batch_rows(batch: int) -> list[tuple[int, int]]:
     return [(p, at) for p in (0, 1) for at in range(batch * PER_BATCH, (batch + 1) * PER_BATCH)]
 
 
+def file_time(table: Path, version: int) -> int:
+    """When the newest file was written that the table has had at a version."""
+    times: list[int] = pa.table(DeltaTable(table, version=version).get_add_actions())["modification_time"].to_pylist()
+    return max(times)
+
+
 @pytest.fixture
 def table() -> Path:
     """Three batches of the query, whose checkpoint is lost."""
@@ -201,18 +207,40 @@ def test_topic_that_is_younger_than_the_rows_is_not_trusted(table: Path) -> None
     assert any("orders looks as if it was created again" in line for line in plan["rests_on"])
 
 
-@pytest.mark.parametrize(("later_ms", "word"), [(1, "lossy"), (0, "exactly_once")])
-def test_topic_whose_oldest_record_is_younger_than_its_last_row_is_not_trusted(
-    later_ms: int, word: str, table: Path
+@pytest.mark.parametrize(
+    ("file", "later_ms", "aged_ms", "told"),
+    [
+        (2, 1, 0, "looks as if it was created again"),
+        (0, 1, 0, "looks as if it was created again"),
+        (0, 1, 300_001, "was created again earlier"),
+        (0, 0, 0, None),
+    ],
+    ids=["younger than all rows", "younger than some", "younger than some of long ago", "as old as the first"],
+)
+def test_rows_that_are_older_than_the_oldest_record_are_of_another_topic(
+    file: int, later_ms: int, aged_ms: int, told: str | None, table: Path
 ) -> None:
-    actions = pa.table(DeltaTable(table).get_add_actions())
-    written_ms = max(actions.column("modification_time").to_pylist())
+    times = [file_time(table, version) for version in range(BATCHES)]
+    log = table / f"_delta_log/{BATCHES - 1:020d}.json"
+    log.write_text(
+        log.read_text().replace(f'"modificationTime":{times[-1]}', f'"modificationTime":{times[-1] + aged_ms}')
+    )
     facts = json.loads(Path("kafka.json").read_text())
-    facts["first_at"] = {"0": {"orders": {"1": {"offset": 0, "timestamp_ms": written_ms + later_ms}}}}
+    facts["first_at"] = {"0": {"orders": {"1": {"offset": 0, "timestamp_ms": times[file] + later_ms}}}}
     Path("kafka.json").write_text(json.dumps(facts))
     plan = answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)
-    assert plan["guarantee"] == word
-    assert any("orders looks as if it was created again" in line for line in plan["rests_on"]) == bool(later_ms)
+    assert plan["guarantee"] == ("exactly_once" if told is None else "lossy")
+    lines = [line for line in plan["rests_on"] if "was created again" in line]
+    assert [told in line for line in lines if told is not None] == [True] * (told is not None)
+    is_anew = told is not None and not aged_ms
+    assert plan["options"]["offsets"] == {"0": {"orders": dict.fromkeys("01", 0 if is_anew else 15)}}
+
+
+def test_records_that_came_after_all_rows_are_unread(table: Path) -> None:
+    facts = json.loads(Path("kafka.json").read_text())
+    facts["first_at"] = {"0": {"orders": {"1": {"offset": 15, "timestamp_ms": file_time(table, 2) + 1}}}}
+    Path("kafka.json").write_text(json.dumps(facts))
+    assert answer("plan", "chk", *FRESH, *TOPIC, "--offset-columns", COLUMNS)["guarantee"] == "exactly_once"
 
 
 def test_topic_that_ends_below_its_rows_is_read_from_its_beginning(table: Path) -> None:

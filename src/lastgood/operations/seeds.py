@@ -38,7 +38,7 @@ from lastgood.recovery.standing import seen_as
 from lastgood.sinks.delta_offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.offset_columns import OffsetColumnsError, TableOffsets, parse_offset_columns
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
 from lastgood.storage import open_storage, parse_location
@@ -154,7 +154,8 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
     topic = None
     if columns.topic is None:
         topic = _one_topic(topics, text)
-    rows = read_offsets(parse_location(table.location), columns, topic=topic)
+    oldest = _oldest(found, topics)
+    rows = read_offsets(parse_location(table.location), columns, topic=topic, since=_offsets(oldest))
     _require_topics(found, topics, rows)
     told = topics or {_ONLY_SOURCE: rows.ends}
     if not any(topic in rows.held for each in told.values() for topic in each):
@@ -165,8 +166,13 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
             expected=", ".join(topic for each in told.values() for topic in each) or "--topic NAME",
         )
     reads = _reads(found, _restricted(told, where.source))
-    anew = _created_again(found, table, rows, reads)
-    extent = extent_of_rows(rows, str(columns), reads, _doubts(found, known, table, rows, told), anew)
+    anew, before = _created_again(found, table, rows, reads, oldest)
+    earlier = [
+        (Guarantee.LOSSY, f"{topic} was created again earlier: {because}. Nobody can tell what was unread of it then")
+        for topic, because in before.items()
+    ]
+    doubts = [*earlier, *_doubts(found, known, table, rows, told)]
+    extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
     beside = f", and the beginning of {', '.join(anew)}" if anew else ""
     chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
     return Fresh(extent.least, chosen, extent)
@@ -204,33 +210,53 @@ def _doubts(
     return doubts
 
 
-def _created_again(found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads) -> dict[str, str]:
+def _oldest(found: Survey, topics: Mapping[str, Offsets]) -> Found:
+    """The oldest record that Kafka has of each partition, as far as it tells."""
+    with contextlib.suppress(UsageError):  # facts that were written down tell of other times
+        return oldest_records(found, topics)
+    return {}
+
+
+def _offsets(records: Found) -> Offsets:
+    return {
+        topic: {partition: record.offset for partition, record in each.items() if record.offset is not None}
+        for topic, each in records.items()
+    }
+
+
+def _created_again(
+    found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads, oldest: Found
+) -> tuple[dict[str, str], dict[str, str]]:
     """The topics that look as if they were created again since rows were made of them, each with what shows it.
 
-    The oldest record tells it soonest: to belie it, clocks would have to be apart by the age of the topic.
+    A row that is older than the oldest record, and has its offset or a higher one, is of an earlier topic. If the row
+    with the highest offset came long after that record, it is of the present one, and tells where to go on.
+
+    Returns:
+        Those of which rows do not tell where to go on, and the others.
     """
     times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
     if reads.facts is None or not times:
-        return {}
-    newest_ms, ends, anew = max(times), list(_ends(rows, reads)), {}
+        return {}, {}
+    newest_ms, ends = max(times), list(_ends(rows, reads))
+    anew: dict[str, str] = {}
+    before: dict[str, str] = {}
     for topic, partition, end in ends:
+        record = oldest.get(topic, {}).get(partition, FoundRecord())
+        made_ms = record.timestamp_ms if record.offset is not None and record.offset < end else None
+        since_ms = min(rows.since_ms.get(topic, {}).get(partition, newest_ms), newest_ms)
+        if made_ms is not None and since_ms < made_ms:
+            is_last = rows.written_ms.get(topic, {}).get(partition, newest_ms) >= made_ms + MAX_CLOCK_SKEW_MS
+            told = before if is_last else anew
+            told[topic] = f"rows of partition {partition} are older than the oldest record, and have such offsets"
         if reads.facts.latest.get(topic, {}).get(partition, end) < end:
             anew[topic] = f"partition {partition} ends below rows of it"
-    with contextlib.suppress(UsageError):  # facts that were written down tell of other times
+    with contextlib.suppress(UsageError):
         for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
             for topic, partition, end in ends:
                 if each.get(topic, {}).get(partition, end) < end:
-                    anew[topic] = f"records of partition {partition} are younger than all rows and have offsets of them"
-    with contextlib.suppress(UsageError):
-        oldest = oldest_records(found, reads.topics)
-        for topic, partition, end in ends:
-            record = oldest.get(topic, {}).get(partition, FoundRecord())
-            written_ms = min(rows.written_ms.get(topic, {}).get(partition, newest_ms), newest_ms)
-            if record.offset is not None and record.offset < end and (record.timestamp_ms or 0) > written_ms:
-                anew[topic] = (
-                    f"the oldest record of partition {partition} is younger than the row with its highest offset"
-                )
-    return anew
+                    anew[topic] = f"records of partition {partition} are younger than all rows, and have such offsets"
+    return anew, {topic: because for topic, because in before.items() if topic not in anew}
 
 
 def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:

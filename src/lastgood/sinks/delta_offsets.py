@@ -44,6 +44,7 @@ def read_offsets(
     topic: str | None = None,
     rows_read: int = ROWS_READ,
     files_read: int = FILES_READ,
+    since: Mapping[str, Mapping[int, int]] | None = None,
 ) -> TableOffsets:
     """What the rows of a Delta table were made of.
 
@@ -53,6 +54,7 @@ def read_offsets(
         topic: Of which topic all rows are, where no column says so.
         rows_read: How many rows to read at most where statistics would do.
         files_read: How many files to read at most where statistics would do.
+        since: Per topic and partition an offset: when was the oldest file written that has it or a higher one?
 
     Raises:
         OffsetColumnsError: the table has no such columns, or they are of another type.
@@ -62,7 +64,7 @@ def read_offsets(
     with _explained(table):
         opened = _opened(table)
         _require_columns(table, columns, {each.name: str(each.type.type) for each in _primitive(opened)})
-        return _Reading(opened, table, columns, topic or "").offsets(rows_read, files_read)
+        return _Reading(opened, table, columns, topic or "", OffsetsSeen(since=since)).offsets(rows_read, files_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,12 @@ class _File:
 class _Reading:
     """One table at one version."""
 
-    def __init__(self, opened: Any, table: Location, columns: OffsetColumns, topic: str) -> None:
+    def __init__(self, opened: Any, table: Location, columns: OffsetColumns, topic: str, seen: OffsetsSeen) -> None:
         self._opened = opened
         self._table = table
         self._columns = columns
         self._topic = topic
-        self._seen = OffsetsSeen()
+        self._seen = seen
         self._arrow = importlib.import_module("pyarrow")
         self._compute = importlib.import_module("pyarrow.compute")
 

@@ -77,6 +77,8 @@ class TableOffsets:
     """One past the highest offset of each partition."""
     written_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """When the file was written that has the highest offset of a partition; of several the oldest."""
+    since_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """When the oldest file was written that has an offset from the one on that was asked for."""
     repeated: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """How many rows carry an offset that another row carries too, where there are any."""
     scattered: tuple[str, ...] = ()
@@ -100,9 +102,12 @@ class TableOffsets:
 class OffsetsSeen:
     """Collects what rows carry; in any order."""
 
-    def __init__(self, stretches_max: int = STRETCHES_MAX) -> None:
-        """Nothing is seen yet."""
+    def __init__(
+        self, stretches_max: int = STRETCHES_MAX, *, since: Mapping[str, Mapping[int, int]] | None = None
+    ) -> None:
+        """Nothing is seen yet; `since`: per partition from which offset on the oldest file is looked for."""
         self._max = stretches_max
+        self._since = since or {}
         self._partitions: dict[tuple[str, int], _Stretches] = {}
         self.unplaced = 0
 
@@ -119,6 +124,7 @@ class OffsetsSeen:
         held: dict[str, dict[int, tuple[Range, ...]]] = {}
         ends: dict[str, dict[int, int]] = {}
         written_ms: dict[str, dict[int, int]] = {}
+        since_ms: dict[str, dict[int, int]] = {}
         repeated: dict[str, dict[int, int]] = {}
         scattered = []
         for (topic, partition), found in sorted(self._partitions.items()):
@@ -126,6 +132,8 @@ class OffsetsSeen:
             ends.setdefault(topic, {})[partition] = found.end
             if found.written_ms is not None:
                 written_ms.setdefault(topic, {})[partition] = found.written_ms
+            if found.since_ms is not None:
+                since_ms.setdefault(topic, {})[partition] = found.since_ms
             if found.repeated:
                 repeated.setdefault(topic, {})[partition] = found.repeated
             if found.is_cut:
@@ -136,6 +144,7 @@ class OffsetsSeen:
             held,
             ends,
             written_ms,
+            since_ms,
             repeated,
             tuple(scattered),
             self.unplaced,
@@ -144,19 +153,22 @@ class OffsetsSeen:
         )
 
     def _of(self, topic: str, partition: int) -> _Stretches:
-        return self._partitions.setdefault((topic, partition), _Stretches(self._max))
+        since = self._since.get(topic, {}).get(partition)
+        return self._partitions.setdefault((topic, partition), _Stretches(self._max, since))
 
 
 class _Stretches:
     """The offsets of one partition, as ascending stretches that do not touch."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, since: int | None) -> None:
         self._max = most
+        self._since = since
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self._kept_below: int | None = None
         self.end = 0
         self.written_ms: int | None = None
+        self.since_ms: int | None = None
         self.repeated = 0
 
     @property
@@ -172,6 +184,8 @@ class _Stretches:
             self.end, self.written_ms = end, written_ms
         elif end == self.end and written_ms is not None:
             self.written_ms = min(written_ms, self.written_ms or written_ms)
+        if written_ms is not None and self._since is not None and end > self._since:
+            self.since_ms = min(written_ms, self.since_ms or written_ms)
         if self._kept_below is not None:
             end = min(end, self._kept_below)
         if first >= end:

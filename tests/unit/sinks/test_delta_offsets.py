@@ -61,12 +61,15 @@ def test_file_of_several_partitions_is_read_and_the_others_are_not(tmp_path: Pat
 
 
 @pytest.mark.parametrize("files_read", [0, 9])
-def test_oldest_file_with_the_highest_offset_tells_when_it_was_written(files_read: int, tmp_path: Path) -> None:
-    write(tmp_path, of("orders", 0, range(3, 5)))
-    (written_ms,) = pa.table(DeltaTable(tmp_path).get_add_actions()).column("modification_time").to_pylist()
-    write(tmp_path, of("orders", 0, range(3)))
-    write(tmp_path, of("orders", 0, range(4, 5)))
-    assert asked(tmp_path, files_read=files_read).written_ms == {"orders": {0: written_ms}}
+def test_it_is_told_when_the_files_with_the_highest_offsets_were_written(files_read: int, tmp_path: Path) -> None:
+    for offsets in (range(3), range(5, 7), range(3, 5), range(6, 7)):
+        write(tmp_path, of("orders", 0, offsets))
+    tables = [pa.table(DeltaTable(tmp_path, version=version).get_add_actions()) for version in range(4)]
+    times = [max(each.column("modification_time").to_pylist()) for each in tables]
+    found = asked(tmp_path, files_read=files_read, since={"orders": {0: 3}})
+    assert found.written_ms == found.since_ms == {"orders": {0: times[1]}}
+    assert asked(tmp_path, files_read=files_read, since={"orders": {0: 2}}).since_ms == {"orders": {0: times[0]}}
+    assert asked(tmp_path, files_read=files_read, since={"orders": {0: 7}}).since_ms == {}
 
 
 def test_holes_and_repeats_in_one_file_and_between_files_are_found(tmp_path: Path) -> None:
