@@ -168,7 +168,7 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
     reads = _reads(found, _restricted(told, where.source))
     anew, before = _created_again(found, table, rows, reads, oldest)
     earlier = [
-        (Guarantee.LOSSY, f"{topic} was created again earlier: {because}. Nobody can tell what was unread of it then")
+        (Guarantee.LOSSY, f"{topic} looks as if it was created again earlier: {because}. What was unread then is lost")
         for topic, because in before.items()
     ]
     doubts = [*earlier, *_doubts(found, known, table, rows, told)]
@@ -235,12 +235,19 @@ def _created_again(
     Returns:
         Those of which rows do not tell where to go on, and the others.
     """
-    times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
-    if reads.facts is None or not times:
+    if reads.facts is None:
         return {}, {}
-    newest_ms, ends = max(times), list(_ends(rows, reads))
-    anew: dict[str, str] = {}
+    latest, ends = reads.facts.latest, list(_ends(rows, reads))
+    anew = {
+        topic: f"partition {partition} ends below rows of it"
+        for topic, partition, end in ends
+        if latest.get(topic, {}).get(partition, end) < end
+    }
     before: dict[str, str] = {}
+    times = [each.timestamp_ms for each in _commits(table) if each.changes_data and each.timestamp_ms is not None]
+    if not times:
+        return anew, before
+    newest_ms = max(times)
     for topic, partition, end in ends:
         record = oldest.get(topic, {}).get(partition, FoundRecord())
         made_ms = record.timestamp_ms if record.offset is not None and record.offset < end else None
@@ -249,9 +256,7 @@ def _created_again(
             is_last = rows.written_ms.get(topic, {}).get(partition, newest_ms) >= made_ms + MAX_CLOCK_SKEW_MS
             told = before if is_last else anew
             told[topic] = f"rows of partition {partition} are older than the oldest record, and have such offsets"
-        if reads.facts.latest.get(topic, {}).get(partition, end) < end:
-            anew[topic] = f"partition {partition} ends below rows of it"
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(UsageError):  # as above
         for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
             for topic, partition, end in ends:
                 if each.get(topic, {}).get(partition, end) < end:

@@ -55,7 +55,7 @@ def extent_of_rows(
     found: TableOffsets,
     columns: str,
     reads: Reads,
-    doubts: Iterable[tuple[Guarantee, str]] = (),
+    doubts: Iterable[tuple[Guarantee, str]],
     anew: Mapping[str, str] | None = None,
 ) -> Extent:
     """How far a table has come, by the offsets that its rows carry.
