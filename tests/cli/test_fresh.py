@@ -236,6 +236,16 @@ def test_rows_that_are_older_than_the_oldest_record_are_of_another_topic(
     assert plan["options"]["offsets"] == {"0": {"orders": dict.fromkeys("01", 0 if is_anew else 15)}}
 
 
+def test_broker_that_does_not_answer_leaves_nothing_exact(table: Path) -> None:
+    del table
+    words = ("--topic", "orders", "--kafka", "127.0.0.1:1", "--offset-columns", COLUMNS)
+    plan = answer("plan", "chk", *FRESH, *words)
+    assert (plan["guarantee"], plan["needs"]) == ("lossy", ["loss"])
+    assert any(
+        "Kafka does not tell whether the topics are still those of the rows" in each for each in plan["rests_on"]
+    )
+
+
 def test_records_that_came_after_all_rows_are_unread(table: Path) -> None:
     facts = json.loads(Path("kafka.json").read_text())
     facts["first_at"] = {"0": {"orders": {"1": {"offset": 15, "timestamp_ms": file_time(table, 2) + 1}}}}

@@ -154,7 +154,7 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
     topic = None
     if columns.topic is None:
         topic = _one_topic(topics, text)
-    oldest = _oldest(found, topics)
+    oldest, untold = _oldest(found, topics)
     rows = read_offsets(parse_location(table.location), columns, topic=topic, since=_offsets(oldest))
     _require_topics(found, topics, rows)
     told = topics or {_ONLY_SOURCE: rows.ends}
@@ -171,7 +171,7 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
         (Guarantee.LOSSY, f"{topic} looks as if it was created again earlier: {because}. What was unread then is lost")
         for topic, because in before.items()
     ]
-    doubts = [*earlier, *_doubts(found, known, table, rows, told)]
+    doubts = [*untold, *earlier, *_doubts(found, known, table, rows, told)]
     extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
     beside = f", and the beginning of {', '.join(anew)}" if anew else ""
     chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
@@ -210,11 +210,18 @@ def _doubts(
     return doubts
 
 
-def _oldest(found: Survey, topics: Mapping[str, Offsets]) -> Found:
-    """The oldest record that Kafka has of each partition, as far as it tells."""
-    with contextlib.suppress(UsageError):  # facts that were written down tell of other times
-        return oldest_records(found, topics)
-    return {}
+def _oldest(found: Survey, topics: Mapping[str, Offsets]) -> tuple[Found, list[tuple[Guarantee, str]]]:
+    """The oldest record that Kafka has of each partition, and what to say where a broker that was named is silent."""
+    facts = found.world.kafka
+    if facts is None:
+        return {}, []
+    silent = facts.unknown
+    if silent is None:
+        try:
+            return oldest_records(found, topics), []
+        except UsageError as error:
+            silent = error.found
+    return {}, [(Guarantee.LOSSY, f"Kafka does not tell whether the topics are still those of the rows: {silent}")]
 
 
 def _offsets(records: Found) -> Offsets:
@@ -256,7 +263,7 @@ def _created_again(
             is_last = rows.written_ms.get(topic, {}).get(partition, newest_ms) >= made_ms + MAX_CLOCK_SKEW_MS
             told = before if is_last else anew
             told[topic] = f"rows of partition {partition} are older than the oldest record, and have such offsets"
-    with contextlib.suppress(UsageError):  # as above
+    with contextlib.suppress(UsageError):  # facts that were written down tell of other times
         for each in first_records(found, reads.topics, newest_ms + MAX_CLOCK_SKEW_MS).values():
             for topic, partition, end in ends:
                 if each.get(topic, {}).get(partition, end) < end:
