@@ -31,6 +31,20 @@ def query(folder: Path, batches: int, *, orphan: bool = False, source: Input | N
     return builder
 
 
+def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
+    """A query with one state store of two partitions; the orphan has written its version already."""
+    query(folder, batches, orphan=orphan)
+    sizes = {}
+    for partition in (0, 1):
+        place = folder / f"state/0/{partition}"
+        place.mkdir(parents=True)
+        for version in range(1, batches + 1 + orphan):
+            for name in (f"{version}.delta", f".{version}.delta.crc"):
+                (place / name).write_bytes(b"LZ4Block" + bytes(20))
+                sizes[f"state/0/{partition}/{name}"] = 28
+    return sizes
+
+
 def read(folder: Path) -> Checkpoint:
     return read_checkpoint(LocalStorage(), parse_location(str(folder)), batches=ALL_BATCHES)
 
@@ -86,6 +100,7 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
         "batches": tuple(CommittedBatch(n, n, is_streaming=True) for n in range(count)),
         "skips_up_to": last,
         "complete_from": 0,
+        "times_by_driver": True,
         **others,
     }
     return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, last, known=True, because="its log", **fields)

@@ -11,6 +11,7 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
+from lastgood.query.sink_batches import held_batches
 from lastgood.sinks.evidence import SinkEvidence
 
 
@@ -61,14 +62,15 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         checkpoint: With its newest entries read.
         sinks: One for each sink of the query; several sinks agree as far as the one that is furthest behind.
     """
-    known = bool(sinks) and all(sink.known and sink.presumed_app_id is None for sink in sinks)
+    doubts = {index: doubt for index, sink in enumerate(sinks) if (doubt := _doubt(checkpoint, sink)) is not None}
+    known = bool(sinks) and not doubts
     shown = [sink.last_batch for sink in sinks]
     behind = min((batch for batch in shown if batch is not None), default=None)
     sink = behind if known and None not in shown else None
     proven = [sink for sink in sinks if sink.presumed_app_id is None]
     skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
     last_good, reasons = _last_good(checkpoint, sink, sink_shows_none=known and None in shown)
-    unknown = tuple(_not_known(sink) for sink in sinks if not sink.known or sink.presumed_app_id is not None)
+    unknown = tuple(doubts.values())
     return Position(
         planned=checkpoint.last_planned,
         committed=checkpoint.last_committed,
@@ -81,11 +83,18 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
     )
 
 
-def _not_known(sink: SinkEvidence) -> str:
-    if sink.presumed_app_id is None:
+def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
+    """Why the number that a sink shows is not how far the query has come in it; None if it is."""
+    if not sink.known:
         return f"{sink.location}: not known what it shows: {sink.because}"
-    shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
-    return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
+    if sink.presumed_app_id is not None:
+        shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
+        return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
+    orphan = checkpoint.orphan
+    held = None if orphan is None else held_batches(checkpoint, sink).get(orphan)
+    if held is None or not held.origin.is_doubtful:
+        return None
+    return f"{sink.location}: what it shows of batch {orphan} is not of its plan: {held.because}"
 
 
 def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: bool) -> tuple[int | None, list[str]]:

@@ -31,7 +31,7 @@ from lastgood.sinks.sink import open_sink
 from lastgood.sources.delta import starting_version
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, facts_from_json
 from lastgood.sources.kafka_ranges import Offsets, below, from_on, offset_count, only_in, planned, served, went_back
-from lastgood.sources.kafka_retention import TopicIdentity, identify_topic
+from lastgood.sources.kafka_retention import ReadUpTo, TopicIdentity, identify_topic
 from lastgood.storage import LocalStorage, parse_location
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
@@ -197,8 +197,7 @@ def test_topic_that_was_created_again_is_told_by_its_id_and_else_by_its_times(*,
     assert entry.metadata is not None
     found = identify_topic(
         facts_of(name).topics["reclarger"],
-        committed_end=next_offsets(checkpoint)["reclarger"],
-        batch_timestamp_ms=entry.metadata.batch_timestamp_ms,
+        reads=[ReadUpTo(entry.metadata.batch_timestamp_ms, next_offsets(checkpoint)["reclarger"])],
         first_after={int(p): FoundRecord(at) for p, at in raw["first_offset_with_timestamp_after_batch_2"].items()},
         recorded_topic_id=raw["topic_id_when_the_checkpoint_was_written"] if recorded else None,
     )

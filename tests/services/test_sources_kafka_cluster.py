@@ -21,7 +21,7 @@ from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.process.java import Java
 from lastgood.sources.kafka_cluster import ask_kafka, offsets_for_times, record_times
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, facts_from_json
-from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity, headroom, identify_topic
+from lastgood.sources.kafka_retention import HeadroomKind, ReadUpTo, TopicIdentity, headroom, identify_topic
 
 pytestmark = pytest.mark.services
 
@@ -127,8 +127,7 @@ def test_recreated_topic_has_another_id_and_older_offsets_with_newer_times(broke
     def identity(facts: KafkaFacts, recorded: str | None = None) -> TopicIdentity:
         return identify_topic(
             facts.topics[topic],
-            committed_end={0: 15, 1: 15},
-            batch_timestamp_ms=batch_timestamp_ms,
+            reads=[ReadUpTo(batch_timestamp_ms, {0: 15, 1: 15})],
             first_after=facts.first_at[batch_timestamp_ms + 1][topic],
             recorded_topic_id=recorded,
         ).identity

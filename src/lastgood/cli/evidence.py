@@ -50,6 +50,12 @@ _OPTIONS = (
         help="What the application's foreachBatch function gives as txnAppId, with the batch as txnVersion: its Delta"
         " table knows the query by that name, and not by its id.",
     ),
+    click.option(
+        "--topic-is-the-same",
+        is_flag=True,
+        help="You know that no topic of the query was deleted and created again: settles what clocks leave open, not"
+        " what an id or offsets disprove.",
+    ),
 )
 
 
@@ -65,6 +71,7 @@ def evidence_options(command: _F) -> _F:
         topics: tuple[str, ...],
         subscribe_pattern: str | None,
         txn_app_id: str | None,
+        topic_is_the_same: bool,
         **others: Any,
     ) -> Any:
         from lastgood.operations.surroundings import EvidenceOptions
@@ -76,6 +83,7 @@ def evidence_options(command: _F) -> _F:
             subscribe_pattern=subscribe_pattern,
             kafka_config=kafka_config,
             txn_app_id=txn_app_id,
+            topic_is_the_same=topic_is_the_same,
         )
         return command(*arguments, options=options, **others)
 

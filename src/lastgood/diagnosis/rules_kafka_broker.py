@@ -23,14 +23,16 @@ from lastgood.diagnosis.kafka_reading import (
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.diagnosis.world import World
+from lastgood.query.topics import reads_of
 from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
 from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
-from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity, identify_topic
+from lastgood.sources.kafka_retention import IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
 
 _RECREATED = {
     TopicIdentity.ANOTHER: Severity.ERROR,
     TopicIdentity.SHORTER: Severity.ERROR,
     TopicIdentity.LOOKS_RECREATED: Severity.WARNING,
+    TopicIdentity.MAY_BE_RECREATED: Severity.WARNING,
     TopicIdentity.WITHIN_SKEW: Severity.INFO,
 }
 
@@ -47,8 +49,13 @@ class Suspicion:
 
     @property
     def is_strong(self) -> bool:
-        """Whether clocks that differ cannot be the reason."""
+        """Whether it has to be reckoned with that it is another topic."""
         return self.answer.identity is not TopicIdentity.WITHIN_SKEW
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is as likely a wrong clock."""
+        return self.answer.identity is TopicIdentity.MAY_BE_RECREATED
 
 
 def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
@@ -141,7 +148,7 @@ def _topic_gone(source: KafkaReading, topic: str) -> Finding:
 def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
     """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
     recorded, ends = source.recorded_id(topic), source.start.get(topic, {})
-    answer = identify_topic(found, committed_end=ends, batch_timestamp_ms=0, first_after={}, recorded_topic_id=recorded)
+    answer = identify_topic(found, reads=[ReadUpTo(0, ends)], first_after={}, recorded_topic_id=recorded)
     return _by_time(source, topic, found) if answer.identity is TopicIdentity.UNKNOWN else answer
 
 
@@ -150,7 +157,13 @@ def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAns
     if newer is None:
         return IdentityAnswer(TopicIdentity.UNKNOWN, "neither its id nor its times are known")
     time_ms, ends, records = newer
-    return identify_topic(found, committed_end=ends, batch_timestamp_ms=time_ms, first_after=records)
+    earlier = [read for read in reads_of(source.world.checkpoint, topic) if read.batch_timestamp_ms < time_ms]
+    return identify_topic(
+        found,
+        reads=[ReadUpTo(time_ms, ends), *earlier],
+        first_after=records,
+        is_told_the_same=source.world.is_same_topic,
+    )
 
 
 def _newer(source: KafkaReading, topic: str) -> tuple[int, Mapping[int, int], Mapping[int, FoundRecord]] | None:
@@ -191,6 +204,11 @@ def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iter
         "message.timestamp.type": found.config.get("message.timestamp.type"),
     }
     level, command = _RECREATED[answer.identity], source.topics_command("--describe", "--topic", topic)
+    if answer.identity is TopicIdentity.MAY_BE_RECREATED:
+        effect += (
+            ". What settles it is an id that the topic had before, from a mirror or a recorder, or a person who knows"
+            " that it is the same (--topic-is-the-same)"
+        )
     yield source.finding(conditions.SOURCE_TOPIC_RECREATED, topic, f"{effect}.", evidence, command, level)
 
 

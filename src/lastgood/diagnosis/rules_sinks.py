@@ -12,6 +12,7 @@ from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import ABSENT, FENCE, FILE, NONE, SinkReading, batches, sink_readings
 from lastgood.diagnosis.world import World, removal
 from lastgood.position import Position
+from lastgood.query.sink_batches import Origin
 from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
@@ -84,7 +85,10 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
     sink, orphan, last = reading.sink, reading.orphan, reading.skips
     first = reading.next_new
-    if orphan is not None and sink.known and (reading.shown < orphan or _is_replanned(reading)):
+    if orphan is not None and reading.is_planned_anew and last >= orphan:
+        yield _planned_anew(reading, orphan)
+        return
+    if orphan is not None and sink.known and reading.shown < orphan:
         first = orphan
     if last < first:
         return
@@ -99,17 +103,33 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
     yield reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.backups())
 
 
-def _is_replanned(reading: SinkReading) -> bool:
-    """Whether the sink had the orphan before it was planned: then it holds another batch of that number."""
-    late, is_sure = reading.dropped()
-    return is_sure and reading.orphan in late
+def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
+    """The sink had the orphan before it was planned: then it holds another batch of that number."""
+    last, held = reading.skips, reading.held[orphan]
+    numbers = range(orphan, last + 1)
+    is_sure = held.origin is Origin.OLDER_PLAN
+    becomes = "will be" if is_sure else "may be"
+    effect = (
+        f"{batches(numbers)} {becomes} committed and dropped by the sink, whatever new rows they bring: {held.because}."
+    )
+    evidence = {
+        "skips_up_to": last,
+        "next_batch": orphan,
+        "would_skip": [orphan, last],
+        "origin": held.origin.value,
+        "ranges": reading.ranges(orphan),
+    }
+    level = None if is_sure else Severity.WARNING
+    return reading.finding(conditions.SINK_WOULD_SKIP, effect, evidence, reading.plan(), level)
 
 
 def _orphan(reading: SinkReading) -> Iterator[Finding]:
     """The batch that runs again, where the sink holds it."""
     sink, orphan = reading.sink, reading.orphan
-    if orphan is None or not sink.known or reading.shown < orphan or _is_replanned(reading):
+    if orphan is None or not sink.known or reading.shown < orphan:
         return
+    if reading.is_planned_anew and sink.would_skip(orphan) is not False:
+        return  # told by `_would_skip`
     evidence = {"batch": orphan, "versions": list(sink.versions(orphan)) or None}
     if sink.would_skip(orphan) is False and sink.kind != FENCE:
         effect = f"The next start runs batch {orphan} again, and its rows are written a second time."
@@ -162,13 +182,19 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
 
 def _dropped(reading: SinkReading) -> Iterator[Finding]:
     """Committed batches that the sink had before they were planned."""
-    late, is_sure = reading.dropped()
-    found = [batch_id for batch_id in late if batch_id != reading.orphan]
-    if found:
-        effect = f"What {batches(found)} read is not in the sink, but for what older batches of the same number wrote."
-        evidence = {"batches": found[:_SHOWN_MAX], "count": len(found)}
-        level = None if is_sure else Severity.WARNING
-        yield reading.finding(conditions.SINK_BATCHES_SKIPPED, effect, evidence, reading.inspect(found[0]), level)
+    found = reading.dropped()
+    if not found:
+        return
+    is_sure = all(held.origin is Origin.OLDER_PLAN for held in found.values())
+    effect = (
+        f"What {batches(found)} read {'is not' if is_sure else 'may not be'} in the sink, but for what older batches of"
+        f" the same number wrote: {next(iter(found.values())).because}."
+    )
+    numbers = list(found)[:_SHOWN_MAX]
+    ranges = {str(batch_id): told for batch_id in numbers if (told := reading.ranges(batch_id))}
+    evidence = {"batches": numbers, "count": len(found), "may_be_missing": ranges or None}
+    level = None if is_sure else Severity.WARNING
+    yield reading.finding(conditions.SINK_BATCHES_SKIPPED, effect, evidence, reading.verify(), level)
 
 
 def _missing(reading: SinkReading) -> Iterator[Finding]:

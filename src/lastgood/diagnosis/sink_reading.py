@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.kafka_reading import topics_of
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.spans import Span, orphan_of, read_nothing, spans
 from lastgood.diagnosis.world import World
 from lastgood.position import Position
+from lastgood.query.sink_batches import Held, held_batches
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
+from lastgood.sources.kafka_ranges import planned, ranges_to_json
 
 DELTA, FILE, FENCE, ABSENT = "delta", "file", "fence", "absent"
 NONE = -1
 """Below the first batch."""
-_STORAGE_CLOCK_MS = 2000
-"""How far the clock of a storage, which may know whole seconds only, is taken to be behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,8 @@ class SinkReading:
     sink: SinkEvidence
     spans_of: Mapping[int, list[Span]]
     """What each batch reads, of the plans that were read."""
+    held: Mapping[int, Held]
+    """Of which plan the batches are that it holds."""
 
     @property
     def orphan(self) -> int | None:
@@ -87,20 +88,18 @@ class SinkReading:
         parts = (range(max(run.start, first), min(run.stop, end)) for log in logs for run in log.runs)
         return sorted({batch_id for part in parts for batch_id in part})
 
-    def dropped(self) -> tuple[tuple[int, ...], bool]:
-        """Batches that the sink had before they were planned, and whether that is more than a guess about clocks."""
-        commits = self.world.checkpoint.commits.ids
-        read = (batch_id for batch_id in self.spans_of if batch_id in commits or batch_id == self.orphan)
-        times = {batch_id: time for batch_id in self._has_rows(read) if (time := self._planned_ms(batch_id))}
-        is_one_clock = self.sink.kind == DELTA or self.sink.location.startswith("/")
-        if not is_one_clock:
-            times = {batch_id: time - _STORAGE_CLOCK_MS for batch_id, time in times.items()}
-        late = self.sink.skipped_batches(times)
-        compared = {each.batch_id for each in self.sink.batches if each.is_live and each.committed_at_ms is not None}
-        in_order = compared.intersection(times).difference(late)
-        long_before = {batch_id: time - MAX_CLOCK_SKEW_MS for batch_id, time in times.items()}
-        is_sure = (is_one_clock and bool(in_order)) or self.sink.skipped_batches(long_before) == late
-        return late, is_sure
+    @property
+    def is_planned_anew(self) -> bool:
+        """Whether what it holds under the number of the orphan is, or may be, of an older plan of that number."""
+        return self.orphan is not None and self.orphan in self.held and self.held[self.orphan].origin.is_doubtful
+
+    def dropped(self) -> dict[int, Held]:
+        """Batches that are done and read something, and that the sink had, or may have had, before their plan."""
+        return {
+            batch_id: self.held[batch_id]
+            for batch_id in self._has_rows(sorted(self.held))
+            if self.held[batch_id].origin.is_doubtful and batch_id <= self.done
+        }
 
     def finding(
         self,
@@ -134,6 +133,23 @@ class SinkReading:
         """The command that asks the sink again."""
         return self.world.command("status", "--sink", self.sink.location)
 
+    def verify(self) -> str:
+        """The command that counts what is there."""
+        return self.world.command("verify", "--data", "--sink", self.sink.location)
+
+    def plan(self) -> str:
+        """The command that offers a way out."""
+        return self.world.command("plan", "--sink", self.sink.location)
+
+    def ranges(self, batch_id: int) -> dict[str, Any]:
+        """What a batch reads of each Kafka source, by topic and partition, as far as its plans tell."""
+        found: dict[str, Any] = {}
+        for span in self.spans_of.get(batch_id, []):
+            told = planned(topics_of(span.start), topics_of(span.end))
+            if told:
+                found[span.source_id] = ranges_to_json(told)
+        return found
+
     def backups(self) -> str:
         """The command that shows what there is to put back."""
         return self.world.command("backup list")
@@ -143,17 +159,16 @@ class SinkReading:
         read = ((batch_id, self.spans_of.get(batch_id, [])) for batch_id in batch_ids)
         return [batch_id for batch_id, own in read if any(span.start and not span.is_empty for span in own)]
 
-    def _planned_ms(self, batch_id: int) -> int | None:
-        entry = self.world.checkpoint.offsets.entries.get(batch_id)
-        return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else None
-
 
 def sink_readings(world: World, position: Position, restart: Restart) -> list[SinkReading]:
     """Every sink that was asked."""
     by_batch: dict[int, list[Span]] = {}
     for span in spans(world.checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
-    return [SinkReading(world, position, restart, sink, by_batch) for sink in world.sinks]
+    return [
+        SinkReading(world, position, restart, sink, by_batch, held_batches(world.checkpoint, sink))
+        for sink in world.sinks
+    ]
 
 
 def batches(ids: Iterable[int]) -> str:

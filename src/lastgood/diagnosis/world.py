@@ -45,6 +45,8 @@ class World:
     """The option of the Kafka source, which no file records."""
     is_pattern: bool = False
     """Whether Kafka topics are subscribed by a pattern, which no file records either."""
+    is_same_topic: bool = False
+    """Whether a person says that the topics are those that the query has read (`--topic-is-the-same`)."""
     is_local: bool = True
     """Whether the checkpoint lies on a local disk, where Hadoop keeps a `.crc` beside each file."""
     files: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)

@@ -183,6 +183,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         kafka=surroundings.kafka,
         fail_on_data_loss=options.fail_on_data_loss is not False,
         is_pattern=options.evidence.subscribe_pattern is not None,
+        is_same_topic=options.evidence.topic_is_the_same,
         is_local=evidence.location.scheme == "file",
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),

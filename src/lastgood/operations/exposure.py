@@ -15,6 +15,7 @@ from lastgood.sources.kafka_retention import (
     Headroom,
     HeadroomKind,
     IdentityAnswer,
+    ReadUpTo,
     TopicIdentity,
     headroom,
     identify_topic,
@@ -22,6 +23,7 @@ from lastgood.sources.kafka_retention import (
 )
 
 _FOREIGN = (TopicIdentity.ANOTHER, TopicIdentity.SHORTER)
+_PERHAPS_FOREIGN = (TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
 
 
 class Losing(enum.Enum):
@@ -65,7 +67,7 @@ class Exposure:
         identities = {answer.identity for answer in self.topics.values()}
         if self.lost or self.gone or identities.intersection(_FOREIGN):
             return Losing.YES
-        if TopicIdentity.LOOKS_RECREATED in identities:
+        if identities.intersection(_PERHAPS_FOREIGN):
             return Losing.MAYBE
         return Losing.UNKNOWN if self.doubts else Losing.NO
 
@@ -94,7 +96,7 @@ class Exposure:
             for topic, parts in self.gone.items()
             for partition, offset in parts.items()
         ]
-        suspect = (*_FOREIGN, TopicIdentity.LOOKS_RECREATED)
+        suspect = (*_FOREIGN, *_PERHAPS_FOREIGN)
         lines += [
             f"{topic}: {'not the topic that was read' if answer.identity in _FOREIGN else 'looks created again'}:"
             f" {answer.because}"
@@ -137,7 +139,12 @@ class Exposure:
 
 
 def exposure_of(
-    reading: Reading, facts: KafkaFacts, *, now_ms: int, recorded_ids: Mapping[str, str] | None = None
+    reading: Reading,
+    facts: KafkaFacts,
+    *,
+    now_ms: int,
+    recorded_ids: Mapping[str, str] | None = None,
+    is_same_topic: bool = False,
 ) -> Exposure:
     """Hold what a query has read against what Kafka serves.
 
@@ -146,6 +153,7 @@ def exposure_of(
         facts: What the cluster said; with `unread` and `first_at` as `look_around(headroom=True)` asks for them.
         now_ms: The time by which to judge, milliseconds since 1970.
         recorded_ids: Topic → the id that was written down while the query ran.
+        is_same_topic: Whether a person says that they are the topics that were read.
     """
     next_offsets = reading.next_offsets
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
@@ -180,7 +188,7 @@ def exposure_of(
             and (added := {each: spans for each, spans in parts.items() if each not in next_offsets[name]})
         },
         topics={
-            name: _identity(topic, name, reading, facts, (recorded_ids or {}).get(name))
+            name: _identity(topic, name, reading, facts, (recorded_ids or {}).get(name), is_same_topic=is_same_topic)
             for name, topic in facts.topics.items()
             if name in next_offsets and topic.partitions
         },
@@ -205,15 +213,21 @@ def _at_least(offsets: Offsets, bounds: Offsets) -> Offsets:
 
 
 def _identity(
-    topic: TopicFacts, name: str, reading: Reading, facts: KafkaFacts, recorded_id: str | None
+    topic: TopicFacts,
+    name: str,
+    reading: Reading,
+    facts: KafkaFacts,
+    recorded_id: str | None,
+    *,
+    is_same_topic: bool,
 ) -> IdentityAnswer:
     found = facts.first_at.get(reading.after_ms, {}) if reading.after_ms is not None else {}
     answer = identify_topic(
         topic,
-        committed_end=reading.next_offsets[name],
-        batch_timestamp_ms=reading.time_ms or 0,
+        reads=[ReadUpTo(reading.time_ms or 0, reading.next_offsets[name]), *reading.earlier.get(name, ())],
         first_after=found.get(name, {}),
         recorded_topic_id=recorded_id,
+        is_told_the_same=is_same_topic,
     )
     if answer.identity is TopicIdentity.UNKNOWN and reading.time_ms is None:
         return IdentityAnswer(TopicIdentity.SAME, "no batch is committed that could have read another")

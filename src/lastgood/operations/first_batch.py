@@ -20,6 +20,7 @@ from lastgood.diagnosis.restart import Outcome
 from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.shown import Shown, shown_batch
 from lastgood.operations.surroundings import without_password
+from lastgood.query.sink_batches import origins
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plan import Plan, PlannedSink
 from lastgood.recovery.pricing import ends
@@ -205,11 +206,9 @@ def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: 
     has_passed = sink.known and sink.last_batch is not None and sink.last_batch > number
     if seen.shown is Shown.LIVE or (seen.shown is Shown.UNKNOWN and has_passed):
         planned_ms = batch.record.time_ms
-        if not is_rerun and planned_ms is not None and number in sink.skipped_batches({number: planned_ms}):
-            return Judged(
-                f"{where} had batch {number} before it was planned, by their clocks: its rows may have been dropped",
-                is_kept=None,
-            )
+        held = None if planned_ms is None else origins(sink, {number: planned_ms}).get(number)
+        if not batch.is_empty and held is not None and held.origin.is_doubtful:
+            return Judged(f"{where}: {held.because}: its rows may have been dropped", is_kept=None)
         version = "" if seen.version is None else f", by version {seen.version}"
         return Judged(f"{where} shows batch {number}{version}", is_kept=True)
     if batch.is_empty:

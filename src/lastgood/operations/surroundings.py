@@ -6,8 +6,8 @@ Whoever cannot be reached, or does not let us look, has answered too: the answer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,10 +20,12 @@ from lastgood.operations.broker import Broker, open_broker
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
+from lastgood.query.topics import reads_of
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka_retention import ReadUpTo
 from lastgood.storage import LocationInvalidError
 
 TIMEOUT_SECONDS = 10.0
@@ -31,6 +33,7 @@ TIMEOUT_SECONDS = 10.0
 ONE_SECONDS = 9.0
 """How long one of them may: what it says of its own silence tells more than that time is up."""
 _PARALLEL = 16
+_TOPIC_IS_THE_SAME = "--topic-is-the-same"
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 """In the URL of a database."""
 
@@ -54,6 +57,8 @@ class EvidenceOptions:
     txn_app_id: str | None = None
     """What the application's function gives as `txnAppId`, with the number of the batch as `txnVersion`, when it writes
     to its Delta tables; None: the query id."""
+    topic_is_the_same: bool = False
+    """Whether a person says that no topic was deleted and created again since the query read it."""
 
     def of(self, target: Target) -> EvidenceOptions:
         """The same, with what the configuration knows of the target wherever nothing else was said."""
@@ -77,7 +82,8 @@ class EvidenceOptions:
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
-        return tuple(word for name, value in given if value for word in (name, value))
+        flags = [_TOPIC_IS_THE_SAME] if self.topic_is_the_same else []
+        return (*(word for name, value in given if value for word in (name, value)), *flags)
 
 
 def without_password(text: str) -> str:
@@ -92,7 +98,8 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         UsageError: the words are none.
     """
     given: dict[str, list[str]] = {}
-    for name, value in zip(words[::2], words[1::2], strict=False):
+    pairs = [word for word in words if word != _TOPIC_IS_THE_SAME]
+    for name, value in zip(pairs[::2], pairs[1::2], strict=False):
         given.setdefault(name, []).append(value)
     one = {name: values[-1] for name, values in given.items()}
     found = EvidenceOptions(
@@ -102,6 +109,7 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         subscribe_pattern=one.get("--subscribe-pattern"),
         kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
         txn_app_id=one.get("--txn-app-id"),
+        topic_is_the_same=_TOPIC_IS_THE_SAME in words,
     )
     if sorted(found.words()) != sorted(words):
         raise UsageError("the options are not understood", found=" ".join(words))
@@ -135,6 +143,8 @@ class Reading:
     """First offset of each partition that no committed batch has read; of several sources the lowest."""
     time_ms: int | None
     """Processing time of the newest committed batch; None without one."""
+    earlier: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
+    """Per topic how far the committed batches before that one have read it, newest first."""
 
     @property
     def after_ms(self) -> int | None:
@@ -212,7 +222,14 @@ def reading(evidence: Evidence) -> Reading:
             lowest |= {each: min(end, lowest.get(each, end)) for each, end in partitions.items()}
     named = _kafka_offsets(plans[-1]) if plans else ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
-    return Reading(tuple(topics), next_offsets, read[-1].time_ms if read else None)
+    time_ms = read[-1].time_ms if read else None
+    earlier = {
+        topic: tuple(
+            each for each in reads_of(evidence.checkpoint, topic) if time_ms and each.batch_timestamp_ms < time_ms
+        )
+        for topic in next_offsets
+    }
+    return Reading(tuple(topics), next_offsets, time_ms, earlier)
 
 
 @dataclass(frozen=True, slots=True)

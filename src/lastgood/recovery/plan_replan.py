@@ -8,10 +8,12 @@ from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.query.sink_batches import reads_nothing
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.plan_resume import LOGS, foreseen, repaired, require_sinks, require_sources
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.repair import Work, refuse
+from lastgood.recovery.repairs_numbers import number_taken
 from lastgood.recovery.repairs_sinks import retired
 from lastgood.recovery.repairs_sinks_back import mark_lowered, sinks_taken_back
 from lastgood.recovery.standing import Standing
@@ -31,7 +33,9 @@ def plan_replan(known: Known, spark: SparkVersion) -> Draft:
         return work.draft(foreseen(work))
     work = repaired(work, (mark_lowered,))
     _require_committed(work.standing)
-    work = _sinks_at_the_commit(work)
+    work = repaired(_sinks_at_the_commit(work), (number_taken,))
+    if reads_nothing(work.standing.checkpoint, work.standing.planned):
+        return work.draft(foreseen(work))  # its number is used up, and the range is planned anew under the next one
     others = tuple(_planned_files(work.standing))
     work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others))
     work = repaired(work, LOGS)

@@ -168,9 +168,10 @@ class _Where:
                 next=standing.world.command("backup list"),
             )
         first = begun(standing)
+        is_bounded = not standing.planned_anew  # else a sink has what an older plan read, which no log tells
         reached = Reached(
             ends(least) or first,
-            ends(most) or (first if high == NONE else None),
+            (ends(most) or (first if high == NONE else None)) if is_bounded else None,
             ends(standing.plan(standing.planned)) or ends(stays) or first,
         )
         return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))

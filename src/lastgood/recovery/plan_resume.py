@@ -23,6 +23,7 @@ from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.state_load import nothing_to_name
+from lastgood.query.sink_batches import reads_nothing
 from lastgood.recovery import unread_files
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
@@ -43,6 +44,7 @@ from lastgood.recovery.repairs_logs import (
 )
 from lastgood.recovery.repairs_lost import lost_checkpoint, lost_id, newest_committed
 from lastgood.recovery.repairs_mirror import lifted_by_mirror
+from lastgood.recovery.repairs_numbers import number_taken, price_of_older_plan
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
 from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.recovery.standing import Standing
@@ -59,8 +61,9 @@ LOGS: Final[tuple[_FindRepair, ...]] = (
     strays,
 )
 """What makes the logs readable."""
-_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, mark_renewed, run_again, orphan)
+_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_renewed, run_again, orphan)
 _ROUNDS_MAX = 64
+_SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
 
 def plan_resume(known: Known, spark: SparkVersion) -> Draft:
@@ -296,12 +299,17 @@ def outlook(standing: Standing) -> Outlook:
     lost = silently_lost(standing)
     if lost is not None:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
-    holes = [
-        f"{each.sink.location} lacks batches {each.sink.holes}, taken back before"
-        for each in standing.sinks
-        if each.sink.holes
-    ]
-    return Outlook(Guarantee.LOSSY, (*found.rests_on, *holes), found.prices) if holes else found
+    gone = tuple(_missing_already(standing))
+    return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices) if gone else found
+
+
+def _missing_already(standing: Standing) -> Iterator[str]:
+    """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back."""
+    for each in standing.sinks:
+        if each.sink.holes:
+            yield f"{each.sink.location} lacks batches {each.sink.holes}, taken back before"
+        for batch_id, held in each.dropped().items():
+            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
 
 
 def _first_start(standing: Standing) -> Outlook:
@@ -351,6 +359,10 @@ def _rerun(standing: Standing) -> Outlook:
     start = ends(before)
     if batch_id == 0:
         start = begun(standing)
+    if standing.planned_anew and reads_nothing(standing.checkpoint, batch_id):
+        held = [f"{each.sink.location}: {each.held[batch_id].because}" for each in standing.planned_anew]
+        lines = (f"offsets/{batch_id}, which reads nothing", *held)
+        return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_of_older_plan(standing, start))
     if start and start == ends(plan) and standing.committed == batch_id - 1 and not standing.world.is_stateful:
         return Outlook(Guarantee.EXACTLY_ONCE, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
@@ -404,7 +416,11 @@ def _looks_recreated(standing: Standing) -> Outlook | None:
     found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.never_read]
     if not found:
         return None
-    lines = tuple(f"{each.topic} looks as if it was created again: {each.answer.because}" for each in found)
+    lines = tuple(
+        f"{each.topic} {'may have been' if each.is_open else 'looks as if it was'} created again: {each.answer.because}"
+        f"{_SETTLED if each.is_open else ''}"
+        for each in found
+    )
     ids = list(ends(standing.checkpoint.newest_offsets))
     prices = [
         SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=each.never_read, bound=True) for each in found
@@ -416,11 +432,20 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
     """What speaks against the word a little, and is taken for an accident; one line each."""
     found = suspicions(standing.world, standing.restart)
     topics = (
-        f"the assumption that {each.topic} was not created again, though {each.answer.because}"
+        f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
         for each in found
         if not each.is_strong and each.never_read
     )
-    return (*topics, *unread_files.unknown(standing), *_runs_what_it_has(standing))
+    return (*topics, *_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
+
+
+def _told_the_same(standing: Standing) -> Iterator[str]:
+    """The word of a person, where it has settled what nothing else did."""
+    if not standing.world.is_same_topic:
+        return
+    for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
+        if each.never_read and each.is_open:
+            yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
 
 
 def _runs_what_it_has(standing: Standing) -> Iterator[str]:

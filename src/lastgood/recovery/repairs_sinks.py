@@ -228,7 +228,7 @@ def retired(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...
         RepairRefusedError: a sink has it, or nobody can tell where its range begins.
     """
     path = f"{OFFSETS}/{batch_id}"
-    before = _start(standing, batch_id)
+    before = begin_of_orphan(standing, batch_id)
     shown = [batch for batch in standing.shown if batch is not None]
     if any(batch >= batch_id for batch in shown):
         raise refuse(
@@ -277,8 +277,12 @@ def _used_up(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ..
     )
 
 
-def _start(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
-    """Where the orphan begins; what is planned anew begins there too."""
+def begin_of_orphan(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
+    """Where the orphan begins; what is planned anew begins there too.
+
+    Raises:
+        RepairRefusedError: nobody can tell, or a source cannot be read again from there.
+    """
     if standing.committed != batch_id - 1:
         raise refuse(
             standing,
@@ -329,7 +333,7 @@ def _priced(
 ) -> Repair:
     is_exact = word is Guarantee.EXACTLY_ONCE
     plan = standing.plan(batch_id)
-    end = ends(plan) or _newest_served(standing, start)
+    end = ends(plan) or newest_served(standing, start)
     begin = {source_id: start.get(source_id, VoidOffset()) for source_id in end}
     prices = price_of_start(begin, Reached(begin, begin if is_exact else end, end), standing.checkpoint, standing.kafka)
     if word is Guarantee.LOSSY:
@@ -339,7 +343,7 @@ def _priced(
     return replace(repair, word=word, rests_on=rests_on, prices=prices)
 
 
-def _newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
+def newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
     """The furthest that a plan which nobody can read may have gone."""
     latest = standing.kafka.latest if standing.kafka else {}
     newest = {log.name: max(log.listing.ids, default=NONE) for log in standing.checkpoint.sources}

@@ -162,15 +162,8 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
     Returns:
         None if that is not known.
     """
-    facts, plan = standing.kafka, standing.plan(batch_id)
-    if facts is None or plan is None or not (standing.is_kafka_only and standing.sinks_known):
+    if not standing.sinks_known or not serves_all_after(standing, batch_id):
         return None
-    for offset in ends(plan).values():
-        topics = offset.topics if isinstance(offset, KafkaOffset) else {}
-        for topic, parts in topics.items():
-            earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
-            if any(not earliest.get(p, at + 1) <= at <= latest.get(p, at - 1) for p, at in parts.items()):
-                return None
     ahead = [each for each in standing.sinks if each.shown > batch_id]
     if not all(_reaches(each, batch_id) for each in ahead):
         return None
@@ -180,6 +173,32 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
         f"the logs end with batch {batch_id}, and what later ones read is known to nobody",
         rests_on=(f"{OFFSETS}/{batch_id}, and Kafka, which still serves all that comes after",),
     )
+
+
+def serves_all_after(standing: Standing, batch_id: int) -> bool:
+    """Whether Kafka, and nothing else is read, is known to serve all that came after a batch."""
+    facts, plan = standing.kafka, standing.plan(batch_id)
+    if facts is None or plan is None or not standing.is_kafka_only:
+        return False
+    for offset in ends(plan).values():
+        topics = offset.topics if isinstance(offset, KafkaOffset) else {}
+        for topic, parts in topics.items():
+            earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
+            if any(not earliest.get(p, at + 1) <= at <= latest.get(p, at - 1) for p, at in parts.items()):
+                return False
+    return True
+
+
+def older_plan_taken_back(standing: Standing, why: str) -> Repair | None:
+    """Sinks give back what they hold of an older plan under the number of the orphan, which then runs as planned.
+
+    Returns:
+        None if one cannot, or if Kafka is not known to serve all that either plan may have read.
+    """
+    before, ahead = standing.planned - 1, standing.planned_anew
+    if not serves_all_after(standing, before) or not all(_reaches(each, before) for each in ahead):
+        return None
+    return replace(_going_back(ahead, before, why), drops=True)
 
 
 def writes_only_to_delta(standing: Standing) -> bool:

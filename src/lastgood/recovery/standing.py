@@ -140,6 +140,11 @@ class Standing:
         return bool(self.sinks) and all(each.sink.would_skip(batch_id) is False for each in self.sinks)
 
     @property
+    def planned_anew(self) -> tuple[SinkReading, ...]:
+        """Sinks that hold, or may hold, an older plan's rows under the number of the orphan."""
+        return tuple(each for each in self.sinks if each.is_planned_anew)
+
+    @property
     def recognises_orphan(self) -> bool:
         """Whether every sink is known to take the orphan once: those that hold it drop it, the others write it."""
         pairs = zip(self.sinks, self.shown, strict=True)
@@ -265,7 +270,7 @@ def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvi
 
 def _shown(reading: SinkReading) -> int | None:
     sink = reading.sink
-    if not sink.known:
+    if not sink.known or reading.is_planned_anew:  # how far an older plan went, its number does not tell
         return None
     if sink.last_batch is None:
         is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None

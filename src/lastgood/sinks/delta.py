@@ -131,6 +131,8 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         complete_from=_complete_from(log, history, batch_id, unknown=unknown),
         identity=log.metadata.table_id if log.metadata else None,
         app_id=app_id,
+        marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
+        times_by_driver=True,
         others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
         write_obstacles=write_obstacles(log),
         back_to=back_to,

@@ -69,6 +69,10 @@ class SinkEvidence:
     presumed_app_id: str | None = None
     """Delta: it shows nothing of the query's id, and was asked by the only application id that it holds instead. That
     the query writes under that name is likely and not proven; None if the answer does not rest on such a guess."""
+    marked_at_ms: int | None = None
+    """When the mark of `last_batch` was made, where the sink tells that apart from `batches`."""
+    times_by_driver: bool = False
+    """Whether its times are by the clock of the driver, which also notes down when it plans a batch."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Further queries or applications whose marker the sink holds, with their last batch."""
     log_names: tuple[str, ...] = ()
@@ -112,20 +116,6 @@ class SinkEvidence:
             batch.version for batch in self.batches if batch.batch_id == batch_id and batch.version is not None
         )
 
-    def skipped_batches(self, planned_ms: Mapping[int, int]) -> tuple[int, ...]:
-        """Batches that the sink had already when they were planned: their new rows were dropped without a word.
-
-        It compares clocks, of the driver and of who wrote: a strong hint, no proof.
-
-        Args:
-            planned_ms: `batchTimestampMs` of each batch, from the offset log.
-        """
-        newest: dict[int, int] = {}
-        for batch in self.batches:
-            if batch.is_live and batch.committed_at_ms is not None:
-                newest[batch.batch_id] = max(batch.committed_at_ms, newest.get(batch.batch_id, 0))
-        return tuple(sorted(batch_id for batch_id, at in newest.items() if planned_ms.get(batch_id, at) > at))
-
     def to_json(self) -> dict[str, Any]:
         """The fields by their names."""
         return {
@@ -153,6 +143,8 @@ class SinkEvidence:
             "identity": self.identity,
             "app_id": self.app_id,
             "presumed_app_id": self.presumed_app_id,
+            "marked_at_ms": self.marked_at_ms,
+            "times_by_driver": self.times_by_driver,
             "others": dict(self.others),
             "write_obstacles": list(self.write_obstacles),
             "back_to": self.back_to,

@@ -200,11 +200,25 @@ class FileSink:
             return unknown_evidence(self.kind, self.location, DedupeKey.DIRECTORY, reason(error))
         found = evidence_of(log, self.location)
         if log is not None:
-            return self._with_files_gone(log, found)
+            return self._with_files_gone(log, self._with_time(log, found))
         if is_empty:
             return found
         because = f"there are files, but no {SINK_LOG}: it may have been deleted"
         return replace(found, known=False, because=because, complete_from=None)
+
+    def _with_time(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
+        """The same, knowing when its newest batch was written where that left no file which could tell."""
+        newest = found.last_batch
+        if newest is None or log.files_of(newest):
+            return found
+        entry = self._folder / SINK_LOG / f"{newest}{COMPACT_SUFFIX if newest in log.listing.compact else ''}"
+        try:
+            answer = ask_one(
+                lambda: self._storage.stat(entry), deadline=Deadline.after(self._timeout_seconds), subject=str(entry)
+            )
+        except StorageError:
+            return found  # then nobody tells when it was written
+        return found if answer is None else replace(found, marked_at_ms=answer.modified_ms)
 
     def _with_files_gone(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
         """The same, knowing which files count and are gone, as far as they lie in the folder itself.
@@ -277,6 +291,7 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         log_names=log.names,
         back_to=log.oldest_boundary,
         back_because="older entries of its log are gone, or folded into one",
+        times_by_driver=location.startswith("/"),
         notes=tuple(_notes(log)),
     )
 

@@ -117,8 +117,12 @@ class TopicIdentity(enum.Enum):
     LOOKS_RECREATED = "looks_recreated"
     """It has fewer partitions, or records below the committed end are newer than the batch that read up to there: a
     strong hint, no proof."""
+    MAY_BE_RECREATED = "may_be_recreated"
+    """All that it holds below the committed end is newer than the batch, by so little that clocks may be the reason:
+    as likely another topic as a wrong clock."""
     WITHIN_SKEW = "within_skew"
-    """The same, but by so little that clocks may be the reason."""
+    """The newest of what it holds below the committed end is newer than the batch, by so little that clocks may be the
+    reason; what is older stands there too, so it is the topic that was read."""
     UNKNOWN = "unknown"
 
 
@@ -132,25 +136,36 @@ class IdentityAnswer:
     """Those that show it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadUpTo:
+    """How far one batch has read a topic, and when it was planned: what it read is older than that."""
+
+    batch_timestamp_ms: int
+    ends: Mapping[int, int]
+    """First offset of each partition that it did not read."""
+
+
 def identify_topic(
     topic: TopicFacts,
     *,
-    committed_end: Mapping[int, int],
-    batch_timestamp_ms: int,
+    reads: Sequence[ReadUpTo],
     first_after: Mapping[int, FoundRecord],
     recorded_topic_id: str | None = None,
+    is_told_the_same: bool = False,
     max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
 ) -> IdentityAnswer:
     """Tell whether a topic was deleted and created again since a batch read it.
 
     Args:
         topic: Facts of today.
-        committed_end: Per partition where the newest committed batch ended.
-        batch_timestamp_ms: `batchTimestampMs` of that batch.
-        first_after: Per partition the first record at `batch_timestamp_ms + 1` or later, from `KafkaFacts.first_at`.
+        reads: The newest committed batch, and those before it as far as they are known, newest first.
+        first_after: Per partition the first record that was written after the newest batch was planned: at its
+            `batchTimestampMs` + 1 or later, from `KafkaFacts.first_at`.
         recorded_topic_id: The id that was written down while the query ran, if it was.
+        is_told_the_same: Whether a person says that it is the topic that was read: settles what clocks leave open.
         max_clock_skew_ms: How far clocks may be apart.
     """
+    committed_end = reads[0].ends
     if recorded_topic_id is not None and topic.topic_id is not None:
         if recorded_topic_id == topic.topic_id:
             return IdentityAnswer(TopicIdentity.SAME, f"its id is still {topic.topic_id}")
@@ -165,18 +180,25 @@ def identify_topic(
     fewer = tuple(number for number in committed_end if number not in topic.partitions)
     if fewer:  # Kafka never takes partitions away
         return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, "it has fewer partitions than were read", fewer)
-    return _by_time(committed_end, first_after, batch_timestamp_ms + max_clock_skew_ms)
+    found = _by_time(topic, reads, first_after, max_clock_skew_ms)
+    if found.identity is TopicIdentity.MAY_BE_RECREATED and is_told_the_same:
+        return IdentityAnswer(TopicIdentity.SAME, "a person says that it is the topic that was read")
+    return found
 
 
 def _by_time(
-    committed_end: Mapping[int, int], first_after: Mapping[int, FoundRecord], surely_ms: int
+    topic: TopicFacts, reads: Sequence[ReadUpTo], first_after: Mapping[int, FoundRecord], max_clock_skew_ms: int
 ) -> IdentityAnswer:
     """The timestamp test.
 
     Spark takes the time of a batch after it has fetched its end offsets, so what it read is older than that. Where
     the first record written later stands *below* the committed end, what stands there is not what was read. Producers
     set record times as they like (unless `message.timestamp.type` is `LogAppendTime`), so this is no proof.
+
+    The record is held against the oldest batch that is known to have read its offset: a topic that was created again a
+    moment after the newest batch holds at its beginning what is much newer than the batches that read up to there.
     """
+    committed_end = reads[0].ends
     known = {
         number: first_after.get(number, FoundRecord(unknown="it was not asked by time")) for number in committed_end
     }
@@ -185,14 +207,48 @@ def _by_time(
         for number, record in sorted(known.items())
         if record.offset is not None and record.offset < committed_end[number]
     }
-    surely = tuple(number for number, record in newer.items() if (record.timestamp_ms or surely_ms + 1) > surely_ms)
+    surely = tuple(
+        number
+        for number, record in newer.items()
+        if record.timestamp_ms is None
+        or record.timestamp_ms > _read_ms(reads, number, record.offset or 0) + max_clock_skew_ms
+    )
     if surely:
-        reason = "records below the committed end are newer than the batch"
+        reason = "records below the committed end are newer than the batch that read up to there"
         return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, surely)
-    if newer:
-        reason = "records below the committed end are newer than the batch, by no more than clocks may be apart"
+    if newer and any(_holds_older(topic, number, end, known[number]) for number, end in committed_end.items()):
+        reason = "the newest of it below the committed end is newer than the batch, by no more than clocks may differ"
         return IdentityAnswer(TopicIdentity.WITHIN_SKEW, reason, tuple(newer))
+    if newer:
+        reason = (
+            "all that it holds below the committed end is newer than the batch, by no more than clocks may differ: it"
+            " was created again, or a clock is wrong"
+        )
+        return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, reason, tuple(newer))
     unknown = {number: record.unknown for number, record in sorted(known.items()) if record.unknown is not None}
     if unknown:
         return IdentityAnswer(TopicIdentity.UNKNOWN, next(iter(unknown.values())), tuple(unknown))
     return IdentityAnswer(TopicIdentity.SAME, "nothing below the committed end is newer than the batch")
+
+
+def _read_ms(reads: Sequence[ReadUpTo], partition: int, offset: int) -> int:
+    """When the oldest batch was planned that is known to have read an offset; the newest batch has.
+
+    Where a batch ends further than a later one, somebody went back: what was read before may be of another topic.
+    """
+    found, end = reads[0].batch_timestamp_ms, reads[0].ends[partition]
+    for read in reads[1:]:
+        own = read.ends.get(partition)
+        if own is None or not offset < own <= end:
+            break
+        found, end = min(found, read.batch_timestamp_ms), own
+    return found
+
+
+def _holds_older(topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord) -> bool:
+    """Whether a partition is known to hold what is below the committed end and no newer than the batch."""
+    facts = topic.partitions.get(partition)
+    if facts is None or facts.earliest is None or facts.latest is None or first_newer.unknown is not None:
+        return False
+    below = min(end, facts.latest)
+    return facts.earliest < (below if first_newer.offset is None else min(below, first_newer.offset))

@@ -45,6 +45,7 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
         "skips_up_to": last,
         "complete_from": 0,
         "identity": "table",
+        "times_by_driver": True,
         **others,
     }
     return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, last, known=True, because="its log", **fields)

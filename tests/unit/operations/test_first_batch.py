@@ -318,11 +318,13 @@ def test_function_may_leave_out_what_has_no_rows() -> None:
 
 
 def test_sink_that_had_the_batch_before_it_was_planned_may_have_dropped_its_rows() -> None:
-    table = delta(7, *[1] * 8)
+    table = replace(delta(7, *[1] * 8), times_by_driver=True)
     early = replace(table, batches=tuple(replace(each, committed_at_ms=500) for each in table.batches))
     with_time = replace(SEVEN, record=BatchRecord(7, _timed(entry(kafka(20, 20)), 1000), COMMIT))
     assert sink(early, of=with_time, rerun=False).is_kept is None
-    assert sink(early, of=with_time, rerun=True).is_kept is True
+    assert sink(early, of=with_time, rerun=True).is_kept is None
+    on_time = replace(table, batches=tuple(replace(each, committed_at_ms=1500) for each in table.batches))
+    assert sink(on_time, of=with_time, rerun=True).is_kept is True
 
 
 def _timed(made: OffsetEntry, time_ms: int) -> OffsetEntry:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def file_sink(folder: Path, batches: int) -> EvidenceOptions:
     log.mkdir(parents=True, exist_ok=True)
     for number in range(batches):
         (log / str(number)).write_bytes(b"v1")
+        os.utime(log / str(number), (LATER_MS // 1000 + 60, LATER_MS // 1000 + 60))  # after every plan
     return EvidenceOptions(sinks=(f"file:{folder / 'sink'}",))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import broker, changes, delta, drafted, fence, files, known, query
+from planning import broker, changes, delta, drafted, fence, files, known, query, stateful
 
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Resume
@@ -20,20 +20,6 @@ from lastgood.testing.checkpoints import QUERY_ID
 
 EXACT = Guarantee.EXACTLY_ONCE
 SERVED = broker((0, 60), (0, 60))
-
-
-def stateful(folder: Path, batches: int, *, orphan: bool) -> dict[str, int]:
-    """A query with one state store of two partitions; the orphan has written its version already."""
-    query(folder, batches, orphan=orphan)
-    sizes = {}
-    for partition in (0, 1):
-        place = folder / f"state/0/{partition}"
-        place.mkdir(parents=True)
-        for version in range(1, batches + 1 + orphan):
-            for name in (f"{version}.delta", f".{version}.delta.crc"):
-                (place / name).write_bytes(b"LZ4Block" + bytes(20))
-                sizes[f"state/0/{partition}/{name}"] = 28
-    return sizes
 
 
 def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:

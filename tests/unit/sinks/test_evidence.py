@@ -14,20 +14,6 @@ def test_sink_of_which_nothing_is_known_may_skip_anything() -> None:
     assert (found.last_batch, found.known, found.would_skip(0)) == (None, False, None)
 
 
-def test_batch_that_was_there_before_it_was_planned_has_been_skipped() -> None:
-    found = shown(*(CommittedBatch(n, n, committed_at_ms=1000 * n) for n in range(5)))
-    assert found.skipped_batches({2: 1990, 3: 5000, 4: 4000, 7: 1}) == (3,)
-
-
-def test_batch_that_was_written_again_has_not_been_skipped() -> None:
-    again = [CommittedBatch(3, 3, is_live=False, committed_at_ms=1000), CommittedBatch(3, 6, committed_at_ms=7000)]
-    assert shown(*again).skipped_batches({3: 5000}) == ()
-
-
-def test_batch_without_a_time_proves_nothing() -> None:
-    assert shown(CommittedBatch(3, 3)).skipped_batches({3: 5000}) == ()
-
-
 def test_hole_is_a_batch_below_the_newest_that_nobody_wrote_again() -> None:
     batches = [CommittedBatch(n, n, is_live=n != 1) for n in range(3)]
     assert shown(*batches).holes == (1,)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lastgood.sources.kafka_facts import FoundRecord, PartitionFacts, TopicFacts
@@ -7,6 +9,7 @@ from lastgood.sources.kafka_retention import (
     MAX_CLOCK_SKEW_MS,
     Headroom,
     HeadroomKind,
+    ReadUpTo,
     TopicIdentity,
     headroom,
     identify_topic,
@@ -95,10 +98,11 @@ def test_limit_by_size_is_estimated_from_how_fast_the_beginning_moved() -> None:
     assert size_headroom_ms([], 500) is None
 
 
-def identity(facts: TopicFacts, first_after: dict[int, FoundRecord], **more: str) -> TopicIdentity:
-    return identify_topic(
-        facts, committed_end={0: 15, 1: 15}, batch_timestamp_ms=NOW, first_after=first_after, **more
-    ).identity
+READ = ReadUpTo(NOW, {0: 15, 1: 15})
+
+
+def identity(facts: TopicFacts, first_after: dict[int, FoundRecord], *earlier: ReadUpTo, **more: Any) -> TopicIdentity:
+    return identify_topic(facts, reads=[READ, *earlier], first_after=first_after, **more).identity
 
 
 BOTH = TopicFacts(topic_id="new", partitions={0: PartitionFacts(0, 30), 1: PartitionFacts(0, 30)})
@@ -119,7 +123,7 @@ def test_id_that_is_unknown_today_proves_nothing() -> None:
 
 def test_topic_that_ends_before_what_was_read_is_shorter() -> None:
     facts = TopicFacts(partitions={0: PartitionFacts(0, 30), 1: PartitionFacts(0, 5)})
-    found = identify_topic(facts, committed_end={0: 15, 1: 15}, batch_timestamp_ms=NOW, first_after={})
+    found = identify_topic(facts, reads=[READ], first_after={})
     assert (found.identity, found.partitions) == (TopicIdentity.SHORTER, (1,))
 
 
@@ -137,11 +141,36 @@ def test_records_that_are_newer_by_less_than_clocks_differ_prove_nothing() -> No
     assert identity(BOTH, {0: FoundRecord(14, NOW + MAX_CLOCK_SKEW_MS), 1: LATER}) is TopicIdentity.WITHIN_SKEW
 
 
+def test_topic_of_which_all_is_newer_is_as_likely_another_one_as_a_wrong_clock() -> None:
+    all_newer = {0: FoundRecord(0, NOW + 2000), 1: FoundRecord(0, NOW + 2000)}
+    assert identity(BOTH, all_newer) is TopicIdentity.MAY_BE_RECREATED
+    assert identity(BOTH, all_newer, is_told_the_same=True) is TopicIdentity.SAME
+    far = {0: FoundRecord(0, NOW + 2 * MAX_CLOCK_SKEW_MS), 1: LATER}
+    assert identity(BOTH, far, is_told_the_same=True) is TopicIdentity.LOOKS_RECREATED
+    assert identity(BOTH, all_newer, recorded_topic_id="new") is TopicIdentity.SAME
+    assert identity(BOTH, all_newer, recorded_topic_id="old", is_told_the_same=True) is TopicIdentity.ANOTHER
+    begins_late = TopicFacts(partitions={0: PartitionFacts(12, 30), 1: PartitionFacts(15, 30)})
+    assert identity(begins_late, {0: FoundRecord(12, NOW + 2000), 1: LATER}) is TopicIdentity.MAY_BE_RECREATED
+
+
+def test_older_records_in_any_partition_show_the_topic_that_was_read() -> None:
+    assert identity(BOTH, {0: FoundRecord(0, NOW + 2000), 1: FoundRecord(14, NOW + 1)}) is TopicIdentity.WITHIN_SKEW
+    assert identity(BOTH, {0: FoundRecord(0, NOW + 2000), 1: NONE_LATER}) is TopicIdentity.WITHIN_SKEW
+
+
+def test_records_are_held_against_the_batch_that_read_their_offsets() -> None:
+    long_before = ReadUpTo(NOW - MAX_CLOCK_SKEW_MS, {0: 5, 1: 5})
+    at_the_beginning = {0: FoundRecord(0, NOW + 2000), 1: FoundRecord(0, NOW + 2000)}
+    assert identity(BOTH, at_the_beginning, long_before) is TopicIdentity.LOOKS_RECREATED
+    assert identity(BOTH, {0: FoundRecord(5, NOW + 2000), 1: LATER}, long_before) is TopicIdentity.WITHIN_SKEW
+    went_back = ReadUpTo(NOW - MAX_CLOCK_SKEW_MS, {0: 16, 1: 16})  # what was read then may be of another topic
+    assert identity(BOTH, at_the_beginning, went_back, long_before) is TopicIdentity.MAY_BE_RECREATED
+
+
 def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
     found = identify_topic(
         BOTH,
-        committed_end={0: 15, 1: 15},
-        batch_timestamp_ms=NOW,
+        reads=[READ],
         first_after={0: LATER, 1: FoundRecord(unknown="no leader")},
     )
     assert (found.identity, found.because, found.partitions) == (TopicIdentity.UNKNOWN, "no leader", (1,))
@@ -150,5 +179,5 @@ def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
 
 def test_topic_with_fewer_partitions_than_were_read_looks_created_again() -> None:
     one = TopicFacts(partitions={0: PartitionFacts(0, 30)})
-    answer = identify_topic(one, committed_end={0: 15, 1: 15}, batch_timestamp_ms=0, first_after={})
+    answer = identify_topic(one, reads=[READ], first_after={})
     assert (answer.identity, answer.partitions) == (TopicIdentity.LOOKS_RECREATED, (1,))

@@ -1,0 +1,154 @@
+"""Of which plan the batches are that a sink holds: the one in the logs, or an older one of the same number. Pure.
+
+A sink that goes by numbers drops a batch that it has. Where somebody dropped a plan by hand after the sink had got its
+batch, and the next driver planned the number anew, the sink holds other rows under it than the plan in the logs names:
+run again, the new plan is dropped without a word.
+
+Spark notes down when it plans a batch (`batchTimestampMs`), and the sink when it got it. A batch is planned before it
+is written, so a sink's commit that is older than the plan is of another plan.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
+
+_STORAGE_CLOCK_MS = 2000
+"""How far the clock of a storage, which may know whole seconds only, is taken to be behind that of the driver."""
+
+
+class Origin(enum.Enum):
+    """Of which plan a batch is that a sink holds."""
+
+    THIS_PLAN = "this_plan"
+    """The sink got it after the plan in the logs was made."""
+    OLDER_PLAN = "older_plan"
+    """The sink had it before: its rows are of an older plan of that number, or the plan in the logs names none."""
+    PERHAPS_OLDER = "perhaps_older"
+    """So it looks, and clocks that differ may be the reason."""
+    UNTOLD = "untold"
+    """Nobody tells when the sink got it, or when it was planned."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether anything speaks for an older plan."""
+        return self in (Origin.OLDER_PLAN, Origin.PERHAPS_OLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A batch that a sink holds and that the logs plan."""
+
+    origin: Origin
+    because: str
+    """One line for a person."""
+
+
+def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
+    """Every batch whose plan was read and that the sink holds, by its number.
+
+    Args:
+        checkpoint: With its newest plans read.
+        sink: What the sink says.
+    """
+    planned = {number: time_ms for number in checkpoint.offsets.entries if (time_ms := _planned_ms(checkpoint, number))}
+    found = origins(sink, planned)
+    if not checkpoint.is_stateful:  # with state, a batch without input may have rows
+        found |= {number: held for number in found if (held := _of_nothing(checkpoint, sink, number))}
+    return found
+
+
+def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:
+    """The same, by nothing but times.
+
+    Args:
+        sink: What the sink says.
+        planned_ms: `batchTimestampMs` of each batch that is planned.
+    """
+    committed_ms = _committed_ms(sink)
+    slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
+    age_ms = {
+        number: planned - slack_ms - committed
+        for number, planned in planned_ms.items()
+        if (committed := committed_ms.get(number)) is not None
+    }
+    # Where others are in their order by the same clock, one that is not did not get there by that clock.
+    is_clock_proven = sink.times_by_driver and any(ms <= 0 for ms in age_ms.values())
+    found: dict[int, Held] = {}
+    for number in _held_numbers(sink, planned_ms):
+        if number not in age_ms:
+            found[number] = Held(Origin.UNTOLD, f"when it got batch {number} is not known")
+        elif age_ms[number] <= 0:
+            found[number] = Held(Origin.THIS_PLAN, f"it got batch {number} after that was planned")
+        else:
+            is_sure = is_clock_proven or age_ms[number] > MAX_CLOCK_SKEW_MS
+            seconds = age_ms[number] / 1000
+            because = f"it had batch {number} already {seconds:,.1f} seconds before that was planned"
+            because += "" if is_sure else ", unless clocks differ by so much"
+            found[number] = Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
+    return found
+
+
+def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:
+    """The batches that it shows: those that it tells one by one, and the one at which its mark stands."""
+    live = {batch.batch_id for batch in sink.batches if batch.is_live is not False}
+    newest = set() if sink.last_batch is None else {sink.last_batch}
+    return {*live, *newest}.intersection(planned_ms)
+
+
+def _committed_ms(sink: SinkEvidence) -> dict[int, int]:
+    """When the sink got the rows that it shows of each batch."""
+    newest: dict[int, int] = {}
+    if sink.last_batch is not None and sink.marked_at_ms is not None:
+        newest[sink.last_batch] = sink.marked_at_ms
+    told: dict[int, int] = {}
+    for batch in sink.batches:
+        if batch.is_live is not False and batch.committed_at_ms is not None:
+            told[batch.batch_id] = max(batch.committed_at_ms, told.get(batch.batch_id, 0))
+    return {**newest, **told}
+
+
+def _of_nothing(checkpoint: Checkpoint, sink: SinkEvidence, number: int) -> Held | None:
+    """What it holds of a batch that reads nothing, if these are rows: they are of another plan, whatever clocks say."""
+    if not reads_nothing(checkpoint, number):
+        return None
+    counts = [batch.row_count for batch in sink.batches if batch.batch_id == number and batch.is_live is not False]
+    rows = sum(count for count in counts if count is not None)
+    if rows:
+        return Held(Origin.OLDER_PLAN, f"it has {rows:,} rows of batch {number}, whose plan reads nothing")
+    if None in counts:
+        because = f"whether it has rows of batch {number}, whose plan reads nothing, is not known"
+        return Held(Origin.PERHAPS_OLDER, because)
+    return None
+
+
+def reads_nothing(checkpoint: Checkpoint, number: int) -> bool:
+    """Whether a plan surely reads nothing: it ends where the one before it does, or where its sources begin."""
+    plan, before = _plan(checkpoint, number), _plan(checkpoint, number - 1)
+    if plan is None or not plan.sources:
+        return False
+    if number > 0:
+        return before is not None and _ends(before) == _ends(plan)
+    begun = {log.name: log.initial.offset for log in checkpoint.sources if log.initial is not None}
+    return _ends(plan) == begun
+
+
+def _ends(plan: OffsetEntry) -> dict[str, SourceOffset]:
+    return {line.source_id: line.offset for line in plan.sources}
+
+
+def _planned_ms(checkpoint: Checkpoint, number: int) -> int | None:
+    plan = _plan(checkpoint, number)
+    return plan.metadata.batch_timestamp_ms if plan is not None and plan.metadata is not None else None
+
+
+def _plan(checkpoint: Checkpoint, number: int) -> OffsetEntry | None:
+    entry = checkpoint.offsets.entries.get(number)
+    return entry if isinstance(entry, OffsetEntry) else None

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import query, read
+
+from lastgood.query.sink_batches import Origin, held_batches, origins, reads_nothing
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.testing.checkpoints import STARTED_MS
+
+THIS, OLDER, PERHAPS, UNTOLD = Origin
+
+
+def table(*batches: CommittedBatch, last: int | None = 3, **others: Any) -> SinkEvidence:
+    fields: dict[str, Any] = {"skips_up_to": last, "batches": batches, "times_by_driver": True, **others}
+    return SinkEvidence("delta", "/t", DedupeKey.QUERY_ID, last, known=True, because="x", **fields)
+
+
+def at(*times_ms: int | None) -> tuple[CommittedBatch, ...]:
+    return tuple(CommittedBatch(n, n, committed_at_ms=each) for n, each in enumerate(times_ms))
+
+
+def told(sink: SinkEvidence, planned_ms: dict[int, int]) -> dict[int, Origin]:
+    return {number: held.origin for number, held in origins(sink, planned_ms).items()}
+
+
+def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan() -> None:
+    assert told(table(*at(1000, 2000, 3000, 4000)), {2: 2990, 3: 5000}) == {2: THIS, 3: OLDER}
+
+
+def test_batch_that_was_written_again_is_of_this_plan() -> None:
+    again = [CommittedBatch(3, 3, is_live=False, committed_at_ms=1000), CommittedBatch(3, 6, committed_at_ms=7000)]
+    assert told(table(*again), {3: 5000}) == {3: THIS}
+
+
+def test_batch_without_a_time_proves_nothing() -> None:
+    assert told(table(CommittedBatch(3, 3)), {3: 5000}) == {3: UNTOLD}
+
+
+def test_mark_whose_version_is_gone_tells_its_own_time() -> None:
+    assert told(table(marked_at_ms=4000), {3: 5000}) == {3: PERHAPS}
+    assert told(table(marked_at_ms=6000), {3: 5000}) == {3: THIS}
+    assert told(table(*at(1, 2, 3, 6000), marked_at_ms=4000), {3: 5000}) == {3: THIS}
+
+
+def test_batch_that_the_sink_does_not_show_is_not_held() -> None:
+    assert told(table(*at(1000, 2000), last=1), {2: 1, 3: 1}) == {}
+    gone = [CommittedBatch(3, 3, is_live=False, committed_at_ms=1000)]
+    assert told(table(*gone, last=2), {3: 5000}) == {}
+
+
+@pytest.mark.parametrize(
+    ("by_driver", "others_in_order", "older_by_ms", "expected"),
+    [
+        (True, True, 1, OLDER),
+        (True, False, 1, PERHAPS),
+        (True, False, 300_001, OLDER),
+        (False, True, 1500, THIS),  # a storage may know whole seconds only
+        (False, True, 2500, PERHAPS),
+        (False, True, 303_000, OLDER),
+    ],
+)
+def test_clocks_that_may_differ_prove_less(
+    by_driver: bool, others_in_order: bool, older_by_ms: int, expected: Origin
+) -> None:
+    planned = {2: 1_000_000, **({1: 500_000} if others_in_order else {})}
+    batches = [CommittedBatch(1, committed_at_ms=600_000), CommittedBatch(2, committed_at_ms=1_000_000 - older_by_ms)]
+    assert told(table(*batches, last=2, times_by_driver=by_driver), planned)[2] is expected
+
+
+def test_rows_of_a_batch_that_reads_nothing_are_of_another_plan(tmp_path: Path) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan(0)
+    checkpoint = read(tmp_path)
+    assert (reads_nothing(checkpoint, 3), reads_nothing(checkpoint, 2), reads_nothing(checkpoint, 9)) == (
+        True,
+        False,
+        False,
+    )
+    after = CommittedBatch(3, 3, committed_at_ms=STARTED_MS * 2)
+
+    def origin(row_count: int | None) -> Origin:
+        return held_batches(checkpoint, table(replace(after, row_count=row_count)))[3].origin
+
+    assert (origin(5), origin(0), origin(None)) == (OLDER, THIS, PERHAPS)
