@@ -20,6 +20,8 @@ from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, Input
 
 SPARK = SPARK_4_2
+LATER_MS = 4_000_000_000_000
+"""After every plan."""
 
 
 def query(folder: Path, batches: int, *, orphan: bool = False, source: Input | None = None) -> CheckpointBuilder:
@@ -97,7 +99,7 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
     """A Delta table that Spark's own sink writes and that shows every batch up to `last`."""
     count = 0 if last is None else last + 1
     fields: dict[str, Any] = {
-        "batches": tuple(CommittedBatch(n, n, is_streaming=True) for n in range(count)),
+        "batches": tuple(CommittedBatch(n, n, is_streaming=True, committed_at_ms=LATER_MS) for n in range(count)),
         "skips_up_to": last,
         "complete_from": 0,
         "times_by_driver": True,
@@ -108,8 +110,13 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
 
 def files(last: int | None, **others: Any) -> SinkEvidence:
     """A folder that Spark's file sink writes."""
-    names = tuple(str(n) for n in range(0 if last is None else last + 1))
-    fields: dict[str, Any] = {"skips_up_to": last, "log_names": names, **others}
+    numbers = range(0 if last is None else last + 1)
+    fields: dict[str, Any] = {
+        "skips_up_to": last,
+        "log_names": tuple(map(str, numbers)),
+        "batches": tuple(CommittedBatch(n, is_streaming=True, committed_at_ms=LATER_MS) for n in numbers),
+        **others,
+    }
     return SinkEvidence("file", "/lake/files", DedupeKey.DIRECTORY, last, known=True, because="its log", **fields)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
-from lastgood.query.sink_batches import held_batches
+from lastgood.query.sink_batches import planned_anew
 from lastgood.sinks.evidence import SinkEvidence
 
 
@@ -90,11 +90,10 @@ def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
     if sink.presumed_app_id is not None:
         shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
         return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
-    orphan = checkpoint.orphan
-    held = None if orphan is None else held_batches(checkpoint, sink).get(orphan)
-    if held is None or not held.origin.is_doubtful:
+    anew = planned_anew(checkpoint, sink)
+    if anew is None:
         return None
-    return f"{sink.location}: what it shows of batch {orphan} is not of its plan: {held.because}"
+    return f"{sink.location}: what it shows of batch {checkpoint.orphan} is not known to be of its plan: {anew.because}"
 
 
 def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: bool) -> tuple[int | None, list[str]]:

@@ -111,18 +111,21 @@ def _orphan(source: KafkaReading) -> Iterator[Finding]:
     batch_id, subject = source.stand.batch_id, f"offsets/{source.stand.batch_id}"
     wrong = _wrong_ranges(source)
     if wrong:
-        if source.world.fail_on_data_loss:
+        level = None
+        if source.is_in_sinks and source.restart.stop is None:
+            level, outcome = Severity.INFO, "The sinks have it and drop it unread, so the start goes on."
+        elif source.world.fail_on_data_loss:
             outcome = "Every start fails at it with the same message, also when the cause is gone."
         else:
             outcome = "It is committed all the same: what is missing is lost without a word."
-        if source.is_in_sinks:
+        if source.is_in_sinks and level is None:
             outcome += " Its rows are in the sink already."
         if batch_id == 0:
             outcome += f" Another startingOffsets changes nothing while sources/{source.stand.source_id}/0 is there."
         causes = "; ".join(text for text, _ in wrong.values())
         effect = f"Batch {batch_id} cannot run as it was planned: {causes}. {outcome}"
         evidence = {name: found for name, (_, found) in wrong.items()}
-        yield source.finding(ORPHAN_UNREPLAYABLE, subject, effect, evidence, source.inspect())
+        yield source.finding(ORPHAN_UNREPLAYABLE, subject, effect, evidence, source.inspect(), level)
     count = offset_count(planned(source.start, source.end))
     usual = [each for each in (_count(span) for span in source.read if span.is_done) if each]
     if len(usual) > 1 and count >= _LARGE_FACTOR * max(usual):

@@ -12,7 +12,7 @@ from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.spans import Span, orphan_of, read_nothing, spans
 from lastgood.diagnosis.world import World
 from lastgood.position import Position
-from lastgood.query.sink_batches import Held, held_batches
+from lastgood.query.sink_batches import Held, held_batches, planned_anew
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka_ranges import planned, ranges_to_json
 
@@ -91,7 +91,7 @@ class SinkReading:
     @property
     def is_planned_anew(self) -> bool:
         """Whether what it holds under the number of the orphan is, or may be, of an older plan of that number."""
-        return self.orphan is not None and self.orphan in self.held and self.held[self.orphan].origin.is_doubtful
+        return planned_anew(self.world.checkpoint, self.sink) is not None
 
     def dropped(self) -> dict[int, Held]:
         """Batches that are done and read something, and that the sink had, or may have had, before their plan."""

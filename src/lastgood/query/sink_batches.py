@@ -65,6 +65,20 @@ def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
     return found
 
 
+def planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
+    """What the sink holds under the number of the orphan, where that is not known to be what the orphan plans.
+
+    Of a sink that takes a batch by what is in it, and not by its number, it has to be known that it is another one; of
+    one that goes by the number, that it is the same.
+    """
+    orphan = checkpoint.orphan
+    held = None if orphan is None else held_batches(checkpoint, sink).get(orphan)
+    if held is None or orphan is None:
+        return None
+    is_open = held.origin is Origin.UNTOLD and sink.would_skip(orphan) is not False
+    return held if held.origin.is_doubtful or is_open else None
+
+
 def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:
     """The same, by nothing but times.
 

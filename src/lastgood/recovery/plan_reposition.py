@@ -19,6 +19,7 @@ from lastgood.recovery.plan_resume import (
     LOGS,
     assumptions,
     begun,
+    missing_already,
     repaired,
     require_continuity,
     require_sinks,
@@ -107,7 +108,9 @@ def finished(work: Work) -> Draft:
         priced_before = work.repairs[-1].prices if work.repairs else ()
         prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
         return work.draft(Outlook(lost.word, lost.rests_on, prices))
-    return work.draft(Outlook(Guarantee.EXACTLY_ONCE, assumptions(work.standing)))
+    gone = tuple(missing_already(work.began, ends(work.standing.checkpoint.newest_offsets)))
+    word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
+    return work.draft(Outlook(word, (*assumptions(work.standing), *gone)))
 
 
 def _bounded(standing: Standing, reached: Reached) -> Reached:

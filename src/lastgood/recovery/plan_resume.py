@@ -6,7 +6,7 @@ query is judged anew, until Spark's own restart does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -19,7 +19,7 @@ from lastgood.diagnosis.kafka_source import Gap, KafkaGap
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
-from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
+from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE, SinkReading
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.state_load import nothing_to_name
@@ -48,7 +48,7 @@ from lastgood.recovery.repairs_numbers import number_taken, price_of_older_plan
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
 from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.recovery.standing import Standing
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka_ranges import Ranges, planned
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -299,17 +299,39 @@ def outlook(standing: Standing) -> Outlook:
     lost = silently_lost(standing)
     if lost is not None:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
-    gone = tuple(_missing_already(standing))
+    gone = tuple(missing_already(standing))
     return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices) if gone else found
 
 
-def _missing_already(standing: Standing) -> Iterator[str]:
-    """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back."""
+def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
+    """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back.
+
+    Args:
+        standing: Where the query stands.
+        start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
+    """
     for each in standing.sinks:
-        if each.sink.holes:
-            yield f"{each.sink.location} lacks batches {each.sink.holes}, taken back before"
+        holes = [batch_id for batch_id in each.sink.holes if not _is_read_again(each, batch_id, start)]
+        if holes:
+            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
         for batch_id, held in each.dropped().items():
+            if _is_read_again(each, batch_id, start):
+                continue
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def _is_read_again(reading: SinkReading, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
+    """Whether all that a batch read comes after where the query is to start."""
+    read = reading.spans_of.get(batch_id, [])
+    if start is None or not read:
+        return False
+    for span in read:
+        begin, chosen = span.start, start.get(span.source_id)
+        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
+            return False
+        if planned(begin.topics, chosen.topics):
+            return False
+    return True
 
 
 def _first_start(standing: Standing) -> Outlook:

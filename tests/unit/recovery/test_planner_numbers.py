@@ -123,7 +123,7 @@ def test_position_does_not_take_the_number_for_the_batch(tmp_path: Path) -> None
     query(tmp_path, 3, orphan=True)
     position = locate(known(tmp_path).world.checkpoint, [older()])
     assert (position.sink, position.sink_known, position.last_good, position.skipped_up_to) == (None, False, 2, 3)
-    assert "is not of its plan" in position.reasons[-1]
+    assert "is not known to be of its plan" in position.reasons[-1]
 
 
 def test_batch_that_was_skipped_already_is_lost(tmp_path: Path) -> None:
