@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,8 @@ class Application:
     """A file that it reads its `startingOffsets` from."""
     per_transaction: int | None = None
     """How many records of a partition a producer commits at once; each leaves an offset without a record."""
+    limit: int = 10
+    """Its `maxOffsetsPerTrigger`."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -70,7 +73,8 @@ class Application:
         assert self.rows() == self.wanted(BEFORE)
         self.produce(BEFORE, BEFORE + AFTER)
 
-    def produce(self, first: int, end: int) -> None:
+    def produce(self, first: int, end: int, *, ahead_ms: int = 0) -> None:
+        """Write records of each partition; their times are so far ahead of the clock here."""
         size = self.per_transaction
         settings: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
         producer = Producer({**settings, **({} if size is None else {"transactional.id": self.topic})})
@@ -81,7 +85,8 @@ class Application:
                 producer.begin_transaction()
             for partition in range(PARTITIONS):
                 for number in range(begin, min(begin + (size or end), end)):
-                    producer.produce(self.topic, f"{partition}-{number}", partition=partition)
+                    at_ms = int(time.time() * 1000) + ahead_ms
+                    producer.produce(self.topic, f"{partition}-{number}", partition=partition, timestamp=at_ms)
             if size is not None:
                 producer.commit_transaction(_FLUSH_SECONDS)
         assert producer.flush(_FLUSH_SECONDS) == 0
@@ -98,6 +103,7 @@ class Application:
             "sink": self.sink,
             "starting_offsets": self.starting_offsets,
             "config": self.config,
+            "limit": self.limit,
         }
         error: str | None = self.spark.ask(told)["error"]
         return error

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-LIMIT = "10"
 COMPACT_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
@@ -32,7 +31,7 @@ def application(spark, told):
 def topic(spark, told):
     """Every record of a topic."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", told["bootstrap"])
-    reader = reader.option("subscribe", told["topic"]).option("maxOffsetsPerTrigger", LIMIT)
+    reader = reader.option("subscribe", told["topic"]).option("maxOffsetsPerTrigger", told["limit"])
     reader = reader.option("startingOffsets", starting_offsets(told))
     return reader.load().selectExpr("topic", "partition", "offset", "cast(value as string) as value")
 
