@@ -20,6 +20,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.operations.demo.stage import TOPIC, Stage
 from lastgood.recovery.incident import Incident, ranges_of
 from lastgood.recovery.incidents import list_incidents, read_incident
@@ -278,6 +280,45 @@ class Course:
         else:
             self._await_start_after_end()
 
+    def topic_recreated_and_no_id_known(self) -> None:
+        """The topic is deleted and made anew, longer than what was read, and nobody has kept the id of the old one."""
+        self.stage.settle()
+        self.stop()
+        ends, read = self.stage.broker.latest_offsets(TOPIC), self.stage.committed()
+        self._gone.append(_GoneTopic(len(self._gone), self.stage.sent, ends, read))
+        self.stage.broker.recreate_topic(TOPIC)
+        shutil.rmtree(self.stage.mirror, ignore_errors=True)  # mirror, records and ids
+        self.stage.send(sum(ends.values()) + 600)
+        self.stage.await_sent()
+        self.start()
+
+    def number_planned_anew(self) -> None:
+        """Somebody drops the newest batch by hand, which the table has; the next driver plans it anew, and dies."""
+        self.stage.settle()
+        self.stop()
+        number = max(int(each.name) for each in (self.stage.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+        plan = self.stage.checkpoint / f"offsets/{number}"
+        entry = parse_offset_entry(plan.read_bytes())
+        assert isinstance(entry, OffsetEntry)
+        for log in ("offsets", "commits"):
+            for name in (str(number), f".{number}.crc"):
+                (self.stage.checkpoint / log / name).unlink(missing_ok=True)
+        self.stage.send(self.chance.randint(1, 800))
+        self.stage.await_sent()
+        begin = self.stage.end_of(number - 1) if number else {}
+        plan.write_bytes(self._planned_anew(entry, begin))
+        self.start()
+
+    def _planned_anew(self, entry: OffsetEntry, begin: Mapping[int, int]) -> bytes:
+        """A plan of now that begins where this one does, and ends anywhere after."""
+        (line,) = entry.sources
+        latest = self.stage.broker.latest_offsets(TOPIC)
+        ends = {each: self.chance.randint(begin.get(each, 0), end) for each, end in latest.items()}
+        lines = entry.with_source_line(line.source_id, KafkaOffset({TOPIC: ends})).to_bytes().decode().split("\n")
+        metadata = {**json.loads(lines[1]), "batchTimestampMs": int(time.time() * 1000)}
+        lines[1] = json.dumps(metadata, separators=(",", ":"))
+        return "\n".join(lines).encode()
+
     def _await_start_after_end(self) -> None:
         """The driver dies, or lastgood ends it where it would read on in the middle of another topic."""
         application = self.stage.application
@@ -358,6 +399,8 @@ FAILURES: dict[str, Callable[[Course], None]] = {
         Course.records_expired,
         Course.partition_added,
         Course.topic_recreated,
+        Course.topic_recreated_and_no_id_known,
+        Course.number_planned_anew,
         Course.broker_down,
         Course.broker_down_in_a_batch,
         Course.broker_down_at_the_start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -21,6 +21,7 @@ from lastgood.diagnosis.rules_source_logs import find_source_logs
 from lastgood.diagnosis.rules_sources import find_sources
 from lastgood.diagnosis.rules_state import find_state
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
+from lastgood.diagnosis.unknowns import find_unknowns
 from lastgood.diagnosis.world import World
 from lastgood.position import Position, locate
 
@@ -96,6 +97,7 @@ def diagnose(
     chosen = spark or newest_reading(world)
     position = locate(world.checkpoint, world.sinks)
     restart = predict(world, chosen)
+    restart = replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *find_unknowns(world, restart)))))
     predicted = (predict(world, version) for version in SPARK_VERSIONS if version != chosen)
     findings = [
         *others,

@@ -67,6 +67,14 @@ def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
                 yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic))
 
 
+def identities(world: World, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
+    """Whether each topic that the query has read from is still that topic; none where the broker was not asked."""
+    for source in readings(world, restart):
+        for topic, found in source.there.items() if source.is_asked else ():
+            if source.start.get(topic):
+                yield topic, _identity(source, topic, found)
+
+
 def may_be_read(world: World, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
     """Of a topic that was created again, per partition the offset below which the query may have read it meanwhile.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.operations.surroundings import Reading
+from lastgood.query.sink_batches import Held
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
@@ -287,12 +288,23 @@ class SinkStanding:
         }
 
 
-def sink_standing(evidence: SinkEvidence, *, last_planned: int | None, last_committed: int | None) -> SinkStanding:
-    """Hold what a sink shows against what is planned and committed."""
+def sink_standing(
+    evidence: SinkEvidence, *, last_planned: int | None, last_committed: int | None, anew: Held | None = None
+) -> SinkStanding:
+    """Hold what a sink shows against what is planned and committed.
+
+    Args:
+        evidence: What it shows.
+        last_planned: The newest planned batch.
+        last_committed: The newest committed batch.
+        anew: What `planned_anew` tells of it.
+    """
     committed = -1 if last_committed is None else last_committed
     planned_id = committed if last_planned is None else max(last_planned, committed)
-    drops = _would_drop(evidence, planned_id, committed)
+    drops = _would_drop(evidence, planned_id, committed, is_anew=anew is not None)
     agreement, sentence = _agreement(evidence, planned_id, committed)
+    if anew is not None:
+        agreement, sentence = Agreement.UNKNOWN, f"not known how far it has come: {anew.because}"
     if drops is not None:
         sentence += f"; {_batches(*drops)} of the query would be dropped without a word"
     if evidence.presumed_app_id is not None:
@@ -316,11 +328,11 @@ def _agreement(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple
     return Agreement.AGREES, f"agrees: its newest is batch {shown}{again}"
 
 
-def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple[int, int] | None:
-    """A planned batch that the sink shows is run again with the same ranges: that one it may drop."""
+def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int, *, is_anew: bool) -> tuple[int, int] | None:
+    """A planned batch that the sink shows runs again with the same ranges: it may be dropped, if it is that batch."""
     if evidence.skips_up_to is None or not evidence.skips_known:
         return None
-    is_shown = evidence.last_batch is not None and evidence.last_batch >= planned_id
+    is_shown = not is_anew and evidence.last_batch is not None and evidence.last_batch >= planned_id
     first = planned_id + 1 if is_shown or planned_id == committed else planned_id
     return (first, evidence.skips_up_to) if evidence.skips_up_to >= first else None
 

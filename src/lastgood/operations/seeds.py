@@ -22,6 +22,7 @@ from lastgood.operations.positions import Where, chosen_offsets, first_records, 
 from lastgood.operations.surroundings import TIMEOUT_SECONDS
 from lastgood.operations.survey import Survey
 from lastgood.parallel import Deadline
+from lastgood.query.sink_batches import origins
 from lastgood.recovery.draft import Known
 from lastgood.recovery.extents import (
     Reads,
@@ -133,6 +134,16 @@ def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
         )
     batch = shown.pop() or 0
     standing = offsets_after(target, batch=batch, config=config)
+    planned_ms = {} if standing.time_ms is None else {batch: standing.time_ms}
+    for sink in sinks:
+        held = origins(sink, planned_ms).get(batch)
+        if held is not None and held.origin.is_doubtful:
+            raise UsageError(
+                "where the batch ended that the sink shows is not known: the plan that is left is another one",
+                subject="--at-sink",
+                found=f"{sink.location}: {held.because}",
+                expected="--offset-columns, --at-last-commit, --earliest",
+            )
     marks = [f"{sink.location} shows batch {batch}: {sink.because}" for sink in sinks]
     told_by = f"where batch {batch} ended, as logs, mirror or ledger tell"
     holes = [f"{sink.location} lacks batches {sink.holes}, taken back before" for sink in sinks if sink.holes]

@@ -22,6 +22,7 @@ from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import locate
+from lastgood.query.sink_batches import planned_anew
 from lastgood.recovery.copies import batch_of
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
@@ -207,7 +208,12 @@ def status(
         require_checkpoint(location, evidence.checkpoint)
     at_ms = clock_ms()
     around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-    return replace(_judge(evidence, around, at_ms), incident=incident, target=target, options=options)
+    return replace(
+        _judge(evidence, around, at_ms, is_same_topic=options.topic_is_the_same),
+        incident=incident,
+        target=target,
+        options=options,
+    )
 
 
 def is_root(target: str) -> bool:
@@ -251,7 +257,10 @@ def status_below(
     at_ms = clock_ms()
     read = [each for each in looked if isinstance(each, Evidence) and not _is_nothing(each)]
     around = look_around_all(read, options, now_ms=at_ms)
-    found = [_judge(evidence, told, at_ms) for evidence, told in zip(read, around, strict=True)]
+    found = [
+        _judge(evidence, told, at_ms, is_same_topic=options.topic_is_the_same)
+        for evidence, told in zip(read, around, strict=True)
+    ]
     found += [each for each in looked if isinstance(each, Status)]
     found = [replace(each, target=str(each.location), options=options) for each in found]
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
@@ -330,16 +339,23 @@ def _is_nothing(evidence: Evidence) -> bool:
     return not evidence.mirror and checkpoint.query is None and not checkpoint.offsets.listing.exists
 
 
-def _judge(evidence: Evidence, around: Surroundings, at_ms: int) -> Status:
+def _judge(evidence: Evidence, around: Surroundings, at_ms: int, *, is_same_topic: bool) -> Status:
     checkpoint = evidence.checkpoint
     standings = [
-        sink_standing(each, last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
+        sink_standing(
+            each,
+            last_planned=checkpoint.last_planned,
+            last_committed=checkpoint.last_committed,
+            anew=planned_anew(checkpoint, each),
+        )
         for each in around.sinks
     ]
     exposure = None
     if around.kafka is not None:
         noted = read_topic_ids(evidence.storage, evidence.location, evidence.query_id)
-        exposure = exposure_of(reading(evidence), around.kafka, now_ms=at_ms, recorded_ids=noted)
+        exposure = exposure_of(
+            reading(evidence), around.kafka, now_ms=at_ms, recorded_ids=noted, is_same_topic=is_same_topic
+        )
     return Status(
         evidence.location,
         checkpoint,

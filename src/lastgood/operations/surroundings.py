@@ -6,12 +6,13 @@ Whoever cannot be reached, or does not let us look, has answered too: the answer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import ExtraMissingError, UsageError
@@ -223,13 +224,18 @@ def reading(evidence: Evidence) -> Reading:
     named = _kafka_offsets(plans[-1]) if plans else ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
     time_ms = read[-1].time_ms if read else None
-    earlier = {
-        topic: tuple(
-            each for each in reads_of(evidence.checkpoint, topic) if time_ms and each.batch_timestamp_ms < time_ms
-        )
-        for topic in next_offsets
-    }
+    earlier = {} if time_ms is None else _read_before(evidence.checkpoint, next_offsets, time_ms)
     return Reading(tuple(topics), next_offsets, time_ms, earlier)
+
+
+def _read_before(checkpoint: Checkpoint, topics: Iterable[str], time_ms: int) -> dict[str, tuple[ReadUpTo, ...]]:
+    """How far the batches that were planned before a time have read each topic, newest first; none without any."""
+    found = {}
+    for topic in topics:
+        before = tuple(each for each in reads_of(checkpoint, topic) if each.batch_timestamp_ms < time_ms)
+        if before:
+            found[topic] = before
+    return found
 
 
 @dataclass(frozen=True, slots=True)

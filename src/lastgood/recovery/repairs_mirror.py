@@ -24,7 +24,7 @@ def lifted_by_mirror(work: Work) -> Repair | None:
     something contradicts, and where Spark then runs. Else it is Spark's own restart, which reads all of it again.
     """
     standing = work.standing
-    if standing.sinks_known or standing.planned == NONE or not work.mirror:
+    if standing.sinks_known or standing.planned_anew or standing.planned == NONE or not work.mirror:
         return None
     further = _Further.of(work)
     if further is None or any(_contradicts(each, further.committed) for each in standing.sinks):

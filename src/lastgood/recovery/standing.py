@@ -263,6 +263,7 @@ def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvi
         skips_up_to=last,
         skips_known=True,
         batches=(),
+        marked_at_ms=sink.others_at_ms.get(query_id),
         because=because,
         others=others,
     )

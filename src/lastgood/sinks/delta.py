@@ -134,6 +134,11 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
         times_by_driver=True,
         others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
+        others_at_ms={
+            name: txn.last_updated_ms
+            for name, txn in log.transactions.items()
+            if name != app_id and txn.last_updated_ms is not None
+        },
         write_obstacles=write_obstacles(log),
         back_to=back_to,
         back_because=back_because,

@@ -75,6 +75,8 @@ class SinkEvidence:
     """Whether its times are by the clock of the driver, which also notes down when it plans a batch."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Further queries or applications whose marker the sink holds, with their last batch."""
+    others_at_ms: Mapping[str, int] = field(default_factory=dict)
+    """When their markers were made, as far as the sink tells."""
     log_names: tuple[str, ...] = ()
     """File sink: what lies in its log, by name; folders end with a slash."""
     write_obstacles: tuple[str, ...] = ()
@@ -146,6 +148,7 @@ class SinkEvidence:
             "marked_at_ms": self.marked_at_ms,
             "times_by_driver": self.times_by_driver,
             "others": dict(self.others),
+            "others_at_ms": dict(self.others_at_ms),
             "write_obstacles": list(self.write_obstacles),
             "back_to": self.back_to,
             "back_because": self.back_because,

@@ -20,7 +20,16 @@ from lastgood.storage import LocalStorage, parse_location
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
 HDFS, ROCKSDB, BY_ID = "3.5-agg-hdfs-healthy", "3.5-agg-rocksdb-healthy", "4.3-agg-rocksdb-ckptv2-healthy"
 NEWEST = 7
-DELTA = SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, NEWEST, known=True, because="x", skips_up_to=NEWEST)
+DELTA = SinkEvidence(
+    "delta",
+    "/lake/out",
+    DedupeKey.QUERY_ID,
+    NEWEST,
+    known=True,
+    because="x",
+    skips_up_to=NEWEST,
+    marked_at_ms=4_000_000_000_000,  # after every plan
+)
 FILES = replace(DELTA, kind="file", dedupe_key=DedupeKey.DIRECTORY)
 FUNCTION = replace(DELTA, dedupe_key=DedupeKey.APP_ID)
 FENCE = replace(DELTA, kind="fence", skips_up_to=None)

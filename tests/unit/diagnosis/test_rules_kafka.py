@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka import CONDITIONS, find_kafka
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import LocalStorage, parse_location
@@ -202,9 +202,14 @@ def test_plan_over_deleted_records_is_both_unreplayable_and_lost(tmp_path: Path)
 def test_plan_over_deleted_records_that_the_sink_holds_has_lost_none_of_them(tmp_path: Path) -> None:
     query(tmp_path, {"t": {0: 15}}, {"t": {0: 20}}, committed=1)
     sink = SinkEvidence("delta", "/t", DedupeKey.QUERY_ID, 1, known=True, because="x", skips_up_to=1)
-    found = find(tmp_path, broker(t={0: (20, 30)}), sinks=(sink,))
-    assert told(found) == [("ORPHAN_UNREPLAYABLE", ERROR)]
-    assert "Its rows are in the sink already." in found[0].effect
+    shown = (CommittedBatch(1, committed_at_ms=4_000_000_000_000),)
+    found = find(tmp_path, broker(t={0: (20, 30)}), sinks=(replace(sink, batches=shown),))
+    assert told(found) == [("ORPHAN_UNREPLAYABLE", INFO)]
+    assert "The sinks have it and drop it unread" in found[0].effect
+    older = find(
+        tmp_path, broker(t={0: (20, 30)}), sinks=(replace(sink, batches=(CommittedBatch(1, committed_at_ms=1),)),)
+    )
+    assert ("SOURCE_RANGE_EXPIRED", ERROR) in told(older)
 
 
 def test_plan_that_ends_above_its_partition_cannot_run(tmp_path: Path) -> None:

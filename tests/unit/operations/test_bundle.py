@@ -118,6 +118,7 @@ def everything(evidence: Evidence) -> World:
         topic_ids={"orders": "id"},
         fail_on_data_loss=False,
         is_pattern=True,
+        is_same_topic=True,
         is_local=False,
         files={"0": (FileFacts(SourceFile("file:/a", 1, 0), FileState.CHANGED, 5),)},
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},

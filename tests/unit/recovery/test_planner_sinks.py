@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from planning import (
+    LATER_MS,
     broker,
     carried_out,
     changes,
@@ -210,7 +211,8 @@ def test_row_11_does_not_take_a_function_that_skips_empty_batches_for_a_sink_tha
 def test_row_14_takes_the_lost_id_from_the_one_query_that_stands_where_the_logs_do(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     (tmp_path / "metadata").unlink()
-    table = delta(None, others={QUERY_ID: 3, "0b7e60a2-1111-4222-8333-944445555666": 9})
+    others = {QUERY_ID: 3, "0b7e60a2-1111-4222-8333-944445555666": 9}
+    table = delta(None, others=others, others_at_ms={QUERY_ID: LATER_MS})
     found = drafted(known(tmp_path, table), Resume())
     assert json.loads(written(found, "metadata") or b"") == {"id": QUERY_ID}
     assert (changes(found), found.guarantee) == ({"metadata": "written"}, EXACT)

@@ -1,0 +1,35 @@
+"""What a diagnosis does not know of sinks and topics: one line each, none only where nothing is unknown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.rules_kafka_broker import identities
+from lastgood.diagnosis.world import World
+from lastgood.query.sink_batches import planned_anew
+from lastgood.sources.kafka_retention import TopicIdentity
+
+_OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
+
+
+def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
+    """What sinks and broker were not asked, or did not tell.
+
+    Args:
+        world: What was found and asked.
+        restart: What Spark will do.
+    """
+    if not world.sinks and world.checkpoint.last_planned is not None:
+        yield "what the sink shows was not asked (--sink)"
+    for sink in world.sinks:
+        if not sink.known:
+            yield f"{sink.location}: what it shows: {sink.because}"
+        elif sink.presumed_app_id is not None:
+            yield f"{sink.location}: whether the query writes there as {sink.presumed_app_id} (--txn-app-id)"
+        anew = planned_anew(world.checkpoint, sink)
+        if anew is not None:
+            yield f"{sink.location}: which plan its batch {world.checkpoint.orphan} is of: {anew.because}"
+    for topic, answer in identities(world, restart):
+        if answer.identity in _OPEN:
+            yield f"whether {topic} is the topic that was read: {answer.because}"
