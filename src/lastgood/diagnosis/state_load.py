@@ -22,7 +22,7 @@ from lastgood.checkpoint.state import (
 )
 from lastgood.diagnosis.restart import Stage, Stop, StoppedError
 from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.diagnosis.state_partitions import repinned
+from lastgood.diagnosis.state_partitions import repinned, uncounted
 from lastgood.diagnosis.unsound import Unsound
 
 _FORMAT_KEYS = {
@@ -123,7 +123,7 @@ def load_state(
         unsound: Files that are not what was written, by path.
 
     Returns:
-        Which of them it reads, where nobody knows what this Spark makes of it; one line each.
+        What nobody knows of it: files that this Spark reads or fails at, partitions that may be lost; one line each.
 
     Raises:
         StoppedError: it cannot.
@@ -134,7 +134,9 @@ def load_state(
     _require_ids(checkpoint, version, committed, spark)
     stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
-    doubts: list[str] = []
+    doubts = [
+        f"state/{operator}: nothing tells how many partitions it is to have" for operator in uncounted(checkpoint)
+    ]
     for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
         for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
