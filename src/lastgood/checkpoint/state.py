@@ -330,6 +330,10 @@ class State:
             auto_repair=auto_repair,
         ).obstacles
 
+    def spread(self, operator: StateOperator) -> Spread:
+        """Which distribution one of the operators asks for."""
+        return operator.spread(partitions_named(operator.operator, self.commits))
+
     def partitions(self, operator: StateOperator) -> Partitions:
         """The partitions that Spark will load of one of the operators."""
         return operator.partitions(self.pins, partitions_named(operator.operator, self.commits))

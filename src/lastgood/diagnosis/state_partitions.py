@@ -28,7 +28,7 @@ def repinned(checkpoint: Checkpoint) -> list[Repinned]:
     pinned = None if state is None else state.pins.newest
     if state is None or pinned is None:
         return []
-    spread = [operator for operator in state.operators if operator.stores and operator.spread() is Spread.BY_KEY]
+    spread = [operator for operator in state.operators if operator.stores and state.spread(operator) is Spread.BY_KEY]
     kept = {operator.operator: state.partitions(operator).count for operator in spread}
     return [Repinned(number, count, pinned) for number, count in kept.items() if count != pinned]
 
