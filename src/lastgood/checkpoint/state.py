@@ -270,6 +270,8 @@ class StateOperator:
     """Of every partition that is there."""
     schema: StateSchema | None = None
     """Of its first store in partition 0; not read where the name tells how its rows are spread."""
+    is_there: bool = True
+    """Whether it has a folder; if not, operators after it or commits tell that there has been one."""
 
     @property
     def name(self) -> str | None:
@@ -394,7 +396,9 @@ def _whole(
     highest = max((*there, *(named or ())), default=-1)
     if not there or highest >= _OPERATORS_MAX:  # the whole folder is gone, or its name is no operator's number
         return tuple(there.values())
-    return tuple(there.get(number, StateOperator(number, None, None, ())) for number in range(highest + 1))
+    return tuple(
+        there.get(number, StateOperator(number, None, None, (), is_there=False)) for number in range(highest + 1)
+    )
 
 
 def partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]) -> int | None:

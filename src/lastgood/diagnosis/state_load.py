@@ -171,6 +171,7 @@ def load_state(
     state = checkpoint.state
     if state is None:
         return []
+    _require_operators(state, spark)
     _require_ids(checkpoint, version, committed, spark)
     stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
@@ -207,6 +208,14 @@ def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None, sp
     if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
         because = f"commits/{committed} names the state after another batch than {version - 1}"
         raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
+
+
+def _require_operators(state: State, spark: SparkVersion) -> None:
+    """Since 4.0 the operators that have a folder are held against those of the query, before any task runs."""
+    lost = next((operator.operator for operator in state.operators if not operator.is_there), None)
+    if lost is not None and spark >= SPARK_4_0:
+        error = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+        raise StoppedError(Stop(Stage.PLANNED, error, f"state/{lost}", "it is not there"))
 
 
 def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:

@@ -148,3 +148,18 @@ def test_spark_4_0_commits_where_the_plan_pins_one_partition_or_commits_name_non
     for plan in (folder / "offsets").iterdir():
         plan.write_text(plan.read_text().replace('shuffle.partitions":"4"', 'shuffle.partitions":"1"'))
     assert report(folder, SPARK_4_0).restart.outcome is Outcome.RESUMES
+
+
+@pytest.mark.parametrize(
+    ("spark", "error"),
+    [(SPARK_VERSIONS[0], "Error reading delta file")]
+    + [(spark, "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA") for spark in SPARK_VERSIONS[1:]],
+)
+def test_operator_whose_folder_is_gone_stops_spark_4_before_any_task(
+    spark: SparkVersion, error: str, tmp_path: Path
+) -> None:
+    found = report(copied("3.5-dedup-limit-hdfs", tmp_path, "state/0"), spark)
+    restart = found.restart
+    called = SinkCalled.MAYBE if spark is SPARK_VERSIONS[0] else SinkCalled.NO
+    assert (restart.outcome, restart.error, restart.sink_called) == (Outcome.FAILS, error, called)
+    assert told(found, Severity.ERROR) == ["STATE_PARTITION_MISSING"]
