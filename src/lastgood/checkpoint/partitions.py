@@ -132,10 +132,17 @@ class Pins:
     """In the plan before the one that changed it; None if no plan that was read pins another number."""
     is_repartitioned: bool = False
     """Whether Spark itself changed it, with a repartition of the state (4.2 and later)."""
+    is_unfinished: bool = False
+    """Whether that repartition is not committed: then the state is still spread as before."""
 
 
-def pins_of(plans: Mapping[int, OffsetEntry | Damage]) -> Pins:
-    """What the plans that were read say, by batch."""
+def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) -> Pins:
+    """What the plans that were read say.
+
+    Args:
+        plans: By batch.
+        committed: The newest commit.
+    """
     entries = {number: plan for number, plan in sorted(plans.items()) if isinstance(plan, OffsetEntry)}
     pinned = {number: count for number, plan in entries.items() if (count := pinned_partitions(plan)) is not None}
     if not entries:
@@ -146,7 +153,8 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage]) -> Pins:
         return Pins(newest)
     after = entries.get(changed + 1)
     is_repartitioned = after is not None and _is_repartition(entries[changed], after)
-    return Pins(newest, pinned[changed], is_repartitioned)
+    is_unfinished = is_repartitioned and (committed is None or committed <= changed)
+    return Pins(newest, pinned[changed], is_repartitioned, is_unfinished)
 
 
 def pinned_partitions(entry: OffsetEntry | None) -> int | None:
@@ -198,7 +206,7 @@ def _spread_over(told: int | None, seen: Mapping[int, int], pins: Pins) -> int |
     if pinned is None:
         return pins.changed_from if told is None else told
     if pins.is_repartitioned:
-        return pinned
+        return pins.changed_from if pins.is_unfinished else pinned
     within = min((version for partition, version in seen.items() if partition < pinned and version), default=1)
     beyond = [partition for partition, version in seen.items() if partition >= pinned and version >= within]
     if beyond:  # what was written last is spread over more

@@ -276,7 +276,7 @@ class _Reader:
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest)
         if newest is not None and newest == version:  # a sink may skip it: then the batch after it is the first to load
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest + 1)
-        return judge_state(looked, ids, restart_version=version, pins=pins_of(offsets.entries))
+        return judge_state(looked, ids, restart_version=version, pins=pins_of(offsets.entries, commits.newest))
 
 
 def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:

@@ -109,6 +109,7 @@ def at(*partitions: int, version: int = 8) -> dict[int, int]:
         (Spread.BY_KEY, metadata(4), at(0, 1, 2, 3, 4, 5), Pins(6, 4), Partitions(6, KNOWN)),
         (Spread.BY_KEY, metadata(4), at(0, 1, 2, 3), Pins(6, 4, is_repartitioned=True), Partitions(6, KNOWN)),
         (Spread.BY_KEY, metadata(6), at(0, 1, 2, 3), Pins(6, 4), Partitions(6, KNOWN)),
+        (Spread.BY_KEY, metadata(4), at(0, 1) | at(2, 3, version=5), Pins(2, 4, True, True), Partitions(4, KNOWN)),
         (Spread.UNKNOWN, None, at(0), Pins(4), Partitions(1, not KNOWN)),
         (Spread.UNKNOWN, None, at(0), Pins(1), Partitions(1, KNOWN)),
         (Spread.UNKNOWN, None, at(0), Pins(), Partitions(1, not KNOWN)),
@@ -142,7 +143,7 @@ def plan(pinned: int | None, timestamp: int, offset: str, *, metadata: bool = Tr
         ({0: plan(4, 1, "0"), 1: plan(None, 2, "1")}, Pins(None, 4)),
         ({0: plan(4, 1, "0"), 1: plan(2, 2, "1")}, Pins(2, 4)),
         ({0: plan(4, 1, "0"), 1: plan(2, 2, "0")}, Pins(2, 4)),
-        ({0: plan(4, 1, "0"), 1: plan(2, 1, "0")}, Pins(2, 4, is_repartitioned=True)),
+        ({0: plan(4, 1, "0"), 1: plan(2, 1, "0")}, Pins(2, 4, is_repartitioned=True, is_unfinished=True)),
         ({0: plan(4, 1, "0"), 1: plan(2, 1, "0"), 2: plan(2, 3, "1")}, Pins(2, 4, is_repartitioned=True)),
         ({0: plan(4, 1, "0"), 1: plan(2, 1, "0"), 2: plan(4, 3, "1")}, Pins(4, 2)),
         ({0: plan(4, 1, "0"), 2: plan(2, 1, "0")}, Pins(2, 4)),
@@ -152,7 +153,7 @@ def plan(pinned: int | None, timestamp: int, offset: str, *, metadata: bool = Tr
 def test_plans_tell_what_they_pin_and_who_has_changed_it(
     plans: dict[int, OffsetEntry | Damage], expected: Pins
 ) -> None:
-    assert pins_of(plans) == expected
+    assert pins_of(plans, committed=0 if 2 not in plans else 2) == expected
 
 
 def test_names_of_stores_are_those_of_the_metadata_or_of_a_join_or_those_that_are_there() -> None:

@@ -163,3 +163,17 @@ def test_operator_whose_folder_is_gone_stops_spark_4_before_any_task(
     called = SinkCalled.MAYBE if spark is SPARK_VERSIONS[0] else SinkCalled.NO
     assert (restart.outcome, restart.error, restart.sink_called) == (Outcome.FAILS, error, called)
     assert told(found, Severity.ERROR) == ["STATE_PARTITION_MISSING"]
+
+
+@pytest.mark.parametrize("spark", [SPARK_4_1, SPARK_4_3])
+def test_repartition_that_is_not_finished_leaves_the_state_as_it_was(spark: SparkVersion, tmp_path: Path) -> None:
+    folder = copied("4.2-repartitioned-fewer", tmp_path)
+    for name in ("offsets/3", "commits/3", "commits/2"):
+        (folder / name).unlink()
+    for made in folder.glob("state/0/*/3.*"):
+        made.unlink()
+    found = report(folder, spark)
+    assert "STATE_PARTITIONS_CHANGED" in told(found, Severity.ERROR)
+    assert "STATE_FILE_MISSING" not in told(found, Severity.ERROR)
+    shutil.rmtree(folder / "state/0/3")
+    assert "STATE_PARTITION_MISSING" in told(report(folder, spark), Severity.ERROR)
