@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.lines import Json, read_json
-from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry
+from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, STATE_STORE_PROVIDER, OffsetEntry
 from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
 
 _PARTITIONS_MAX = 10_000
+_HDFS_BACKED = "HDFSBackedStateStoreProvider"
 _GLOBAL_LIMIT = "globalLimit"
 _AGGREGATIONS = frozenset({"stateStoreSave", "StatefulStreamlineAggregate"})
 _KEYED = frozenset(
@@ -124,7 +125,7 @@ def _are(fields: list[tuple[Json, Json]], wanted: list[tuple[str, frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What the offset log says of `spark.sql.shuffle.partitions`."""
+    """What the offset log says of the state: `spark.sql.shuffle.partitions`, and the provider of its stores."""
 
     newest: int | None = None
     """In the newest plan: Spark goes by that, whatever metadata says; None if it pins none."""
@@ -134,6 +135,8 @@ class Pins:
     """Whether Spark itself changed it, with a repartition of the state (4.2 and later)."""
     is_unfinished: bool = False
     """Whether that repartition is not committed: then the state is still spread as before."""
+    is_hdfs_backed: bool | None = None
+    """Whether the newest plan names the HDFS-backed provider; None if it names none."""
 
 
 def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) -> Pins:
@@ -147,14 +150,15 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) ->
     pinned = {number: count for number, plan in entries.items() if (count := pinned_partitions(plan)) is not None}
     if not entries:
         return Pins()
-    newest = pinned.get(max(entries))
+    newest, provider = pinned.get(max(entries)), entries[max(entries)].conf.get(STATE_STORE_PROVIDER)
+    is_hdfs_backed = None if provider is None else provider.endswith(_HDFS_BACKED)
     changed = next((number for number in reversed(pinned) if pinned[number] != newest), None)
     if changed is None:
-        return Pins(newest)
+        return Pins(newest, is_hdfs_backed=is_hdfs_backed)
     after = entries.get(changed + 1)
     is_repartitioned = after is not None and _is_repartition(entries[changed], after)
     is_unfinished = is_repartitioned and (committed is None or committed <= changed)
-    return Pins(newest, pinned[changed], is_repartitioned, is_unfinished)
+    return Pins(newest, pinned[changed], is_repartitioned, is_unfinished, is_hdfs_backed)
 
 
 def pinned_partitions(entry: OffsetEntry | None) -> int | None:

@@ -279,6 +279,11 @@ class StateOperator:
         return self.metadata.operator_name if isinstance(self.metadata, OperatorMetadata) else None
 
     @property
+    def is_kept(self) -> bool:
+        """Whether any of its stores has a version."""
+        return any(store.files for store in self.stores)
+
+    @property
     def is_hdfs_backed(self) -> bool:
         """Whether any of its stores is kept by the HDFS-backed provider."""
         return any(store.format is StateFormat.HDFS_BACKED for store in self.stores)
@@ -365,12 +370,14 @@ def judge_state(
         auto_repair: See `Loads`.
     """
     operators = _whole(operators, commits)
+    kept = [operator for operator in operators if operator.is_kept]
+    # One of which no file is left is kept as the others are, else as the plan says.
+    are_hdfs_backed = any(operator.is_hdfs_backed for operator in kept) if kept else bool(pins.is_hdfs_backed)
     common: set[int] | None = None
     obstacles = []
     for operator in operators:
         stores = {(store.partition, store.name): store for store in operator.stores}
-        alike = [operator] if any(store.files for store in operator.stores) else operators
-        is_hdfs_backed = any(each.is_hdfs_backed for each in alike)
+        is_hdfs_backed = operator.is_hdfs_backed if operator.is_kept else are_hdfs_backed
         for partition, name in operator.expected(pins, partitions_named(operator.operator, commits)):
             store = stores.get((partition, name), StateStore(operator.operator, partition, name))
             loads = Loads(

@@ -223,7 +223,8 @@ def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop
     stores = [store for operator in state.operators for store in operator.stores]
     by_folder = {store.folder: store for store in stores}
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
-        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark)
+        kind = _format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
+        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
         because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
         yield Stop(Stage.TASK, error, obstacle.name, because)
 
@@ -275,10 +276,17 @@ def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Map
     return version in Loads(without, ids, auto_repair=True).loadable()
 
 
-def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateStore], spark: SparkVersion) -> str:
-    """What Spark says of one store; one without any file is of the format of the others."""
-    kind = store.format if store else None
-    kind = kind or next((other.format for other in stores if other.format), None)
+def _format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
+    """The format of a store; one without any file is of that of the others, else of the provider that is pinned."""
+    candidates = stores if store is None else (store, *stores)
+    known = next((kind for each in candidates if (kind := each.format)), None)
+    if known is not None:
+        return known
+    return StateFormat.HDFS_BACKED if state.pins.is_hdfs_backed else None
+
+
+def _error(obstacle: Obstacle, store: StateStore | None, kind: StateFormat | None, spark: SparkVersion) -> str:
+    """What Spark says of one store."""
     damage = obstacle.damage
     name = obstacle.name.rpartition("/")[2]
     if damage is not None:

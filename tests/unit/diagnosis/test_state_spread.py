@@ -177,3 +177,11 @@ def test_repartition_that_is_not_finished_leaves_the_state_as_it_was(spark: Spar
     assert "STATE_FILE_MISSING" not in told(found, Severity.ERROR)
     shutil.rmtree(folder / "state/0/3")
     assert "STATE_PARTITION_MISSING" in told(report(folder, spark), Severity.ERROR)
+
+
+def test_provider_that_is_pinned_tells_what_is_missed_where_no_file_is_left(tmp_path: Path) -> None:
+    found = report(copied("3.5-limit-hdfs", tmp_path, "state/0/0"), SPARK_VERSIONS[0])
+    assert found.restart.error == "Error reading delta file"
+    assert report(copied("3.5-agg-nokey-rocksdb", tmp_path / "other", "state/0/0"), SPARK_4_3).restart.error == (
+        "Error reading streaming state file of"
+    )
