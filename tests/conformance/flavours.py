@@ -55,10 +55,21 @@ class Flavour:
     """The batches that both logs hold, where progress is tracked asynchronously: the same ones each time."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the sink."""
+    is_chosen: bool = True
+    """Whether random damage is tried on it; else only what a test names."""
 
     @property
     def is_stateful(self) -> bool:
-        return self.query in {_counted, _deduplicated, _joined, _windowed, _deduplicated_topic}
+        return self.query in {
+            _counted,
+            _deduplicated,
+            _joined,
+            _windowed,
+            _deduplicated_topic,
+            _limited,
+            _totalled,
+            _deduplicated_total,
+        }
 
 
 def _files(spark: Any, folder: Path) -> Any:
@@ -76,6 +87,19 @@ def _stateless(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
 def _counted(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
     counted = _files(spark, folder / "input").groupBy("k").count()
     return counted.selectExpr("cast(k as string) as key", "count as n")
+
+
+def _limited(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
+    return _ids(_files(spark, folder / "input").limit(1_000_000))
+
+
+def _totalled(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
+    return _files(spark, folder / "input").groupBy().count().selectExpr("'all' as key", "count as n")
+
+
+def _deduplicated_total(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
+    rows = _files(spark, folder / "input").dropDuplicates(["id"])
+    return rows.groupBy().count().selectExpr("'all' as key", "count as n")
 
 
 def _deduplicated(spark: Any, folder: Path, _: Mapping[str, str]) -> Any:
@@ -138,6 +162,32 @@ _ASYNC = {"asyncProgressTrackingEnabled": "true", _ASYNC_INTERVAL: "700"}
 WRITE_ALL = {_ASYNC_INTERVAL: "0"}
 """Makes a query that tracks its progress asynchronously write down that of each batch."""
 
+_FOUR = {"spark.sql.shuffle.partitions": "4"}
+_NOT_4_0 = ("4.1.4", "4.2.0", "4.3.0")
+_SINGLE = (
+    Flavour("limit-hdfs", _limited, conf=_FOUR, is_chosen=False),
+    Flavour("limit-rocksdb", _limited, conf=_rocksdb(**_FOUR), is_chosen=False),
+    Flavour(
+        "limit-rocksdb-v2",
+        _limited,
+        conf=_rocksdb(**_FOUR, **_CHANGELOG, **_FORMAT_V2),
+        versions=_NOT_4_0,
+        is_chosen=False,
+    ),
+    Flavour("total-hdfs", _totalled, mode="update", conf=_FOUR, is_chosen=False),
+    Flavour("total-rocksdb", _totalled, mode="update", conf=_rocksdb(**_FOUR, **_CHANGELOG), is_chosen=False),
+    Flavour(
+        "total-rocksdb-v2",
+        _totalled,
+        mode="update",
+        conf=_rocksdb(**_FOUR, **_CHANGELOG, **_FORMAT_V2),
+        versions=_NOT_4_0,
+        is_chosen=False,
+    ),
+    Flavour("dedup-total-hdfs", _deduplicated_total, mode="update", conf=_FOUR, is_chosen=False),
+)
+"""With an operator that Spark runs in one partition, whatever number is pinned; 4.0 commits none of it by ids."""
+
 FLAVOURS = {
     flavour.name: flavour
     for flavour in (
@@ -152,6 +202,7 @@ FLAVOURS = {
         ),
         Flavour("file-sink", _stateless, sink="parquet"),
         Flavour("file-sink-compacted", _stateless, sink="parquet", conf={**_SINK_COMPACTION, **_SOURCE_COMPACTION}),
+        *_SINGLE,
         Flavour("agg-hdfs", _counted, mode="update"),
         Flavour("agg-hdfs-retain", _counted, mode="update", conf=_SMALL_RETENTION, batches=9),
         Flavour("agg-rocksdb", _counted, mode="update", conf=_rocksdb()),
@@ -241,6 +292,8 @@ def truth(flavour: Flavour, files: int) -> Counter[str]:
     numbered = list(itertools.product(range(files), range(RECORDS_PER_FILE)))
     if flavour.query is _counted:
         return Counter(str(n % 5) for _, n in numbered)
+    if flavour.query in {_totalled, _deduplicated_total}:
+        return Counter({"all": len(numbered)})
     if flavour.query is _windowed:
         closed = _event_time(files - 1, RECORDS_PER_FILE - 1) - WATERMARK_SECONDS - WINDOW_SECONDS
         starts = [_event_time(number, n) // WINDOW_SECONDS * WINDOW_SECONDS for number, n in numbered]

@@ -50,8 +50,8 @@ class Tally:
 
 
 def flavours_of(version: str) -> list[Flavour]:
-    """The kinds of queries that this Spark can run here."""
-    return [flavour for flavour in FLAVOURS.values() if version in flavour.versions]
+    """The kinds of queries that this Spark can run here, and on which random damage is tried."""
+    return [flavour for flavour in FLAVOURS.values() if version in flavour.versions and flavour.is_chosen]
 
 
 def random_cases(laboratory: Laboratory, flavour: Flavour, count: int, seed: str, *, made_by: str = "") -> list[Case]:

@@ -11,7 +11,8 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
-from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SparkVersions
+from lastgood.checkpoint.offsets import OffsetEntry, SparkVersions
+from lastgood.checkpoint.partitions import pinned_partitions
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
 from lastgood.checkpoint.state import State
@@ -212,9 +213,3 @@ def newest_parsed(log: BatchLog[OffsetEntry]) -> OffsetEntry | None:
     """The newest entry that was read and can be parsed."""
     entries = (log.entries[batch_id] for batch_id in sorted(log.entries, reverse=True))
     return next((entry for entry in entries if isinstance(entry, OffsetEntry)), None)
-
-
-def pinned_partitions(entry: OffsetEntry | None) -> int | None:
-    """`spark.sql.shuffle.partitions` of an entry; None if it has none that is a number."""
-    text = entry.conf.get(SHUFFLE_PARTITIONS, "") if entry else ""
-    return int(text) if text.isdecimal() and len(text) < 10 else None

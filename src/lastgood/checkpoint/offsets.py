@@ -25,13 +25,15 @@ _TIMES = re.compile(
     r'\{"batchWatermarkMs":(-?(?:0|[1-9]\d{0,17})),"batchTimestampMs":(-?(?:0|[1-9]\d{0,17}))', re.ASCII
 )
 _REMEMBERED_LENGTH_MAX = 64 * 1024
-# Every Spark pins its whole list of confs, so the keys tell which one planned the batch. Newest first.
-_PINNED_SINCE = (
-    ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
-    ("4.2", "spark.sql.streaming.stateStore.rowChecksum.enabled"),
-    ("4.0", "spark.sql.streaming.stateStore.encodingFormat"),
-    ("3.5", "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"),
-    ("3.3", "spark.sql.streaming.statefulOperator.useStrictDistribution"),
+# Every Spark pins its whole list of confs, so the keys tell which one planned the batch: since which version, and
+# before which. Newest first. The filter's key came in the midst of 3.5, under a wrong name in 3.5.4.
+_PINNED: tuple[tuple[str, str | None, str], ...] = (
+    ("4.3", None, "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
+    ("4.2", "4.3", "spark.sql.streaming.stateStore.rowChecksum.enabled"),
+    ("4.0", "4.2", "spark.sql.streaming.stateStore.encodingFormat"),
+    ("3.5", "4.0", "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"),
+    ("3.5", "4.0", "spark.databricks.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"),
+    ("3.3", "4.0", "spark.sql.streaming.statefulOperator.useStrictDistribution"),
 )
 
 
@@ -94,12 +96,8 @@ class BatchMetadata:
     @property
     def spark_versions(self) -> SparkVersions | None:
         """Which Spark planned the batch; None if the confs do not tell, as in a checkpoint made by hand."""
-        conf, below = self.conf, None
-        for version, key in _PINNED_SINCE:
-            if key in conf:
-                return SparkVersions(version, below)
-            below = version
-        return None
+        conf = self.conf
+        return next((SparkVersions(version, below) for version, below, key in _PINNED if key in conf), None)
 
     def with_fields(self, **changed: Json) -> Self:
         """The same with other fields, by their JSON names; the line is written anew, as Spark writes it."""

@@ -21,8 +21,6 @@ from lastgood.checkpoint.contents import (
     Checkpoint,
     Presence,
     in_mode,
-    newest_parsed,
-    pinned_partitions,
     recognise_mode,
 )
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
@@ -32,6 +30,7 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STAT
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
 from lastgood.checkpoint.logs import BatchLog, SourceLog, list_log
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.partitions import pins_of
 from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.state import State, StateOperator, judge_state
 from lastgood.checkpoint.state_reader import commits_needed, list_operators, look_into_stores
@@ -277,8 +276,7 @@ class _Reader:
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest)
         if newest is not None and newest == version:  # a sink may skip it: then the batch after it is the first to load
             looked = look_into_stores(self._storage, self._location, self._pool, looked, ids, newest + 1)
-        partitions = pinned_partitions(newest_parsed(offsets))
-        return judge_state(looked, ids, restart_version=version, partitions_pinned=partitions)
+        return judge_state(looked, ids, restart_version=version, pins=pins_of(offsets.entries, commits.newest))
 
 
 def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:

@@ -15,10 +15,12 @@ from typing import NamedTuple, TypeAlias
 from lastgood.checkpoint.commits import StateUniqueIds
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.logs import BatchIds
-from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata
+from lastgood.checkpoint.operators import STORE_DEFAULT, OperatorMetadata, StateSchema
+from lastgood.checkpoint.partitions import Partitions, Pins, Spread, partitions_of, spread_of, stores_of
 from lastgood.checkpoint.state_files import LineageItem, SnapshotMetadata, StateFile, StateFileKind
 
-_PARTITIONS_MAX = 10_000
+_OPERATORS_MAX = 1_000
+"""A plan has fewer."""
 
 UniqueIds: TypeAlias = Mapping[int, frozenset[str]]
 """Per version of one store: the ids that commits name for it (those of the other stores beside it do no harm)."""
@@ -266,30 +268,49 @@ class StateOperator:
     """Where that lies below the checkpoint."""
     stores: tuple[StateStore, ...]
     """Of every partition that is there."""
-    is_keyed: bool = False
-    """Whether its rows are known to be spread by a key; without one there is a single partition."""
+    schema: StateSchema | None = None
+    """Of its first store in partition 0; not read where the name tells how its rows are spread."""
+    is_there: bool = True
+    """Whether it has a folder; if not, operators after it or commits tell that there has been one."""
+
+    @property
+    def name(self) -> str | None:
+        """Such as `stateStoreSave`; None if there is no metadata."""
+        return self.metadata.operator_name if isinstance(self.metadata, OperatorMetadata) else None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether any of its stores has a version."""
+        return any(store.files for store in self.stores)
 
     @property
     def is_hdfs_backed(self) -> bool:
         """Whether any of its stores is kept by the HDFS-backed provider."""
         return any(store.format is StateFormat.HDFS_BACKED for store in self.stores)
 
-    def expected(self, partitions_pinned: int | None) -> list[tuple[int, str]]:
-        """Every partition and store that Spark will load.
+    def spread(self, ids: int | None = None) -> Spread:
+        """Which distribution it asks for; see `spread_of`."""
+        return spread_of(self.name, self.schema, {store.partition for store in self.stores}, ids)
+
+    def partitions(self, pins: Pins, ids: int | None = None) -> Partitions:
+        """The partitions that Spark will load.
 
         Args:
-            partitions_pinned: `spark.sql.shuffle.partitions` of the offset log; counts where there is no metadata.
+            pins: What the offset log says.
+            ids: See `spread_of`.
         """
-        seen = {store.partition for store in self.stores}
-        count = max(seen, default=-1) + 1
-        names = {store.name for store in self.stores}
-        if isinstance(self.metadata, OperatorMetadata):
-            names = {info.name for info in self.metadata.stores} or names
-            count = max((info.partitions for info in self.metadata.stores), default=count)
-        elif (count > 1 or self.is_keyed) and partitions_pinned is not None:  # a single partition needs no conf
-            count = max(count, partitions_pinned)
-        count = min(count, max(len(seen), _PARTITIONS_MAX))  # a damaged number must not cost memory
-        return [(partition, name) for partition in range(count) for name in sorted(names)]
+        seen: dict[int, int] = {}
+        for store in self.stores:
+            newest = store.versions.newest or 0
+            seen[store.partition] = min(newest, seen.get(store.partition, newest))
+        return partitions_of(self.spread(ids), self.metadata, seen, pins)
+
+    def expected(self, pins: Pins, ids: int | None = None) -> list[tuple[int, str]]:
+        """Every partition and store that Spark will load, as far as is known; see `partitions`."""
+        held = {store.name for store in self.stores if store.files or store.immutables}
+        names = sorted(stores_of(self.metadata, held))
+        count = self.partitions(pins, ids).count
+        return [(partition, name) for partition in range(count) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +324,7 @@ class State:
     """One for each store that cannot load the version that a restart needs."""
     commits: Mapping[int, StateUniqueIds | None] = field(default_factory=dict, repr=False)
     """What it was judged by: `state_unique_ids` of the commits that were read, by batch."""
-    partitions_pinned: int | None = None
+    pins: Pins = field(default_factory=Pins)
     """What it was judged by: `spark.sql.shuffle.partitions` of the offset log."""
 
     def obstacles_to(self, version: int, *, auto_repair: bool = False) -> tuple[Obstacle, ...]:
@@ -312,9 +333,17 @@ class State:
             self.operators,
             self.commits,
             restart_version=version,
-            partitions_pinned=self.partitions_pinned,
+            pins=self.pins,
             auto_repair=auto_repair,
         ).obstacles
+
+    def spread(self, operator: StateOperator) -> Spread:
+        """Which distribution one of the operators asks for."""
+        return operator.spread(partitions_named(operator.operator, self.commits))
+
+    def partitions(self, operator: StateOperator) -> Partitions:
+        """The partitions that Spark will load of one of the operators."""
+        return operator.partitions(self.pins, partitions_named(operator.operator, self.commits))
 
     @property
     def last_loadable_batch(self) -> int | None:
@@ -328,7 +357,7 @@ def judge_state(
     commits: Mapping[int, StateUniqueIds | None],
     *,
     restart_version: int | None,
-    partitions_pinned: int | None,
+    pins: Pins,
     auto_repair: bool = False,
 ) -> State:
     """Tell which versions all stores can load, and what stands in the way of the one that a restart needs.
@@ -337,20 +366,24 @@ def judge_state(
         operators: What is there.
         commits: `state_unique_ids` of the commits that were read, by batch.
         restart_version: C+1, or None if no batch is committed.
-        partitions_pinned: See `StateOperator.expected`.
+        pins: See `StateOperator.partitions`.
         auto_repair: See `Loads`.
     """
-    operators = tuple(operators)
+    operators = _whole(operators, commits)
+    kept = [operator for operator in operators if operator.is_kept]
+    # One of which no file is left is kept as the others are, else as the plan says.
+    are_hdfs_backed = any(operator.is_hdfs_backed for operator in kept) if kept else bool(pins.is_hdfs_backed)
     common: set[int] | None = None
     obstacles = []
     for operator in operators:
         stores = {(store.partition, store.name): store for store in operator.stores}
-        for partition, name in operator.expected(partitions_pinned):
+        is_hdfs_backed = operator.is_hdfs_backed if operator.is_kept else are_hdfs_backed
+        for partition, name in operator.expected(pins, partitions_named(operator.operator, commits)):
             store = stores.get((partition, name), StateStore(operator.operator, partition, name))
             loads = Loads(
                 store,
                 unique_ids_of(store, commits),
-                hdfs_backed=operator.is_hdfs_backed if not store.files else None,
+                hdfs_backed=is_hdfs_backed if not store.files else None,
                 auto_repair=auto_repair and store.format is not StateFormat.ROCKSDB,  # which has no changes to apply
             )
             loadable = loads.loadable()
@@ -358,7 +391,27 @@ def judge_state(
             obstacle = None if restart_version in loadable else loads.obstacle(restart_version or 0)
             if obstacle:
                 obstacles.append(obstacle._replace(name=f"{store.folder}/{obstacle.name}"))
-    return State(operators, BatchIds.of(common or ()), tuple(obstacles), commits, partitions_pinned)
+    return State(operators, BatchIds.of(common or ()), tuple(obstacles), commits, pins)
+
+
+def _whole(
+    operators: Iterable[StateOperator], commits: Mapping[int, StateUniqueIds | None]
+) -> tuple[StateOperator, ...]:
+    """The operators, with those of which nothing is left: Spark counts from 0 on, and format v2 names each."""
+    there = {operator.operator: operator for operator in operators}
+    named = commits[max(commits)] if commits else None
+    highest = max((*there, *(named or ())), default=-1)
+    if not there or highest >= _OPERATORS_MAX:  # the whole folder is gone, or its name is no operator's number
+        return tuple(there.values())
+    return tuple(
+        there.get(number, StateOperator(number, None, None, (), is_there=False)) for number in range(highest + 1)
+    )
+
+
+def partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]) -> int | None:
+    """How many partitions of an operator the newest commit that was read names; None if it names none."""
+    newest = commits[max(commits)] if commits else None
+    return len((newest or {}).get(operator, ())) or None
 
 
 def unique_ids_of(store: StateStore, commits: Mapping[int, StateUniqueIds | None]) -> dict[int, frozenset[str]]:

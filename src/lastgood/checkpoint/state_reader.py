@@ -17,7 +17,7 @@ from lastgood.checkpoint.layout import (
     STATE,
     folder_number,
 )
-from lastgood.checkpoint.lines import ENTRY_BYTES_MAX, read_json
+from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.operators import (
     STORE_DEFAULT,
@@ -26,6 +26,7 @@ from lastgood.checkpoint.operators import (
     parse_operator_metadata,
     parse_state_schema,
 )
+from lastgood.checkpoint.partitions import Spread, names_spread
 from lastgood.checkpoint.state import Loads, StateFormat, StateOperator, StateStore, unique_ids_of
 from lastgood.checkpoint.state_files import (
     CHANGELOG_HEAD_BYTES,
@@ -66,21 +67,20 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
         StateOperator(number, what, path, tuple(s for group in stores for s in group if s.operator == number))
         for number, (path, what) in zip(operators, described, strict=True)
     ]
-    return [replace(operator, is_keyed=_is_keyed(storage, root, operator)) for operator in found]
+    return [replace(operator, schema=_schema(storage, root, operator)) for operator in found]
 
 
-def _is_keyed(storage: Storage, root: Location, operator: StateOperator) -> bool:
-    """Whether the schema of an operator of Spark 3 names a key; looked up only if a single partition is left of it."""
-    if operator.metadata is not None or {store.partition for store in operator.stores} != {0}:
-        return False
-    for store in operator.stores:
+def _schema(storage: Storage, root: Location, operator: StateOperator) -> StateSchema | None:
+    """The schema of the state of an operator, unless its name tells whether partition 0 is all there is to be."""
+    if names_spread(operator.name) is not Spread.UNKNOWN:
+        return None
+    for store in (store for store in operator.stores if store.partition == 0):
         below = "" if store.name == STORE_DEFAULT else f"{store.name}/"
         raw = storage.read(root / f"{operator.operator}/0/{below}{OPERATOR_METADATA}/schema", limit=ENTRY_BYTES_MAX + 1)
         schema = None if raw is None else parse_state_schema(raw)
         if isinstance(schema, StateSchema):
-            key = read_json(schema.families[0].key)
-            return isinstance(key, dict) and bool(key.get("fields"))
-    return False
+            return schema
+    return None
 
 
 def _numbered_folders(storage: Storage, folder: Location) -> list[int] | None:

@@ -30,6 +30,7 @@ from lastgood.diagnosis.state_load import (
     load_state,
     missing_folder,
     nothing_to_name,
+    too_few_to_name,
 )
 from lastgood.diagnosis.world import World
 from lastgood.sources.kafka_ranges import only_in
@@ -300,7 +301,7 @@ class _Start:
         """A batch that is not run makes no state: the one after it loads what was made the first time."""
         if not self._world.is_stateful or not may_be_skipped(self._world.sinks, batch):
             return
-        stop = nothing_to_name(self._checkpoint, self._committed, batch)
+        stop = nothing_to_name(self._checkpoint, self._committed, batch, self._spark)
         if stop is not None and self._is_skipped():
             raise StoppedError(stop)
         if stop is None:
@@ -363,6 +364,9 @@ class _Start:
 
     def _commit(self, batch: int) -> None:
         """Write the commit."""
+        stop = too_few_to_name(self._checkpoint, self._committed, batch, self._spark)
+        if stop is not None:
+            raise StoppedError(stop)
         if batch in self._checkpoint.commits.ids:
             because = "the batch is committed already, since commits are ahead of offsets"
             error = f"{CONCURRENT_LOG} {batch}"

@@ -14,8 +14,8 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.skipping import version_loaded
 from lastgood.diagnosis.spark_version import SPARK_4_1
-from lastgood.diagnosis.state_load import is_about_format, is_about_skipping
-from lastgood.diagnosis.state_partitions import repinned
+from lastgood.diagnosis.state_load import is_about_format, is_about_single_partition, is_about_skipping
+from lastgood.diagnosis.state_partitions import repinned, uncounted
 from lastgood.diagnosis.world import World
 
 _SHOWN = 20
@@ -82,7 +82,8 @@ STATE_NEVER_MADE = Condition(
     """\
 A batch died after the sink had it and before it was committed, and the state is kept in checkpoint format v2. There a
 commit names the files of the state that its batch has made. Delta and Spark's file sink skip a batch that they have
-without running it, so it makes none, and Spark stops: `CheckpointInfo length: 0`. So does every start.
+without running it, so it makes none, and Spark stops: `CheckpointInfo length: 0`. So does every start (Spark 4.0
+writes `ChekpointInfo`).
 
 The batch has to be taken back from the sink, rows and mark, so that it is run again; `lastgood plan` does that where
 nobody else's rows are touched and the source still has what the batch read.""",
@@ -111,6 +112,29 @@ With more, tasks look for partitions that never were, and every start fails. Wit
 beyond are not loaded any more, keys are looked for where they never were, and totals begin anew. Write the old number
 back before the query is started. Spark 4.2 and later can repartition state, while the query is down.""",
 )
+STATE_PARTITIONS_UNKNOWN = Condition(
+    "STATE_PARTITIONS_UNKNOWN",
+    Severity.WARNING,
+    "nothing tells how many partitions the state is to have",
+    """\
+An operator that spreads its rows by a key has as many partitions as the plans pin; a global limit and an aggregation
+without keys have one, whatever the plans say. Which of the two it is tell the operator's metadata (Spark 4.0 and later)
+and the schema beside the state (Spark 3.1 and later), and how many it has the conf that plans pin (Spark 2.2 and
+later). They are not there, so partitions that may have been lost cannot be told from partitions that never were.
+
+What there is can be loaded. If there were more, the first batch fails in its tasks, and nothing is written.""",
+)
+STATE_PARTITIONS_NOT_NAMED = Condition(
+    "STATE_PARTITIONS_NOT_NAMED",
+    Severity.ERROR,
+    "this Spark cannot commit a batch of this query",
+    """\
+A global limit and an aggregation without keys keep all state in one partition, whatever `spark.sql.shuffle.partitions`
+says. In state checkpoint format v2 a commit names the files of each partition, and Spark 4.0 wants as many names as
+that conf says: `ChekpointInfo length: 1, numPartitions: N`. It ends after the sink has had the batch, at every start.
+
+Spark 4.1 and later write the commit.""",
+)
 STATE_LEFT_OVER = Condition(
     "STATE_LEFT_OVER",
     Severity.ERROR,
@@ -136,6 +160,8 @@ CONDITIONS = (
     STATE_FORMAT_CHANGED,
     STATE_NEVER_MADE,
     STATE_PARTITIONS_CHANGED,
+    STATE_PARTITIONS_UNKNOWN,
+    STATE_PARTITIONS_NOT_NAMED,
     STATE_LEFT_OVER,
     STALE_STATE_SNAPSHOT,
     STATE_VERSIONS_AHEAD,
@@ -167,6 +193,10 @@ def find_state(world: World, restart: Restart) -> Iterator[Finding]:
         yield Finding(STATE_NEVER_MADE, stop.subject, effect, {"because": stop.because}, world.command("plan"))
     elif batch > 0:
         yield from _obstacles(world, state, batch, restart)
+        yield from _uncounted(world, state)
+    if stop and is_about_single_partition(stop):
+        effect = "Each batch goes to the sink and is never committed: every start sends it again."
+        yield Finding(STATE_PARTITIONS_NOT_NAMED, stop.subject, effect, {"because": stop.because})
     if stop and is_about_format(stop):
         command = world.command("inspect", "--batch", stop.subject.rpartition("/")[2])
         yield Finding(STATE_FORMAT_CHANGED, stop.subject, "No batch can run.", {"because": stop.because}, command)
@@ -189,6 +219,20 @@ def _partitions(world: World, planned: int) -> Iterator[Finding]:
         evidence = {"operator": each.operator, "pinned": each.pinned, "partitions": each.kept}
         command = world.command("inspect", "--batch", str(planned))
         yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
+
+
+def _uncounted(world: World, state: State) -> Iterator[Finding]:
+    for operator in (each for each in state.operators if each.operator in uncounted(world.checkpoint)):
+        seen = sorted({store.partition for store in operator.stores})
+        effect = "If it has lost any beside these, the first batch fails in its tasks; nothing in the checkpoint tells."
+        evidence = {"operator": operator.operator, "partitions": seen[:_SHOWN], "pinned": state.pins.newest}
+        yield Finding(
+            STATE_PARTITIONS_UNKNOWN,
+            f"state/{operator.operator}",
+            effect,
+            evidence,
+            world.command("inspect", "--state"),
+        )
 
 
 def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.checkpoint.partitions import Spread
 from lastgood.checkpoint.state import (
     Loads,
     Obstacle,
@@ -22,7 +23,7 @@ from lastgood.checkpoint.state import (
 )
 from lastgood.diagnosis.restart import Stage, Stop, StoppedError
 from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.diagnosis.state_partitions import repinned
+from lastgood.diagnosis.state_partitions import repinned, uncounted
 from lastgood.diagnosis.unsound import Unsound
 
 _FORMAT_KEYS = {
@@ -34,7 +35,8 @@ _OTHER_SCHEMA_3_5 = "org.apache.spark.sql.execution.streaming.state."
 """One task finds another schema, another rows that do not fit it."""
 _NO_IDS = "STATE_STORE_CHECKPOINT_IDS_NOT_SUPPORTED"
 _NO_IDS_ROCKSDB = "None.get"
-_NOTHING_MADE = "CheckpointInfo length: 0"
+_MADE, _MADE_4_0 = "CheckpointInfo length: ", "ChekpointInfo length: "
+"""How many partitions have told an id, where the commit cannot be written; 4.0 has it with a letter less."""
 NOT_RUN = "STATE_STORE_COMMIT_VALIDATION_FAILED"
 """What a function meets that does not run the batch that it is given."""
 _NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state file of"
@@ -48,23 +50,61 @@ def is_about_format(stop: Stop) -> bool:
 
 def is_about_skipping(stop: Stop) -> bool:
     """Whether a batch stops Spark because a sink skips it, and the commit cannot name the state that it makes."""
-    return stop.error == _NOTHING_MADE
+    return stop.error in (f"{_MADE}0", f"{_MADE_4_0}0")
 
 
-def nothing_to_name(checkpoint: Checkpoint, committed: int | None, batch: int) -> Stop | None:
+def is_about_single_partition(stop: Stop) -> bool:
+    """Whether Spark 4.0 stops because it wants ids of more partitions than an operator has."""
+    return stop.error == f"{_MADE_4_0}1"
+
+
+def nothing_to_name(
+    checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion = SPARK_4_3
+) -> Stop | None:
     """What ends a query at a batch that is not run; None if its commit names no files of the state.
 
     Args:
         checkpoint: With its state, if there is any left.
         committed: The newest commit.
         batch: The one that a sink skips.
+        spark: Its version.
     """
-    entry = None if committed is None else checkpoint.commits.entries.get(committed)
-    has_ids = isinstance(entry, CommitEntry) and bool(entry.state_unique_ids)
-    if not has_ids and StateFormat.ROCKSDB_V2 not in {store.format for store in _stores(checkpoint)}:
+    if not _names_state(checkpoint, committed):
         return None
     because = "it is to name the state that the batch makes, and a sink that has the batch does not run it"
-    return Stop(Stage.COMMIT, _NOTHING_MADE, f"commits/{batch}", because)
+    return Stop(Stage.COMMIT, f"{_made(spark)}0", f"commits/{batch}", because)
+
+
+def too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion) -> Stop | None:
+    """What ends a query at a batch that has run, where an operator has one partition and the plan pins more.
+
+    Spark 4.0 counts the ids of each operator against the pinned number; later ones know of the single partition.
+
+    Args:
+        checkpoint: With its state, if there is any left.
+        committed: The newest commit.
+        batch: The one that has run.
+        spark: Its version.
+    """
+    state = checkpoint.state
+    if state is None or spark >= SPARK_4_1 or state.pins.newest in (None, 1) or not _names_state(checkpoint, committed):
+        return None
+    single = next((each for each in state.operators if each.stores and state.spread(each) is Spread.SINGLE), None)
+    if single is None:
+        return None
+    because = f"operator {single.operator} has one partition, and this Spark wants the ids of {state.pins.newest}"
+    return Stop(Stage.COMMIT, f"{_made(spark)}1", f"commits/{batch}", because)
+
+
+def _made(spark: SparkVersion) -> str:
+    return _MADE if spark >= SPARK_4_1 else _MADE_4_0
+
+
+def _names_state(checkpoint: Checkpoint, committed: int | None) -> bool:
+    """Whether commits name the files of the state: state checkpoint format v2."""
+    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    has_ids = isinstance(entry, CommitEntry) and bool(entry.state_unique_ids)
+    return has_ids or StateFormat.ROCKSDB_V2 in {store.format for store in _stores(checkpoint)}
 
 
 def missing_folder(spark: SparkVersion) -> None:
@@ -123,7 +163,7 @@ def load_state(
         unsound: Files that are not what was written, by path.
 
     Returns:
-        Which of them it reads, where nobody knows what this Spark makes of it; one line each.
+        What nobody knows of it: files that this Spark reads or fails at, partitions that may be lost; one line each.
 
     Raises:
         StoppedError: it cannot.
@@ -131,10 +171,13 @@ def load_state(
     state = checkpoint.state
     if state is None:
         return []
+    _require_operators(state, spark)
     _require_ids(checkpoint, version, committed, spark)
     stops = [*_obstacles(state, version, spark), *_not_there(checkpoint)]
     stopped = {stop.subject.rpartition("/")[0] for stop in stops}
-    doubts: list[str] = []
+    doubts = [
+        f"state/{operator}: nothing tells how many partitions it is to have" for operator in uncounted(checkpoint)
+    ]
     for store in [store for operator in state.operators for store in operator.stores if store.folder not in stopped]:
         for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
@@ -167,12 +210,21 @@ def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None, sp
         raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
 
 
+def _require_operators(state: State, spark: SparkVersion) -> None:
+    """Since 4.0 the operators that have a folder are held against those of the query, before any task runs."""
+    lost = next((operator.operator for operator in state.operators if not operator.is_there), None)
+    if lost is not None and spark >= SPARK_4_0:
+        error = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+        raise StoppedError(Stop(Stage.PLANNED, error, f"state/{lost}", "it is not there"))
+
+
 def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
     """One for each store of which files are not there, or end too early."""
     stores = [store for operator in state.operators for store in operator.stores]
     by_folder = {store.folder: store for store in stores}
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
-        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), stores, spark)
+        kind = _format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
+        error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
         because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
         yield Stop(Stage.TASK, error, obstacle.name, because)
 
@@ -224,10 +276,17 @@ def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Map
     return version in Loads(without, ids, auto_repair=True).loadable()
 
 
-def _error(obstacle: Obstacle, store: StateStore | None, stores: Sequence[StateStore], spark: SparkVersion) -> str:
-    """What Spark says of one store; one without any file is of the format of the others."""
-    kind = store.format if store else None
-    kind = kind or next((other.format for other in stores if other.format), None)
+def _format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
+    """The format of a store; one without any file is of that of the others, else of the provider that is pinned."""
+    candidates = stores if store is None else (store, *stores)
+    known = next((kind for each in candidates if (kind := each.format)), None)
+    if known is not None:
+        return known
+    return StateFormat.HDFS_BACKED if state.pins.is_hdfs_backed else None
+
+
+def _error(obstacle: Obstacle, store: StateStore | None, kind: StateFormat | None, spark: SparkVersion) -> str:
+    """What Spark says of one store."""
     damage = obstacle.damage
     name = obstacle.name.rpartition("/")[2]
     if damage is not None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lastgood.checkpoint.contents import Checkpoint, pinned_partitions
-from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.operators import OperatorMetadata
-from lastgood.checkpoint.state import StateOperator
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.partitions import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +20,22 @@ class Repinned:
 
 
 def repinned(checkpoint: Checkpoint) -> list[Repinned]:
-    """The operators whose state was spread over as many partitions as older plans pin, and the newest does not."""
-    newest = checkpoint.offsets.newest
-    entries = ((n, entry) for n, entry in checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry))
-    counts = {n: count for n, entry in entries if (count := pinned_partitions(entry)) is not None}
-    pinned = None if newest is None else counts.pop(newest, None)
-    if pinned is None or checkpoint.state is None:
+    """The operators whose state is spread over another number of partitions than the newest plan pins.
+
+    One that keeps everything in a single partition does not mind; a repartition by Spark itself moves the state.
+    """
+    state = checkpoint.state
+    pinned = None if state is None else state.pins.newest
+    if state is None or pinned is None:
         return []
-    earlier = set(counts.values()) - {pinned}
-    each = ((operator.operator, _kept(operator)) for operator in checkpoint.state.operators)
-    return [Repinned(number, kept, pinned) for number, kept in each if kept != pinned and kept in earlier]
+    spread = [operator for operator in state.operators if operator.stores and state.spread(operator) is Spread.BY_KEY]
+    kept = {operator.operator: state.partitions(operator).count for operator in spread}
+    return [Repinned(number, count, pinned) for number, count in kept.items() if count != pinned]
 
 
-def _kept(operator: StateOperator) -> int:
-    if isinstance(operator.metadata, OperatorMetadata):
-        return max((info.partitions for info in operator.metadata.stores), default=0)
-    return max((store.partition for store in operator.stores), default=-1) + 1
+def uncounted(checkpoint: Checkpoint) -> list[int]:
+    """The operators of which nothing tells whether they are to have more partitions than there are."""
+    state = checkpoint.state
+    if state is None:
+        return []
+    return [each.operator for each in state.operators if not state.partitions(each).is_known]

@@ -141,7 +141,8 @@ def test_a_line_made_by_hand_is_text_if_it_is_nothing_else() -> None:
     [
         ((), None),
         (("spark.sql.shuffle.partitions",), None),
-        (("spark.sql.streaming.statefulOperator.useStrictDistribution",), SparkVersions("3.3", "3.5")),
+        (("spark.sql.streaming.statefulOperator.useStrictDistribution",), SparkVersions("3.3", "4.0")),  # so did 3.5.3
+        (("spark.databricks.sql.optimizer.pruneFiltersCanPruneStreamingSubplan",), SparkVersions("3.5", "4.0")),
         (("spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan",), SparkVersions("3.5", "4.0")),
         (("spark.sql.streaming.stateStore.encodingFormat",), SparkVersions("4.0", "4.2")),
         (("spark.sql.streaming.stateStore.rowChecksum.enabled",), SparkVersions("4.2", "4.3")),

@@ -6,6 +6,7 @@ import pytest
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.operators import OperatorMetadata, StoreInfo
+from lastgood.checkpoint.partitions import Pins
 from lastgood.checkpoint.state import (
     Loads,
     Obstacle,
@@ -261,12 +262,13 @@ def metadata(*stores: StoreInfo) -> OperatorMetadata:
 @pytest.mark.parametrize(
     ("stores", "found", "pinned", "expected"),
     [
-        ([store("", partition=0)], metadata(StoreInfo("default", 0, 3)), 200, 3),
+        ([store("", partition=0)], metadata(StoreInfo("default", 0, 3)), None, 3),
         ([store("", partition=0)], None, 200, 1),  # such as a global limit, which has one partition
         ([store("", partition=0), store("", partition=1)], None, 3, 3),
-        ([store("", partition=0), store("", partition=4)], None, 3, 5),
+        ([store("", partition=0), store("", partition=4)], None, 3, 3),
+        ([store("1.delta", partition=0), store("1.delta", partition=4)], None, 3, 5),
         ([store("", partition=1)], None, None, 2),
-        ([], None, 5, 0),
+        ([], None, 5, 1),  # each has partition 0
         ([store("", partition=0)], metadata(StoreInfo("default", 0, 2**60)), None, 10_000),
         ([store("", partition=0)], metadata(), None, 1),
     ],
@@ -275,19 +277,19 @@ def test_the_operator_says_how_many_partitions_there_are_to_be(
     stores: list[StateStore], found: OperatorMetadata | None, pinned: int | None, expected: int
 ) -> None:
     operator = StateOperator(0, found, None, tuple(stores))
-    assert len(operator.expected(pinned)) == expected
+    assert len(operator.expected(Pins(pinned))) == expected
 
 
 def test_every_store_of_every_partition_must_load_a_version() -> None:
     stores = (store("1.delta 2.delta"), store("1.delta", partition=1))
-    state = judge_state([StateOperator(0, None, None, stores)], {}, restart_version=2, partitions_pinned=2)
+    state = judge_state([StateOperator(0, None, None, stores)], {}, restart_version=2, pins=Pins(2))
     assert list(state.loadable) == [1]
     assert (state.last_loadable_batch, state.obstacles) == (0, (Obstacle("state/0/1/2.delta", None),))
 
 
 def test_a_partition_that_is_gone_keeps_everything_from_loading() -> None:
     operator = StateOperator(0, metadata(StoreInfo("default", 0, 2)), None, (store("1.delta 2.delta", partition=1),))
-    state = judge_state([operator], {}, restart_version=2, partitions_pinned=None)
+    state = judge_state([operator], {}, restart_version=2, pins=Pins())
     assert (state.loadable.newest, state.last_loadable_batch) == (None, None)
     assert state.obstacles == (Obstacle("state/0/0/1.delta", None),)
 
@@ -296,7 +298,7 @@ def test_a_store_that_the_operator_names_is_expected() -> None:
     operator = StateOperator(
         0, metadata(StoreInfo("left-x", 0, 1), StoreInfo("right-x", 0, 1)), None, (store("1.delta", name="left-x"),)
     )
-    state = judge_state([operator], {}, restart_version=1, partitions_pinned=None)
+    state = judge_state([operator], {}, restart_version=1, pins=Pins())
     assert state.obstacles == (Obstacle("state/0/0/right-x/1.delta", None),)
 
 
@@ -305,12 +307,12 @@ def test_all_operators_count() -> None:
         StateOperator(0, None, None, (store("1.zip 2.zip"),)),
         StateOperator(1, None, None, (store("2.zip 3.zip", operator=1),)),
     ]
-    state = judge_state(operators, {}, restart_version=None, partitions_pinned=None)
+    state = judge_state(operators, {}, restart_version=None, pins=Pins())
     assert (list(state.loadable), state.obstacles) == ([2], ())
 
 
 def test_no_operator_can_load_nothing() -> None:
-    state = judge_state([], {}, restart_version=5, partitions_pinned=2)
+    state = judge_state([], {}, restart_version=5, pins=Pins(2))
     assert (state.loadable.newest, state.obstacles) == (None, ())
 
 

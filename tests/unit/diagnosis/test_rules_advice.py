@@ -14,6 +14,7 @@ from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
 from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
 from lastgood.checkpoint.operators import OperatorMetadata, StoreInfo
+from lastgood.checkpoint.partitions import Pins
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset
 from lastgood.checkpoint.state import StateOperator, StateStore, judge_state
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
@@ -52,7 +53,7 @@ def checkpoint(
     commits = {n: CommitEntry.of(1, next_batch_watermark_ms=watermark_ms) for n in newest}
     listing = LogListing(exists=True, ids=BatchIds.of(batches))
     operators = tuple(operators)
-    state = judge_state(operators, {}, restart_version=batches[-1] + 1, partitions_pinned=None) if operators else None
+    state = judge_state(operators, {}, restart_version=batches[-1] + 1, pins=Pins()) if operators else None
     return Checkpoint(
         location=CHK,
         presence=Presence.PRESENT,
