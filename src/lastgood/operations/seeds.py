@@ -315,10 +315,10 @@ def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommi
 
 
 def _commits(table: SinkEvidence) -> Sequence[TableCommit]:
-    """The newest versions of a table, oldest first."""
+    """The newest versions of a table, oldest first; none where they may not be the newest."""
     place = parse_location(table.location)
     log = read_table_log(open_storage(place), place, deadline=Deadline.after(TIMEOUT_SECONDS))
-    return () if log is None or isinstance(log, Damage) else log.commits
+    return () if log is None or isinstance(log, Damage) or log.unjudged is not None else log.commits
 
 
 def _table(found: Survey, option: str) -> SinkEvidence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import Transaction, interval_ms
+from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, reason
@@ -19,7 +19,6 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknow
 from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
-TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _COMMITS_WHERE_MARKS_EXPIRE = 10_000
 """How many of the newest versions to look at where a mark may have expired: there they alone can tell of a batch."""
 
@@ -33,7 +32,6 @@ WRITABLE_FEATURES = frozenset(
 
 _IDENTITY_COLUMNS_WRITER_VERSION = 6
 _WRITER_VERSION_MAX = 7
-_IN_CATALOG = "a catalog keeps the newest commits of this table"
 
 
 class DeltaSink:
@@ -117,7 +115,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     batch_id, unknown, because = _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
     back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
-    skips_known = counts is not None and (marker is not None or log.unknown is None) and not log.is_in_catalog
+    skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -154,9 +152,9 @@ def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, n
 
 def write_obstacles(log: TableLog) -> tuple[str, ...]:
     """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
-    if log.protocol is None:
-        return ("the protocol of the table is not known",)
-    obstacles = [_IN_CATALOG] if log.is_in_catalog else []
+    if log.protocol is None or log.unjudged is not None:
+        return (log.unjudged or "the protocol of the table is not known",)
+    obstacles = []
     version = log.protocol.min_writer_version
     if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
         obstacles.append(f"writer version {version}")
@@ -169,8 +167,8 @@ def _shown(
 ) -> tuple[int | None, bool, str]:
     """The newest batch that is shown, whether that is unknown, and why."""
     shown = history.shown
-    if log.is_in_catalog:
-        return None, True, _IN_CATALOG
+    if log.unjudged is not None:
+        return None, True, log.unknown or log.unjudged
     if shown.unclear is not None:
         return None, True, shown.unclear
     if shown.is_from_before:
@@ -212,6 +210,8 @@ def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> b
 
 
 def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
+    if log.unjudged is not None:
+        return None
     if log.commits and log.oldest_read == 0:
         return 0
     if history.batches:
