@@ -80,6 +80,14 @@ class TableLog:
         return judging_obstacle(self.protocol, self.metadata) or self.newer
 
 
+@dataclass(frozen=True, slots=True)
+class LogDamage(Damage):
+    """What is wrong with the log of a table, and what can be seen in it all the same."""
+
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """The last version of the transactions of each application, in the commits that can be read."""
+
+
 def read_table_log(
     storage: Storage,
     table: Location,
@@ -117,7 +125,8 @@ def read_table_log(
     covered = checkpoint.version if checkpoint else -1
     unbroken = listing.unbroken
     if covered < newest and unbroken.start > covered + 1:
-        return damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
+        missing = damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
+        return _damage(missing, reader.answers(unbroken[-commits_max:]))
     wanted = newest - commits_max + 1 if since is None else since
     first = max(unbroken.start, min(wanted, covered + 1)) if unbroken else newest + 1
     commits = reader.commits(range(first, newest + 1))
@@ -176,6 +185,14 @@ def _assembled(
     )
 
 
+def _damage(found: Damage, answers: Sequence[TableCommit | Damage | None]) -> LogDamage:
+    marks: dict[str, int] = {}
+    for commit in answers:
+        if isinstance(commit, TableCommit):
+            marks |= {transaction.app_id: transaction.version for transaction in commit.transactions}
+    return LogDamage(found.kind, found.found, found.line, marks)
+
+
 def _agrees(found: TableSnapshot, commits: Sequence[TableCommit]) -> bool:
     """Whether a checksum file tells what the commits do that were read; Delta itself goes by the commits."""
     last: dict[str, Transaction] = {}
@@ -214,22 +231,28 @@ class _Reader:
         self._folder = folder
         self._deadline = deadline
 
-    def commits(self, versions: range) -> list[TableCommit] | Damage:
+    def commits(self, versions: range) -> list[TableCommit] | LogDamage:
+        """The commits of these versions, or what is wrong with the first of them that is no commit."""
+        answers = self.answers(versions)
+        commits = [each for each in answers if isinstance(each, TableCommit)]
+        if len(commits) == len(answers):
+            return commits
+        version, wrong = next(
+            each for each in zip(versions, answers, strict=True) if not isinstance(each[1], TableCommit)
+        )
+        if not isinstance(wrong, Damage):
+            return _damage(damaged(DamageKind.MISSING_PART, commit_name(version)), answers)
+        return _damage(damaged(wrong.kind, f"{commit_name(version)}: {wrong.found}", wrong.line), answers)
+
+    def answers(self, versions: range) -> list[TableCommit | Damage | None]:
+        """What is in the commit files of these versions; None where there is none."""
         answers = ask_all(
             [partial(self._commit, version) for version in versions],
             parallel=self._storage.parallel,
             deadline=self._deadline,
             subject=str(self._folder),
         )
-        commits = []
-        for version, answer in zip(versions, answers, strict=True):
-            commit = answer.or_raise()
-            if commit is None:
-                return damaged(DamageKind.MISSING_PART, commit_name(version))
-            if isinstance(commit, Damage):
-                return damaged(commit.kind, f"{commit_name(version)}: {commit.found}", commit.line)
-            commits.append(commit)
-        return commits
+        return [answer.or_raise() for answer in answers]
 
     def staged(self, names: Sequence[str]) -> BatchIds:
         """The versions that wait for a catalog, or did."""

@@ -280,7 +280,8 @@ def sink_standing(evidence: SinkEvidence, *, last_planned: int | None, last_comm
     drops = _would_drop(evidence, planned_id, committed)
     agreement, sentence = _agreement(evidence, planned_id, committed)
     if drops is not None:
-        sentence += f"; {_batches(*drops)} of the query would be dropped without a word"
+        would = "would" if evidence.skips_known else "may"
+        sentence += f"; {_batches(*drops)} of the query {would} be dropped without a word"
     if evidence.presumed_app_id is not None:
         sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
     return SinkStanding(evidence, agreement, sentence, drops)
@@ -304,9 +305,10 @@ def _agreement(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple
 
 def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple[int, int] | None:
     """A planned batch that the sink shows is run again with the same ranges: that one it may drop."""
-    if evidence.skips_up_to is None or not evidence.skips_known:
+    if evidence.skips_up_to is None:
         return None
-    is_shown = evidence.last_batch is not None and evidence.last_batch >= planned_id
+    shown = evidence.last_batch if evidence.known else evidence.skips_up_to
+    is_shown = shown is not None and shown >= planned_id
     first = planned_id + 1 if is_shown or planned_id == committed else planned_id
     return (first, evidence.skips_up_to) if evidence.skips_up_to >= first else None
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
-from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
+from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, reason
 from lastgood.sinks.delta_back import reach_back
@@ -19,6 +19,9 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknow
 from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
+_MARKS = range(-1, 2**31)
+"""What a mark can be: the number of a batch, of which a query that runs one a second makes fewer in sixty years; or one
+below the first."""
 _COMMITS_WHERE_MARKS_EXPIRE = 10_000
 """How many of the newest versions to look at where a mark may have expired: there they alone can tell of a batch."""
 
@@ -79,7 +82,9 @@ class DeltaSink:
         if log is None:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
-            return unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            found = unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            mark = log.marks.get(self._app_id or query_id, -1) if isinstance(log, LogDamage) else -1
+            return replace(found, skips_up_to=mark) if mark >= 0 else found
         log = self._further_back(log, self._app_id or query_id, deadline)
         found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
         return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
@@ -109,11 +114,15 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     """
     history = history_of(log.commits, app_id)
     marker = log.transactions.get(app_id)
+    is_odd = marker is not None and marker.version not in _MARKS
+    odd = f"transaction {marker.version} is not the number of a batch" if marker is not None and is_odd else None
     if marker is not None and marker.version < 0:
         marker = None  # a fence before the first batch
     retention = _retention(log)
-    batch_id, unknown, because = _shown(log, history, marker, retention)
+    batch_id, unknown, because = (None, True, odd) if odd else _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
+    if odd and dedupe_key is DedupeKey.APP_ID:
+        counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
     back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
     return SinkEvidence(
@@ -123,10 +132,10 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts and skips_known else None,
+        skips_up_to=marker.version if marker is not None and counts else None,
         skips_known=skips_known,
-        batches=history.batches,
-        complete_from=_complete_from(log, history, batch_id, unknown=unknown),
+        batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
+        complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
         identity=log.metadata.table_id if log.metadata else None,
         app_id=app_id,
         others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
@@ -134,7 +143,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         back_to=back_to,
         back_because=back_because,
         mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
-        notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
+        notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
     )
 
 

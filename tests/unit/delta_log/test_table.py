@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log.listing import checksum_name, commit_name
-from lastgood.delta_log.table import TableLog, read_table_log
+from lastgood.delta_log.table import LogDamage, TableLog, read_table_log
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.parallel import Deadline
 from lastgood.storage import Entry, LocalStorage, Location, parse_location
@@ -297,11 +297,11 @@ def test_last_transaction_wins_not_the_largest(table: Path) -> None:
 def test_missing_version_is_named(table: Path) -> None:
     drop(table, range(10, 11))
     damage = read_any(table)
-    assert damage == Damage(DamageKind.MISSING_PART, commit_name(10))
+    assert damage == LogDamage(DamageKind.MISSING_PART, commit_name(10), marks={"query": 11})
     (table / "_delta_log" / commit_name(10)).write_text("{}")
     drop(table, range(11, 12))
     shutil.copy(table / "_delta_log" / commit_name(9), table / "_delta_log" / commit_name(12))
-    assert read_any(table) == Damage(DamageKind.MISSING_PART, commit_name(11))
+    assert read_any(table) == LogDamage(DamageKind.MISSING_PART, commit_name(11), marks={"query": 9})
 
 
 def test_version_that_is_no_json_is_named(table: Path) -> None:

@@ -297,6 +297,39 @@ def test_log_that_cannot_be_judged_leaves_open_what_is_shown_and_skipped(
         assert because in found.because
 
 
+def test_mark_that_is_seen_may_drop_batches_also_where_it_may_not_be_the_last(table: Path) -> None:
+    for action in ({"metaData": {"id": "x", "configuration": {"delta.redirectWriterOnly-preview": "{}"}}}, {"txn": 5}):
+        (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+        found = evidence(table)
+        assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
+        assert [found.would_skip(3), found.may_skip(3), found.may_skip(4)] == [None, True, False]
+        assert evidence(table, "another").skips_up_to is None
+    (table / "_delta_log" / commit_name(1)).unlink()
+    (table / "_delta_log" / commit_name(4)).unlink()
+    found = evidence(table)
+    assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
+
+
+@pytest.mark.parametrize("version", [-2, -(2**63), 2**31, 1_795_422_560_615, 2**63 - 1])
+def test_mark_that_is_no_number_of_a_batch_leaves_open_what_is_shown(table: Path, version: int) -> None:
+    (table / "_delta_log" / commit_name(4)).write_text(json.dumps({"txn": {"appId": Q, "version": version}}))
+    skips = version if version > 0 else None
+    found = evidence(table)
+    assert (found.known, found.last_batch, found.complete_from) == (False, None, None)
+    assert found.because == f"transaction {version} is not the number of a batch"
+    assert (found.skips_up_to, found.skips_known, found.may_skip(9)) == (skips, True, version > 0)
+    assert {batch.batch_id for batch in found.batches} == {0, 1, 2, 3}
+    by_name = evidence(table, "a query", app_id=Q)
+    assert (by_name.known, by_name.skips_up_to, by_name.skips_known) == (False, None, False)
+
+
+def test_fence_before_the_first_batch_is_no_odd_mark(table: Path) -> None:
+    fence = {"commitInfo": {"operation": "LASTGOOD FENCE"}}
+    mark = {"txn": {"appId": "new", "version": -1}}
+    (table / "_delta_log" / commit_name(4)).write_text(f"{json.dumps(fence)}\n{json.dumps(mark)}\n")
+    assert (evidence(table, "new").known, evidence(table, "new").last_batch) == (True, None)
+
+
 def test_what_the_writer_noted_down_comes_along(table: Path) -> None:
     transaction = Transaction(Q, 4, NOW)
     commit = CommitProperties(app_transactions=[transaction], custom_metadata={"userMetadata": '{"offsets": 1}'})
