@@ -15,8 +15,6 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
-from lastgood.delta_log.actions import Protocol, TableMetadata
-from lastgood.delta_log.protocol import judging_obstacle
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.sinks.offset_columns import (
     OffsetColumns,
@@ -65,7 +63,6 @@ def read_offsets(
     """
     with _explained(table):
         opened = _opened(table)
-        _require_judged(table, opened)
         _require_columns(table, columns, {each.name: str(each.type.type) for each in _primitive(opened)})
         return _Reading(opened, table, columns, topic or "", OffsetsSeen(since=since)).offsets(rows_read, files_read)
 
@@ -242,29 +239,6 @@ def _require_columns(table: Location, columns: OffsetColumns, types: Mapping[str
         )
 
 
-def _require_judged(table: Location, opened: Any) -> None:
-    """See that the newest rows are in this table, as far as its log tells.
-
-    Raises:
-        StorageError: they may be elsewhere, or the table is one that we do not know.
-    """
-    asked, metadata = opened.protocol(), opened.metadata()
-    protocol = Protocol(
-        asked.min_reader_version,
-        asked.min_writer_version,
-        tuple(asked.reader_features or ()),
-        tuple(asked.writer_features or ()),
-    )
-    obstacle = judging_obstacle(protocol, TableMetadata(str(metadata.id), dict(metadata.configuration)))
-    if obstacle is not None:
-        raise StorageError(
-            "the table cannot be asked for its offsets",
-            subject=str(table),
-            found=obstacle,
-            expected="a Delta table whose log tells all that it holds",
-        )
-
-
 def _primitive(opened: Any) -> list[Any]:
     return [each for each in opened.schema().fields if isinstance(getattr(each.type, "type", None), str)]
 
@@ -294,7 +268,7 @@ def _explained(table: Location) -> Iterator[None]:
     """Turn what deltalake and pyarrow raise into our errors."""
     try:
         yield
-    except (OffsetColumnsError, ExtraMissingError, StorageError, MemoryError):
+    except (OffsetColumnsError, ExtraMissingError, MemoryError):
         raise
     except Exception as error:  # delta-rs and Arrow have their own trees of exceptions
         text = (str(error).splitlines() or [""])[0][:200]
