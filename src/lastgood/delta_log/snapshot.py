@@ -118,9 +118,9 @@ def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
         file = parquet.ParquetFile(io.BytesIO(raw))
         columns = [column for column in _KINDS if column in file.schema_arrow.names]
         rows = file.read(columns=columns)
-    except (arrow.ArrowException, OSError) as error:
+        return [{column: value} for column in columns for value in rows.column(column).drop_null().to_pylist()]
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         return damaged(DamageKind.BAD_HEADER, f"{name}: {error}")
-    return [{column: value} for column in columns for value in rows.column(column).drop_null().to_pylist()]
 
 
 def _snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot | Damage:

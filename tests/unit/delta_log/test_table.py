@@ -261,6 +261,27 @@ def test_checkpoint_without_what_every_table_has_does_not_count(table: Path, kin
     assert log.unjudged == "the protocol of the table is not known"
 
 
+@pytest.mark.parametrize("column", ["txn", "metaData", "protocol", "sidecar", "checkpointMetadata"])
+@pytest.mark.parametrize("values", [pa.array([5]), pa.array([{"appId": b"\xff", "version": "1", "path": 1}])])
+def test_checkpoint_in_parquet_of_other_types_does_not_count(table: Path, column: str, values: pa.Array) -> None:
+    drop(table, range(9))
+    pq.write_table(pa.table({column: values}), next((table / "_delta_log").glob("*.checkpoint.parquet")))
+    log = read(table)
+    assert log.unknown is not None
+    assert log.unjudged is not None
+
+
+def test_name_in_parquet_that_is_no_text_is_a_damage(table: Path) -> None:
+    drop(table, range(9))
+    file = next((table / "_delta_log").glob("*.checkpoint.parquet"))
+    name = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff")]
+    )
+    txn = pa.StructArray.from_arrays([name, pa.array([1])], ["appId", "version"])
+    pq.write_table(pa.table({"txn": txn}), file)
+    assert "checkpoint" in str(read(table).unknown)
+
+
 def test_checkpoint_of_versions_that_were_made_anew_does_not_count(table: Path) -> None:
     drop(table, range(5))
     assert read(table).unknown is None
