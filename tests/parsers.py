@@ -79,7 +79,7 @@ PARSERS = {
     "mirror": Parser(parse_mirror),
     "backup": Parser(parse_backup),
     "delta-commit": Parser(lambda raw: parse_commit(7, raw)),
-    "delta-checksum": Parser(lambda raw: parse_checksum(7, raw)),
+    "delta-checksum": Parser(lambda raw: parse_checksum(7, raw, "x")),
     "delta-checkpoint": Parser(lambda raw: parse_checkpoint(7, "7.checkpoint.x.json", raw)),
     "iceberg-metadata": Parser(parse_iceberg_metadata),
     "records": Parser(parse_records),
@@ -171,7 +171,14 @@ MORE_SEEDS |= {
     ],
     "delta-commit": [_lines(*_DELTA), _lines(*_DELTA[:2])],
     "delta-checksum": [
-        _lines({"setTransactions": [_DELTA[1]["txn"]], "metadata": _DELTA[2]["metaData"], "protocol": {}})
+        _lines(
+            {
+                "txnId": "x",
+                "setTransactions": [_DELTA[1]["txn"]],
+                "metadata": _DELTA[2]["metaData"],
+                "protocol": {"minReaderVersion": 1, "minWriterVersion": 2},
+            }
+        )
     ],
     "delta-checkpoint": [_lines(*_DELTA)],
     "iceberg-metadata": [_lines(_ICEBERG), gzip.compress(_lines(_ICEBERG), mtime=0)],

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
+
+FEATURES_READER_VERSION, FEATURES_WRITER_VERSION = 3, 7
+"""The versions of a protocol that list the features of a table by name."""
+
+TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+"""The table property that lets marks expire: a checkpoint leaves out those that have."""
 
 RESTORE = "RESTORE"
 DELETE = "DELETE"
@@ -74,6 +81,8 @@ class TableCommit:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     metrics: Mapping[str, Json] = field(default_factory=dict)
     user_metadata: str | None = None
+    txn_id: str | None = None
+    """What tells this commit from every other; None if the writer does not say."""
     transactions: tuple[Transaction, ...] = ()
     metadata: TableMetadata | None = None
     """Set if this version changed it."""
@@ -114,29 +123,59 @@ class TableCommit:
 
     @property
     def by_app(self) -> Mapping[str, Transaction]:
-        """Transactions by application; of two of one application, which are against the rules, the first counts."""
-        return {txn.app_id: txn for txn in reversed(self.transactions)}
+        """Transactions by application."""
+        return {txn.app_id: txn for txn in self.transactions}
 
 
 def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
-    """Read the commit file of a version: one action a line, unknown ones left out."""
-    commit: dict[str, Any] = {"transactions": [], "added": set(), "removed": set()}
+    """Read the commit file of a version: one action a line, unknown ones left out.
+
+    A file without an action is damaged, and so is one with an action that says something we cannot be sure of: left
+    out, it would look as if the version had not done it.
+    """
+    commit: dict[str, Any] = {"transactions": {}, "added": set(), "removed": set()}
+    has_action = False
     for number, line in enumerate(byte_lines(raw), start=1):
-        action = read_object(line.decode(errors="replace"), number) if line.strip() else {}
+        if not line.strip():
+            continue
+        action = read_action(line, number)
         if isinstance(action, Damage):
             return action
+        has_action = True
         for kind, body in action.items():
-            if isinstance(body, dict) and kind in _READERS:
-                _READERS[kind](commit, body)
+            if body is not None and kind in _READERS and not (isinstance(body, dict) and _READERS[kind](commit, body)):
+                return malformed(kind, body, number)
+    if not has_action:
+        return Damage(DamageKind.EMPTY)
     return TableCommit(
         version,
         **{
             **commit,
-            "transactions": tuple(commit["transactions"]),
+            "transactions": tuple(commit["transactions"].values()),
             "added": frozenset(commit["added"]),
             "removed": frozenset(commit["removed"]),
         },
     )
+
+
+def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
+    """The JSON object of a line. Unlike Spark's reader, it minds what follows it: that may be an action, too."""
+    try:
+        found = json.loads(line.decode(), parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        return damaged(DamageKind.NOT_UTF8, line[error.start : error.start + 16], number)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    text = line.decode()
+    why = read_object(text, number)
+    return why if isinstance(why, Damage) else damaged(DamageKind.NOT_JSON, text, number)
+
+
+def malformed(kind: str, body: object, line: int | None = None) -> Damage:
+    """An action of a kind that we need, and that is not as the protocol has it."""
+    return damaged(DamageKind.UNEXPECTED_JSON, f"{kind}: {json.dumps(body, default=str)}", line)
 
 
 def parse_transaction(body: Mapping[str, Any]) -> Transaction | None:
@@ -144,26 +183,53 @@ def parse_transaction(body: Mapping[str, Any]) -> Transaction | None:
     app_id, version, updated = body.get("appId"), body.get("version"), body.get("lastUpdated")
     if not isinstance(app_id, str) or not is_long(version):
         return None
-    return Transaction(app_id, version, updated if is_long(updated) else None)
+    if updated is not None and not is_long(updated):
+        return None
+    return Transaction(app_id, version, updated)
 
 
 def parse_metadata(body: Mapping[str, Any]) -> TableMetadata | None:
     """Read a `metaData` action; None if it is none."""
     table_id = body.get("id")
     try:
-        configuration = dict(body.get("configuration") or {})  # a checkpoint in Parquet has pairs
+        pairs = dict(body.get("configuration") or {})  # a checkpoint in Parquet has pairs
     except (TypeError, ValueError):
         return None
-    return TableMetadata(table_id, configuration) if isinstance(table_id, str) else None
+    configuration = {name: value for name, value in pairs.items() if value is not None}
+    if not isinstance(table_id, str) or not _are_texts([*configuration, *configuration.values()]):
+        return None
+    return TableMetadata(table_id, configuration)
 
 
 def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:
-    """Read a `protocol` action; None if it is none."""
+    """Read a `protocol` action; None if it is none, or its versions and its lists of features do not go together."""
     reader, writer = body.get("minReaderVersion"), body.get("minWriterVersion")
-    features = [body.get(name) or [] for name in ("readerFeatures", "writerFeatures")]
-    if not is_long(reader) or not is_long(writer) or not all(isinstance(each, list) for each in features):
+    if not is_long(reader) or not is_long(writer):
         return None
-    return Protocol(reader, writer, *map(tuple, features))
+    if reader == FEATURES_READER_VERSION and writer != FEATURES_WRITER_VERSION:
+        return None
+    reader_features = _features(body.get("readerFeatures"), listed=reader == FEATURES_READER_VERSION)
+    writer_features = _features(body.get("writerFeatures"), listed=writer == FEATURES_WRITER_VERSION)
+    if reader_features is None or writer_features is None:
+        return None
+    return Protocol(reader, writer, reader_features, writer_features)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)  # NaN and Infinity are no JSON
+
+
+def _features(names: object, *, listed: bool) -> tuple[str, ...] | None:
+    """The features that a protocol lists; None if they have to be `listed` and are not, or the other way round."""
+    if names is None:
+        return None if listed else ()
+    if not isinstance(names, list) or not _are_texts(names) or (names and not listed):
+        return None
+    return tuple(sorted(names))  # a set: each file has its own order
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(each, str) for each in values)
 
 
 def interval_ms(text: str) -> int | None:
@@ -182,42 +248,55 @@ def _number(value: Json | None) -> int | None:
     return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
-def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
-    timestamp = body.get("inCommitTimestamp", body.get("timestamp"))
-    operation, user_metadata = body.get("operation"), body.get("userMetadata")
+def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
+    times = (body.get("inCommitTimestamp"), body.get("timestamp"))
+    operation, user_metadata, txn_id = body.get("operation"), body.get("userMetadata"), body.get("txnId")
     parameters, metrics = body.get("operationParameters"), body.get("operationMetrics")
     commit |= {
-        "timestamp_ms": timestamp if is_long(timestamp) else None,
+        "timestamp_ms": next((time for time in times if is_long(time)), None),
         "operation": operation if isinstance(operation, str) else None,
         "parameters": parameters if isinstance(parameters, dict) else {},
         "metrics": metrics if isinstance(metrics, dict) else {},
         "user_metadata": user_metadata if isinstance(user_metadata, str) else None,
+        "txn_id": txn_id if isinstance(txn_id, str) else None,
     }
+    return True  # writers are free in it: what is of another shape, nobody has said
 
 
-def _read_transaction(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+def _read_transaction(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
+    """A second one of the same application is against the rules: Spark heeds the last, delta-rs the first."""
     transaction = parse_transaction(body)
-    if transaction is not None:
-        commit["transactions"].append(transaction)
+    if transaction is None:
+        return False
+    before = commit["transactions"].setdefault(transaction.app_id, transaction)
+    return bool(before == transaction)
 
 
-def _read_file(kind: str, commit: dict[str, Any], body: Mapping[str, Any]) -> None:
+def _read_file(kind: str, commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
     path = body.get("path")
-    if isinstance(path, str):
-        commit[kind].add(path)
+    if not isinstance(path, str):
+        return False
+    commit[kind].add(path)
     if body.get("dataChange"):
         commit["changes_data"] = True
+    return True
 
 
-def _read_metadata(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
-    commit["metadata"] = parse_metadata(body)
+def _read_metadata(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
+    return _is_only(commit, "metadata", parse_metadata(body))
 
 
-def _read_protocol(commit: dict[str, Any], body: Mapping[str, Any]) -> None:
-    commit["protocol"] = parse_protocol(body)
+def _read_protocol(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
+    return _is_only(commit, "protocol", parse_protocol(body))
 
 
-_READERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
+def _is_only(commit: dict[str, Any], name: str, found: object) -> bool:
+    """Take over what a version may say once."""
+    is_only = found is not None and commit.setdefault(name, found) == found
+    return bool(is_only)
+
+
+_READERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], bool]] = {
     "commitInfo": _read_commit_info,
     "txn": _read_transaction,
     "metaData": _read_metadata,
@@ -225,3 +304,4 @@ _READERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
     "add": partial(_read_file, "added"),
     "remove": partial(_read_file, "removed"),
 }
+"""What an action adds to what is known of its version; False if it is not as the protocol has it."""

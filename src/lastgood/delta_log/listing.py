@@ -9,10 +9,18 @@ from dataclasses import dataclass, field
 from lastgood.checkpoint.logs import BatchIds
 
 DELTA_LOG = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"
+SIDECARS = "_sidecars"
+STAGED_FOLDERS = ("_staged_commits", "_commits")
+"""Where commits wait that a catalog has taken, or will; the second name is of older previews."""
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+_STAGED = re.compile(r"(\d{20})\..+\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+_OWN_NAME = re.compile(r"\.checkpoint\.[0-9a-f-]{36}\.")
+_OF_A_VERSION = re.compile(r"(?:\d{20}\.)?(\d{20})\..+")
+"""What only a version leaves behind: its own file, a part of a checkpoint, a `.crc`, `FROM.TO.compacted.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,11 @@ class CheckpointFiles:
     version: int
     names: tuple[str, ...]
     """One file, or all parts of it."""
+
+    @property
+    def has_own_name(self) -> bool:
+        """Whether its name holds an id: only one of version 2 does."""
+        return _OWN_NAME.search(self.names[0]) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,8 @@ class DeltaLogListing:
     """Versions with a `.crc` of Delta, which is not one of Hadoop."""
     checkpoints: tuple[CheckpointFiles, ...] = ()
     """Complete ones, oldest first; one a version."""
+    newest_trace: int | None = None
+    """The newest version of which anything is left, be it a part of a checkpoint or a checksum."""
 
     @property
     def newest(self) -> int | None:
@@ -64,19 +79,30 @@ def checksum_name(version: int) -> str:
 
 def list_delta_log(names: Iterable[str]) -> DeltaLogListing:
     """Sort the names in `_delta_log`."""
-    commits, checksums = [], []
-    parts: dict[tuple[int, int], list[str]] = {}
+    commits, checksums, traces = [], [], []
+    parts: dict[tuple[int, int], dict[int, str]] = {}
     for name in names:
+        if found := _OF_A_VERSION.fullmatch(name):
+            traces.append(int(found[1]))
         if found := _COMMIT.fullmatch(name):
             commits.append(int(found[1]))
         elif found := _CHECKSUM.fullmatch(name):
             checksums.append(int(found[1]))
         elif found := _CHECKPOINT.fullmatch(name):
-            parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(name)
+            of_version = parts.setdefault((int(found[1]), int(found[3] or 1)), {})
+            part = int(found[2] or 1)
+            of_version[part] = min(name, of_version.get(part, name))  # several of one version hold the same
     whole: dict[int, CheckpointFiles] = {}
     for (version, count), found_names in sorted(parts.items()):
-        if count == 1:  # several of one version hold the same
-            whole[version] = CheckpointFiles(version, (min(found_names),))
-        elif len(found_names) == count:
-            whole.setdefault(version, CheckpointFiles(version, tuple(sorted(found_names))))
-    return DeltaLogListing(BatchIds.of(commits), BatchIds.of(checksums), tuple(whole.values()))
+        if found_names.keys() == set(range(1, count + 1)):
+            names_in_order = tuple(found_names[part] for part in sorted(found_names))
+            whole.setdefault(version, CheckpointFiles(version, names_in_order))
+    return DeltaLogListing(
+        BatchIds.of(commits), BatchIds.of(checksums), tuple(whole.values()), max(traces, default=None)
+    )
+
+
+def staged_versions(names: Iterable[str]) -> BatchIds:
+    """The versions of which there is a file in one of `STAGED_FOLDERS`; which of them count, a catalog alone knows."""
+    found = (_STAGED.fullmatch(name) for name in names)
+    return BatchIds.of(int(each[1]) for each in found if each)

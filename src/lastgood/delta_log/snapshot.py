@@ -9,20 +9,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.lines import byte_lines, read_object
+from lastgood.checkpoint.lines import byte_lines, is_long, read_object
 from lastgood.delta_log.actions import (
     Protocol,
     TableMetadata,
     Transaction,
+    malformed,
     parse_metadata,
     parse_protocol,
     parse_transaction,
+    read_action,
 )
 from lastgood.errors import ExtraMissingError
 
-_COLUMNS = ("txn", "metaData", "protocol")
+_KINDS = ("txn", "metaData", "protocol", "checkpointMetadata", "sidecar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +37,44 @@ class TableSnapshot:
     """The last of each application."""
     metadata: TableMetadata | None = None
     protocol: Protocol | None = None
+    sidecars: frozenset[str] = frozenset()
+    """Names of the files that hold the rest of the checkpoint."""
+    is_v2: bool = False
+    """Whether it says that it is of version 2 of checkpoints, in which a file may have a name of its own."""
 
-    def merged(self, other: TableSnapshot) -> TableSnapshot:
-        """Two parts of one checkpoint as one."""
+    def merged(self, other: TableSnapshot) -> TableSnapshot | Damage:
+        """Two parts of one checkpoint as one; each thing stands in one of them."""
+        twice = self.transactions.keys() & other.transactions.keys()
+        if twice or (self.metadata and other.metadata) or (self.protocol and other.protocol):
+            return damaged(DamageKind.UNEXPECTED_JSON, f"two parts hold {next(iter(twice), 'protocol or metaData')}")
         return dataclasses.replace(
             self,
             transactions={**self.transactions, **other.transactions},
             metadata=other.metadata or self.metadata,
             protocol=other.protocol or self.protocol,
+            sidecars=self.sidecars | other.sidecars,
+            is_v2=self.is_v2 or other.is_v2,
         )
 
 
-def parse_checksum(version: int, raw: bytes) -> TableSnapshot | None:
-    """Read Delta's own `.crc` file; None if it is none, or does not list the transactions."""
+def parse_checksum(version: int, raw: bytes, txn_id: str | None) -> TableSnapshot | None:
+    """Read Delta's own `.crc` file; None if it is none of this commit, or does not say all.
+
+    Args:
+        version: Of the table.
+        raw: The file.
+        txn_id: What the commit of this version says of itself. A version that was taken away by hand leaves its file
+            behind, and a writer that knows no such files then makes the version anew.
+    """
     fields = read_object(raw.decode(errors="replace"))
-    transactions = None if isinstance(fields, Damage) else fields.get("setTransactions")
-    if isinstance(fields, Damage) or not isinstance(transactions, list):
+    if isinstance(fields, Damage) or txn_id is None or fields.get("txnId") != txn_id:
+        return None
+    transactions = fields.get("setTransactions")
+    if not isinstance(transactions, list):
         return None
     table = {"metaData": fields.get("metadata"), "protocol": fields.get("protocol")}
-    return _snapshot(version, [*({"txn": txn} for txn in transactions), table])
+    found = _snapshot(version, [*({"txn": txn} for txn in transactions), table])
+    return None if isinstance(found, Damage) or found.metadata is None or found.protocol is None else found
 
 
 def parse_checkpoint(version: int, name: str, raw: bytes) -> TableSnapshot | Damage:
@@ -61,34 +83,93 @@ def parse_checkpoint(version: int, name: str, raw: bytes) -> TableSnapshot | Dam
     Raises:
         ExtraMissingError: it is Parquet, and pyarrow is not installed.
     """
-    if name.endswith(".json"):
-        actions = [read_object(line.decode(errors="replace")) for line in byte_lines(raw) if line.strip()]
-        wrong = next((action for action in actions if isinstance(action, Damage)), None)
-        return wrong or _snapshot(version, [action for action in actions if not isinstance(action, Damage)])
+    actions = _json_actions(raw) if name.endswith(".json") else _parquet_actions(name, raw)
+    return actions if isinstance(actions, Damage) else _snapshot(version, actions)
+
+
+def json_size(raw: bytes, name: str) -> int | None:
+    """The size that `_last_checkpoint` tells of a checkpoint file in version 2; None if it is about another one.
+
+    In JSON a file that was cut off at the end of a line looks whole, and the transactions stand last.
+    """
+    fields = read_object(raw.decode(errors="replace"))
+    told = None if isinstance(fields, Damage) else fields.get("v2Checkpoint")
+    if not isinstance(told, dict) or told.get("path") != name:
+        return None
+    size = told.get("sizeInBytes")
+    return size if is_long(size) else None
+
+
+def _json_actions(raw: bytes) -> list[Mapping[str, Any]] | Damage:
+    actions: list[Mapping[str, Any]] = []
+    for number, line in enumerate(byte_lines(raw), start=1):
+        if not line.strip():
+            continue
+        action = read_action(line, number)
+        if isinstance(action, Damage):
+            return action
+        actions.append(action)
+    return actions
+
+
+def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
     parquet, arrow = _pyarrow("pyarrow.parquet"), _pyarrow("pyarrow")
     try:
         file = parquet.ParquetFile(io.BytesIO(raw))
-        columns = [column for column in _COLUMNS if column in file.schema_arrow.names]
+        columns = [column for column in _KINDS if column in file.schema_arrow.names]
         rows = file.read(columns=columns)
-    except (arrow.ArrowException, OSError) as error:
+        return [{column: value} for column in columns for value in rows.column(column).drop_null().to_pylist()]
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         return damaged(DamageKind.BAD_HEADER, f"{name}: {error}")
-    return _snapshot(version, [{column: value} for column in columns for value in rows.column(column).to_pylist()])
 
 
-def _snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot:
-    transactions: dict[str, Transaction] = {}
-    metadata = protocol = None
+def _snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot | Damage:
+    """The state that actions of one file tell; each thing is told once."""
+    reading = _Reading(version)
     for action in actions:
         for kind, body in action.items():
-            if not isinstance(body, dict):
-                continue
-            if kind == "txn" and (transaction := parse_transaction(body)):
-                transactions[transaction.app_id] = transaction
-            elif kind == "metaData":
-                metadata = parse_metadata(body) or metadata
-            elif kind == "protocol":
-                protocol = parse_protocol(body) or protocol
-    return TableSnapshot(version, transactions, metadata, protocol)
+            if kind in _KINDS and body is not None and not (isinstance(body, dict) and reading.take(kind, body)):
+                return malformed(kind, body)
+    return TableSnapshot(
+        version, reading.transactions, reading.metadata, reading.protocol, frozenset(reading.sidecars), reading.is_v2
+    )
+
+
+class _Reading:
+    """What was read of one file."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self.transactions: dict[str, Transaction] = {}
+        self.metadata: TableMetadata | None = None
+        self.protocol: Protocol | None = None
+        self.sidecars: set[str] = set()
+        self.is_v2 = False
+
+    def take(self, kind: str, body: Mapping[str, Any]) -> bool:
+        """Take over an action; False if it is not as the protocol has it, or contradicts what was read."""
+        if kind == "txn":
+            return self._take_transaction(body)
+        if kind == "metaData":
+            is_first, self.metadata = self.metadata is None, parse_metadata(body)
+            return is_first and self.metadata is not None
+        if kind == "protocol":
+            is_first, self.protocol = self.protocol is None, parse_protocol(body)
+            return is_first and self.protocol is not None
+        if kind == "sidecar":
+            path = body.get("path")
+            if isinstance(path, str):
+                self.sidecars.add(unquote(path).rpartition("/")[2])
+            return isinstance(path, str)
+        self.is_v2 = True
+        return bool(body.get("version") == self._version)
+
+    def _take_transaction(self, body: Mapping[str, Any]) -> bool:
+        transaction = parse_transaction(body)
+        if transaction is None or transaction.app_id in self.transactions:
+            return False
+        self.transactions[transaction.app_id] = transaction
+        return True
 
 
 def _pyarrow(module: str) -> ModuleType:

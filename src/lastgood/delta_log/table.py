@@ -11,17 +11,30 @@ from functools import partial
 from typing import TypeVar
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.reader import read_file
-from lastgood.delta_log.actions import Protocol, TableCommit, TableMetadata, Transaction, parse_commit
+from lastgood.delta_log.actions import (
+    TRANSACTION_RETENTION,
+    Protocol,
+    TableCommit,
+    TableMetadata,
+    Transaction,
+    parse_commit,
+)
 from lastgood.delta_log.listing import (
     DELTA_LOG,
+    LAST_CHECKPOINT,
+    SIDECARS,
+    STAGED_FOLDERS,
     CheckpointFiles,
     DeltaLogListing,
     checksum_name,
     commit_name,
     list_delta_log,
+    staged_versions,
 )
-from lastgood.delta_log.snapshot import TableSnapshot, parse_checkpoint, parse_checksum
+from lastgood.delta_log.protocol import judging_obstacle
+from lastgood.delta_log.snapshot import TableSnapshot, json_size, parse_checkpoint, parse_checksum
 from lastgood.parallel import Deadline, ask_all, ask_one
 from lastgood.storage import Location, Storage
 
@@ -30,7 +43,7 @@ COMMITS_DEFAULT = 500
 
 _COMMIT_BYTES_MAX = 256 * 1024 * 1024
 _SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
-_CATALOG_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
+_LAST_CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 AnswerT = TypeVar("AnswerT")
 
@@ -50,6 +63,8 @@ class TableLog:
     unknown: str | None = None
     """Why `transactions`, `metadata` and `protocol` hold only what the `commits` say; None if they are complete."""
     listing: DeltaLogListing = field(default_factory=DeltaLogListing)
+    newer: str | None = None
+    """What speaks for versions that are newer than the newest that is there; None if nothing does."""
 
     @property
     def oldest_read(self) -> int:
@@ -57,13 +72,20 @@ class TableLog:
         return self.commits[0].version if self.commits else self.newest_version + 1
 
     @property
-    def is_in_catalog(self) -> bool:
-        """Whether a catalog decides what is committed, so that newer versions may exist than the log shows."""
-        features = {*self.protocol.reader_features, *self.protocol.writer_features} if self.protocol else set()
-        properties = self.metadata.configuration if self.metadata else {}
-        return bool(features & _CATALOG_FEATURES) or any(
-            "coordinatedCommits.commitCoordinator" in key for key in properties
-        )
+    def unjudged(self) -> str | None:
+        """Why the table cannot be judged by its log, whatever that says; None if it can.
+
+        Then nothing that the log does not show is known to be absent, and nothing that it shows to be shown still.
+        """
+        return judging_obstacle(self.protocol, self.metadata) or self.newer
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage(Damage):
+    """What is wrong with the log of a table, and what can be seen in it all the same."""
+
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """The last version of the transactions of each application, in the commits that can be read."""
 
 
 def read_table_log(
@@ -84,7 +106,7 @@ def read_table_log(
         since: Read one by one from this version on, however many that are.
 
     Returns:
-        The log; None if there is no table; a Damage if a version that is needed is missing or is no JSON.
+        The log; None if there is no table; a Damage if a version that is needed is missing, or is not as it should be.
 
     Raises:
         StorageError: the storage does not answer, or does not let us look.
@@ -92,27 +114,55 @@ def read_table_log(
     """
     folder = table / DELTA_LOG
     names = ask_one(lambda: list(storage.names(folder) or ()), deadline=deadline, subject=str(folder))
-    listing = list_delta_log(names or ())
+    names = names or []
+    listing = list_delta_log(names)
     newest = listing.newest
+    reader = _Reader(storage, folder, deadline)
+    newer = _newer(listing, reader.staged(names), has_pointer=LAST_CHECKPOINT in names)
     if newest is None:
-        return None
+        return damaged(DamageKind.MISSING_PART, newer) if newer is not None else None
     checkpoint = listing.checkpoints[-1] if listing.checkpoints else None
     covered = checkpoint.version if checkpoint else -1
     unbroken = listing.unbroken
     if covered < newest and unbroken.start > covered + 1:
-        return damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
+        missing = damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
+        return _damage(missing, reader.answers(unbroken[-commits_max:]))
     wanted = newest - commits_max + 1 if since is None else since
     first = max(unbroken.start, min(wanted, covered + 1)) if unbroken else newest + 1
-    reader = _Reader(storage, folder, deadline)
     commits = reader.commits(range(first, newest + 1))
     if isinstance(commits, Damage):
         return commits
-    snapshot = TableSnapshot(-1) if first == 0 else reader.snapshot(newest, listing, checkpoint)
-    return _assembled(str(table), listing, commits, snapshot)
+    snapshot = TableSnapshot(-1) if first == 0 else reader.snapshot(listing, checkpoint, commits)
+    return _assembled(str(table), listing, commits, snapshot, newer)
+
+
+def _newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
+    """What speaks for versions above the newest that is there; None if nothing does.
+
+    Args:
+        listing: What is there.
+        staged: Versions that are staged.
+        has_pointer: Whether there is a `_last_checkpoint`, which only a table has.
+    """
+    newest = -1 if listing.newest is None else listing.newest
+    if staged.newest is not None and staged.newest > newest:
+        return f"version {staged.newest} is staged; whether it counts, a catalog decides"
+    if listing.newest_trace is not None and listing.newest_trace > newest:
+        return f"there are traces of version {listing.newest_trace}, which is gone"
+    if has_pointer and newest < 0:
+        return f"there is a {LAST_CHECKPOINT}, and no version"
+    if listing.commits.newest != listing.newest:
+        # Whoever cleans a log up keeps the commit of its newest checkpoint: somebody else took it, and maybe more.
+        return f"version {newest} is left in a checkpoint only"
+    return None
 
 
 def _assembled(
-    location: str, listing: DeltaLogListing, commits: Sequence[TableCommit], snapshot: TableSnapshot | Damage
+    location: str,
+    listing: DeltaLogListing,
+    commits: Sequence[TableCommit],
+    snapshot: TableSnapshot | Damage,
+    newer: str | None,
 ) -> TableLog:
     unknown = f"the checkpoint of its log cannot be read: {snapshot}" if isinstance(snapshot, Damage) else None
     known = TableSnapshot(-1) if isinstance(snapshot, Damage) else snapshot
@@ -131,7 +181,48 @@ def _assembled(
         protocol=protocol,
         unknown=unknown,
         listing=listing,
+        newer=newer,
     )
+
+
+def _damage(found: Damage, answers: Sequence[TableCommit | Damage | None]) -> LogDamage:
+    marks: dict[str, int] = {}
+    for commit in answers:
+        if isinstance(commit, TableCommit):
+            marks |= {transaction.app_id: transaction.version for transaction in commit.transactions}
+    return LogDamage(found.kind, found.found, found.line, marks)
+
+
+def _agrees(found: TableSnapshot, commits: Sequence[TableCommit]) -> bool:
+    """Whether a checksum file tells what the commits do that were read; Delta itself goes by the commits."""
+    last: dict[str, Transaction] = {}
+    metadata, protocol = found.metadata, found.protocol
+    for commit in commits:
+        last |= commit.by_app
+        metadata, protocol = commit.metadata or metadata, commit.protocol or protocol
+    told = found.transactions
+    return found.metadata == metadata and found.protocol == protocol and last.items() <= told.items()
+
+
+def _contradiction(found: TableSnapshot, commits: Sequence[TableCommit]) -> str | None:
+    """What a checkpoint tells otherwise than the commits that it stands for; None for nothing.
+
+    Versions that were taken away by hand leave it behind, and others come in their place: then it is of another life.
+    """
+    last: dict[str, Transaction] = {}
+    table_id = None
+    for commit in commits:
+        if commit.version <= found.version:
+            last |= commit.by_app
+            table_id = commit.metadata.table_id if commit.metadata else table_id
+    if table_id is not None and found.metadata is not None and table_id != found.metadata.table_id:
+        return f"table {found.metadata.table_id}, not {table_id}"
+    may_lack = found.metadata is not None and TRANSACTION_RETENTION in found.metadata.configuration
+    for app_id, transaction in last.items():
+        told = found.transactions.get(app_id)
+        if (told is None and not may_lack) or (told is not None and told.version != transaction.version):
+            return f"transaction {told.version if told else None} of {app_id}, not {transaction.version}"
+    return None
 
 
 class _Reader:
@@ -140,51 +231,95 @@ class _Reader:
         self._folder = folder
         self._deadline = deadline
 
-    def commits(self, versions: range) -> list[TableCommit] | Damage:
+    def commits(self, versions: range) -> list[TableCommit] | LogDamage:
+        """The commits of these versions, or what is wrong with the first of them that is no commit."""
+        answers = self.answers(versions)
+        commits = [each for each in answers if isinstance(each, TableCommit)]
+        if len(commits) == len(answers):
+            return commits
+        version, wrong = next(
+            each for each in zip(versions, answers, strict=True) if not isinstance(each[1], TableCommit)
+        )
+        if not isinstance(wrong, Damage):
+            return _damage(damaged(DamageKind.MISSING_PART, commit_name(version)), answers)
+        return _damage(damaged(wrong.kind, f"{commit_name(version)}: {wrong.found}", wrong.line), answers)
+
+    def answers(self, versions: range) -> list[TableCommit | Damage | None]:
+        """What is in the commit files of these versions; None where there is none."""
         answers = ask_all(
             [partial(self._commit, version) for version in versions],
             parallel=self._storage.parallel,
             deadline=self._deadline,
             subject=str(self._folder),
         )
-        commits = []
-        for version, answer in zip(versions, answers, strict=True):
-            commit = answer.or_raise()
-            if commit is None:
-                return damaged(DamageKind.MISSING_PART, commit_name(version))
-            if isinstance(commit, Damage):
-                return damaged(commit.kind, f"{commit_name(version)}: {commit.found}", commit.line)
-            commits.append(commit)
-        return commits
+        return [answer.or_raise() for answer in answers]
+
+    def staged(self, names: Sequence[str]) -> BatchIds:
+        """The versions that wait for a catalog, or did."""
+        folders = [name for name in STAGED_FOLDERS if f"{name}/" in names]
+        found = [name for folder in folders for name in self._names(folder)]
+        return staged_versions(found)
 
     def snapshot(
-        self, newest: int, listing: DeltaLogListing, checkpoint: CheckpointFiles | None
+        self, listing: DeltaLogListing, checkpoint: CheckpointFiles | None, commits: Sequence[TableCommit]
     ) -> TableSnapshot | Damage:
         """The state at the newest version, from its `.crc` file if that will do; else that of the checkpoint."""
-        if newest in listing.checksums:
-            raw = self._ask(lambda: self._storage.read(self._folder / checksum_name(newest), limit=_SNAPSHOT_BYTES_MAX))
-            found = None if raw is None else parse_checksum(newest, raw)
-            if found is not None and found.metadata is not None:
+        if commits and commits[-1].version in listing.checksums:
+            found = self._checksum(commits[-1])
+            if found is not None and _agrees(found, commits):
                 return found
         if checkpoint is None:
             return damaged(DamageKind.MISSING_PART, "no checkpoint")
         merged = TableSnapshot(checkpoint.version)
         for name in checkpoint.names:
-            part = self._ask(partial(self._checkpoint_file, checkpoint.version, name))
-            if part is None:
-                return damaged(DamageKind.MISSING_PART, name)
-            if isinstance(part, Damage):
-                return part
-            merged = merged.merged(part)
-        return merged
+            part = self._checkpoint_part(checkpoint.version, name)
+            together = part if isinstance(part, Damage) else merged.merged(part)
+            if isinstance(together, Damage):
+                return together
+            merged = together
+        lacking = self._incomplete(merged, checkpoint)
+        if lacking is not None:
+            return lacking
+        contradiction = _contradiction(merged, commits)
+        return merged if contradiction is None else damaged(DamageKind.CHECKSUM_MISMATCH, contradiction)
+
+    def _checksum(self, commit: TableCommit) -> TableSnapshot | None:
+        file = self._folder / checksum_name(commit.version)
+        raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
+        return None if raw is None else parse_checksum(commit.version, raw, commit.txn_id)
+
+    def _incomplete(self, found: TableSnapshot, checkpoint: CheckpointFiles) -> Damage | None:
+        """What a checkpoint lacks; None if it is whole."""
+        if found.protocol is None or found.metadata is None:
+            missing = "protocol" if found.protocol is None else "metaData"
+            return damaged(DamageKind.MISSING_PART, f"no {missing} in {checkpoint.names[0]}")
+        if not found.is_v2 and checkpoint.has_own_name:
+            return damaged(DamageKind.MISSING_PART, f"no checkpointMetadata in {checkpoint.names[0]}")
+        lost = found.sidecars - set(self._names(SIDECARS)) if found.sidecars else ()
+        return damaged(DamageKind.MISSING_PART, f"{SIDECARS}/{min(lost)}") if lost else None
 
     def _commit(self, version: int) -> TableCommit | Damage | None:
         file = self._folder / commit_name(version)
         return read_file(self._storage, file, partial(parse_commit, version), limit=_COMMIT_BYTES_MAX)
 
-    def _checkpoint_file(self, version: int, name: str) -> TableSnapshot | Damage | None:
-        parse = partial(parse_checkpoint, version, name)
-        return read_file(self._storage, self._folder / name, parse, limit=_SNAPSHOT_BYTES_MAX)
+    def _checkpoint_part(self, version: int, name: str) -> TableSnapshot | Damage:
+        file = self._folder / name
+        raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
+        if raw is None:
+            return damaged(DamageKind.MISSING_PART, name)
+        size = self._told_size(name) if name.endswith(".json") else None
+        if size is not None and size != len(raw):
+            return damaged(DamageKind.TRUNCATED, f"{name}: {len(raw)} bytes of {size}")
+        return parse_checkpoint(version, name, raw)
+
+    def _told_size(self, name: str) -> int | None:
+        pointer = self._folder / LAST_CHECKPOINT
+        raw = self._ask(lambda: self._storage.read(pointer, limit=_LAST_CHECKPOINT_BYTES_MAX))
+        return None if raw is None else json_size(raw, name)
+
+    def _names(self, below: str) -> list[str]:
+        folder = self._folder / below
+        return self._ask(lambda: list(self._storage.names(folder) or ())) or []
 
     def _ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
         return ask_one(question, deadline=self._deadline, subject=str(self._folder))

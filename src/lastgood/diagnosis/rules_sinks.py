@@ -83,7 +83,7 @@ def _shows_none(reading: SinkReading) -> Iterator[Finding]:
 
 def _would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
-    sink, orphan, last = reading.sink, reading.orphan, reading.skips
+    sink, orphan, last = reading.sink, reading.orphan, reading.marked
     first = reading.next_new
     if orphan is not None and reading.is_planned_anew and last >= orphan:
         yield _planned_anew(reading, orphan)
@@ -94,7 +94,8 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
         return
     numbers = range(first, last + 1)
     when = "" if reading.restart.stop is None else "As soon as the query can start: "
-    effect = f"{when}{batches(numbers)} will be committed and dropped by the sink, whatever new rows they bring."
+    will = "will" if sink.skips_known else "may"
+    effect = f"{when}{batches(numbers)} {will} be committed and dropped by the sink, whatever new rows they bring."
     if sink.dedupe_key is DedupeKey.DIRECTORY and reading.done == NONE:
         effect += " The file sink knows no query: this checkpoint is new, the numbers are taken."
     if orphan is not None and orphan < first and reading.shown > orphan:

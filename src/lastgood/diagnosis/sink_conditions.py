@@ -197,8 +197,10 @@ SINK_MARKER_UNKNOWN = Condition(
     "the sink cannot tell which batches of the query it holds",
     """\
 The sink answers, but the mark of the query may have aged out: the transaction has expired
-(`delta.setTransactionRetentionDuration`), the log of the table is cleaned up, the snapshots with the mark are gone,
-or a catalog keeps the newest commits. That a batch is not shown then means nothing.
+(`delta.setTransactionRetentionDuration`), the log of the table is cleaned up, the snapshots with the mark are gone.
+Or the table is one that lastgood does not judge by its log: a catalog keeps the newest commits, it is redirected, it
+has a protocol version or a table feature that lastgood does not know, or a checkpoint or action of its log is not as
+it should be. That a batch is not shown then means nothing.
 
 As long as every batch is committed this does no harm. With a batch that is not, a restart is at least once: if the
 sink holds it already, its rows come twice.""",

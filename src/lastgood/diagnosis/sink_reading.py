@@ -67,6 +67,11 @@ class SinkReading:
         return self.sink.skips_up_to
 
     @property
+    def marked(self) -> int:
+        """By a mark that is seen, be it the last one or not, the sink drops batches up to this one; `NONE`: by none."""
+        return NONE if self.sink.skips_up_to is None else self.sink.skips_up_to
+
+    @property
     def shows_none(self) -> bool:
         """Whether it surely knows nothing of the query, neither rows nor a mark."""
         return self.sink.known and self.sink.last_batch is None and self.skips == NONE
@@ -173,6 +178,8 @@ def sink_readings(world: World, position: Position, restart: Restart) -> list[Si
 
 def batches(ids: Iterable[int]) -> str:
     """Batches for a sentence."""
+    if isinstance(ids, range) and ids.step == 1 and ids.stop - ids.start > 1:  # it may be as long as a mark is high
+        return f"batches {ids[0]} to {ids[-1]}"
     found = sorted(set(ids))
     if len(found) == 1:
         return f"batch {found[0]}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.operations.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead
@@ -333,13 +334,17 @@ def _require_rows(plan: Plan) -> None:
         table = parse_location(text)
         deadline = Deadline.after(TIMEOUT_SECONDS)
         log = read_table_log(open_storage(table), table, deadline=deadline, since=version + 1)
-        newer = [each for each in log.commits if each.version > version] if isinstance(log, TableLog) else []
-        is_known = isinstance(log, TableLog) and len(newer) == log.newest_version - version
+        newer: list[TableCommit] = []
+        is_known, found = False, "a log that cannot be read"
+        if isinstance(log, TableLog):
+            newer = [each for each in log.commits if each.version > version]
+            is_known = log.unjudged is None and len(newer) == log.newest_version - version
+            found = log.unjudged or f"version {log.newest_version}"
         if not is_known or any(each.changes_data for each in newer):
             raise PlanStaleError(
                 "rows came to a table since the plan was made, and the plan goes by its rows",
                 subject=text,
-                found=f"version {log.newest_version}" if isinstance(log, TableLog) else "a log that cannot be read",
+                found=found,
                 expected=f"version {version}, or newer ones without new rows",
                 effect="nothing has been changed",
                 next="make the plan again, once the query has ended",

@@ -306,7 +306,8 @@ def sink_standing(
     if anew is not None:
         agreement, sentence = Agreement.UNKNOWN, f"not known how far it has come: {anew.because}"
     if drops is not None:
-        sentence += f"; {_batches(*drops)} of the query would be dropped without a word"
+        would = "would" if evidence.skips_known else "may"
+        sentence += f"; {_batches(*drops)} of the query {would} be dropped without a word"
     if evidence.presumed_app_id is not None:
         sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
     return SinkStanding(evidence, agreement, sentence, drops)
@@ -330,9 +331,10 @@ def _agreement(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple
 
 def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int, *, is_anew: bool) -> tuple[int, int] | None:
     """A planned batch that the sink shows runs again with the same ranges: it may be dropped, if it is that batch."""
-    if evidence.skips_up_to is None or not evidence.skips_known:
+    if evidence.skips_up_to is None:
         return None
-    is_shown = not is_anew and evidence.last_batch is not None and evidence.last_batch >= planned_id
+    shown = evidence.last_batch if evidence.known else evidence.skips_up_to
+    is_shown = not is_anew and shown is not None and shown >= planned_id
     first = planned_id + 1 if is_shown or planned_id == committed else planned_id
     return (first, evidence.skips_up_to) if evidence.skips_up_to >= first else None
 

@@ -262,9 +262,10 @@ def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence])
         )
     following = promise.batch if promise.outcome != Outcome.RERUNS.value else (promise.batch or 0) + 1
     for sink in sinks:
-        if following is not None and sink.would_skip(following):
+        if following is not None and sink.may_skip(following):
+            would = "would" if sink.skips_known else "may"
             raise RepairRefusedError(
-                "the sink would drop the next batch without a word",
+                f"the sink {would} drop the next batch without a word",
                 subject=sink.location,
                 found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {following}",
                 effect="nothing has been changed",

@@ -14,7 +14,7 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import read_table_log
-from lastgood.errors import LastgoodError, UsageError
+from lastgood.errors import LastgoodError, StorageError, UsageError
 from lastgood.operations.evidence import gather
 from lastgood.operations.ledger import asked_ledger
 from lastgood.operations.offsets import offsets_after
@@ -161,6 +161,7 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
     """Where the rows of the table end, or where the first of them is missing."""
     columns = parse_offset_columns(text)
     table = _table(found, "--offset-columns")
+    _require_judged(table)
     topics = _kafka_topics(found, known)
     topic = None
     if columns.topic is None:
@@ -325,11 +326,29 @@ def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommi
     return min((each[-2] for each in own.values()), key=lambda each: each.version)
 
 
+def _require_judged(table: SinkEvidence) -> None:
+    """See that the newest rows of a table are in it, as far as its log tells.
+
+    Raises:
+        StorageError: they may be elsewhere, or it is a table that we do not know.
+    """
+    place = parse_location(table.location)
+    log = read_table_log(open_storage(place), place, deadline=Deadline.after(TIMEOUT_SECONDS), commits_max=1)
+    untold = str(log) if isinstance(log, Damage) else None if log is None else log.unjudged
+    if untold is not None:
+        raise StorageError(
+            "the table cannot be asked for its offsets",
+            subject=table.location,
+            found=untold,
+            expected="a Delta table whose log tells all that is in it",
+        )
+
+
 def _commits(table: SinkEvidence) -> Sequence[TableCommit]:
-    """The newest versions of a table, oldest first."""
+    """The newest versions of a table, oldest first; none where they may not be the newest."""
     place = parse_location(table.location)
     log = read_table_log(open_storage(place), place, deadline=Deadline.after(TIMEOUT_SECONDS))
-    return () if log is None or isinstance(log, Damage) else log.commits
+    return () if log is None or isinstance(log, Damage) or log.unjudged is not None else log.commits
 
 
 def _table(found: Survey, option: str) -> SinkEvidence:

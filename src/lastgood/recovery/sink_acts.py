@@ -194,8 +194,9 @@ class TableWork:
         log = read_table_log(self.storage, self.table, deadline=Deadline.after(_SECONDS), **more)
         if log is None or isinstance(log, Damage):
             raise self._changed("no table" if log is None else str(log), "the table of the plan")
-        if log.is_in_catalog or log.unknown is not None:
-            raise StorageError("the log of the table does not tell all", subject=str(self.table), found=log.unknown)
+        untold = log.unknown or log.unjudged
+        if untold is not None:
+            raise StorageError("the log of the table does not tell all", subject=str(self.table), found=untold)
         if since is not None and log.oldest_read > since + 1:
             raise self._changed(f"versions from {log.oldest_read} on", f"versions from {since + 1} on")
         return log

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.delta_log.actions import Transaction, interval_ms
-from lastgood.delta_log.table import COMMITS_DEFAULT, TableLog, read_table_log
+from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
+from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, reason
 from lastgood.sinks.delta_back import reach_back
@@ -19,7 +19,9 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknow
 from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
-TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+_MARKS = range(-1, 2**31)
+"""What a mark can be: the number of a batch, of which a query that runs one a second makes fewer in sixty years; or one
+below the first."""
 _COMMITS_WHERE_MARKS_EXPIRE = 10_000
 """How many of the newest versions to look at where a mark may have expired: there they alone can tell of a batch."""
 
@@ -33,7 +35,6 @@ WRITABLE_FEATURES = frozenset(
 
 _IDENTITY_COLUMNS_WRITER_VERSION = 6
 _WRITER_VERSION_MAX = 7
-_IN_CATALOG = "a catalog keeps the newest commits of this table"
 
 
 class DeltaSink:
@@ -81,7 +82,9 @@ class DeltaSink:
         if log is None:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
-            return unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            found = unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            mark = log.marks.get(self._app_id or query_id, -1) if isinstance(log, LogDamage) else -1
+            return replace(found, skips_up_to=mark) if mark >= 0 else found
         log = self._further_back(log, self._app_id or query_id, deadline)
         found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
         return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
@@ -111,13 +114,17 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     """
     history = history_of(log.commits, app_id)
     marker = log.transactions.get(app_id)
+    is_odd = marker is not None and marker.version not in _MARKS
+    odd = f"transaction {marker.version} is not the number of a batch" if marker is not None and is_odd else None
     if marker is not None and marker.version < 0:
         marker = None  # a fence before the first batch
     retention = _retention(log)
-    batch_id, unknown, because = _shown(log, history, marker, retention)
+    batch_id, unknown, because = (None, True, odd) if odd else _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
+    if odd and dedupe_key is DedupeKey.APP_ID:
+        counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
     back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
-    skips_known = counts is not None and (marker is not None or log.unknown is None) and not log.is_in_catalog
+    skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -125,10 +132,10 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts and skips_known else None,
+        skips_up_to=marker.version if marker is not None and counts else None,
         skips_known=skips_known,
-        batches=history.batches,
-        complete_from=_complete_from(log, history, batch_id, unknown=unknown),
+        batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
+        complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
         identity=log.metadata.table_id if log.metadata else None,
         app_id=app_id,
         marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
@@ -143,7 +150,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         back_to=back_to,
         back_because=back_because,
         mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
-        notes=_notes(marker, batch_id, counts=counts, unknown=unknown),
+        notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
     )
 
 
@@ -161,9 +168,9 @@ def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, n
 
 def write_obstacles(log: TableLog) -> tuple[str, ...]:
     """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
-    if log.protocol is None:
-        return ("the protocol of the table is not known",)
-    obstacles = [_IN_CATALOG] if log.is_in_catalog else []
+    if log.protocol is None or log.unjudged is not None:
+        return (log.unjudged or "the protocol of the table is not known",)
+    obstacles = []
     version = log.protocol.min_writer_version
     if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
         obstacles.append(f"writer version {version}")
@@ -176,8 +183,8 @@ def _shown(
 ) -> tuple[int | None, bool, str]:
     """The newest batch that is shown, whether that is unknown, and why."""
     shown = history.shown
-    if log.is_in_catalog:
-        return None, True, _IN_CATALOG
+    if log.unjudged is not None:
+        return None, True, log.unknown or log.unjudged
     if shown.unclear is not None:
         return None, True, shown.unclear
     if shown.is_from_before:
@@ -219,6 +226,8 @@ def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> b
 
 
 def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
+    if log.unjudged is not None:
+        return None
     if log.commits and log.oldest_read == 0:
         return 0
     if history.batches:

@@ -57,7 +57,7 @@ class SinkEvidence:
     skips_up_to: int | None = None
     """Batches up to this one would be skipped without a word, whatever they hold; None if it would skip none."""
     skips_known: bool = True
-    """Whether `skips_up_to` is the truth."""
+    """Whether `skips_up_to` is the truth. If not, it is what can be seen, which may not be all."""
     batches: tuple[CommittedBatch, ...] = ()
     """Those that can be told one by one, in the order in which they were committed; one batch may stand twice."""
     complete_from: int | None = None
@@ -105,6 +105,10 @@ class SinkEvidence:
         """Whether the sink would drop this batch without a word; None if that is not known."""
         if not self.skips_known:
             return None
+        return self.skips_up_to is not None and batch_id <= self.skips_up_to
+
+    def may_skip(self, batch_id: int) -> bool:
+        """Whether a mark is seen by which the sink would drop this batch, be it known to be the last one or not."""
         return self.skips_up_to is not None and batch_id <= self.skips_up_to
 
     def live_version(self, batch_id: int) -> int | None:

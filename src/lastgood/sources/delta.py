@@ -87,8 +87,8 @@ def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIM
         return DeltaFacts(str(table), exists=False)
     if isinstance(log, Damage):
         return DeltaFacts(str(table), exists=None, unknown=f"the log of the table is damaged: {log}")
-    if log.is_in_catalog:
-        because = "a catalog keeps the newest commits of this table"
+    if log.unjudged is not None:
+        because = log.unknown or log.unjudged
         return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
     return facts_of(str(table), log.listing, log.metadata.table_id if log.metadata else None)
 
@@ -155,6 +155,8 @@ def ask_data_files(
         log = read_table_log(storage, table, deadline=deadline, since=start.table_version)
         if not log or isinstance(log, Damage):
             return f"the log of the table is damaged: {log}" if log else "there is no table"
+        if log.unjudged is not None:
+            return log.unknown or log.unjudged
         names = _data_files(log.commits, start.table_version)
         answers = ask_all(
             [partial(storage.stat, data_file(table, name)) for name in names],

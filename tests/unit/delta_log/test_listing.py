@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from lastgood.delta_log.listing import CheckpointFiles, checksum_name, commit_name, list_delta_log
+from lastgood.delta_log.listing import (
+    CheckpointFiles,
+    checksum_name,
+    commit_name,
+    list_delta_log,
+    staged_versions,
+)
 
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 
@@ -25,6 +31,28 @@ def test_checkpoint_of_several_parts_counts_when_all_are_there() -> None:
     parts = [checkpoint(9, f"{part:010d}.{3:010d}.parquet") for part in (1, 2, 3)]
     assert list_delta_log(parts[:2]).checkpoints == ()
     assert list_delta_log(reversed(parts)).checkpoints == (CheckpointFiles(9, tuple(parts)),)
+
+
+def test_parts_count_by_their_numbers_not_how_many_there_are() -> None:
+    parts = [checkpoint(9, f"{part:010d}.{3:010d}.parquet") for part in (1, 2, 4)]
+    assert list_delta_log(parts).checkpoints == ()
+
+
+def test_version_leaves_its_trace_whatever_is_left_of_it() -> None:
+    part = checkpoint(7, f"{1:010d}.{2:010d}.parquet")
+    for name, newest in ((part, 7), (checksum_name(8), 8), (f"{2:020d}.{9:020d}.compacted.json", 9)):
+        assert list_delta_log([commit_name(1), name]).newest_trace == newest
+    assert list_delta_log(["_last_checkpoint", f".{commit_name(3)}.crc", "_sidecars/"]).newest_trace is None
+
+
+def test_staged_commits_are_told_by_their_names() -> None:
+    names = [f"{8:020d}.{UUID}.json", f"{10:020d}.{UUID}.json", f"{11:020d}.{UUID}.json.tmp", commit_name(12), "x"]
+    assert list(staged_versions(names)) == [8, 10]
+
+
+def test_checkpoint_with_a_name_of_its_own_is_told() -> None:
+    names = [checkpoint(1), checkpoint(2, f"{UUID}.parquet"), checkpoint(3, f"{1:010d}.{1:010d}.parquet")]
+    assert [found.has_own_name for found in list_delta_log(names).checkpoints] == [False, True, False]
 
 
 def test_every_kind_of_checkpoint_is_known() -> None:

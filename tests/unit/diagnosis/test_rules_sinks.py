@@ -364,6 +364,25 @@ def test_mark_that_may_have_expired_matters_with_a_planned_batch(tmp_path: Path,
     assert told(find(tmp_path, expired)) == [("SINK_MARKER_UNKNOWN", level)]
 
 
+@pytest.mark.parametrize(("orphan", "first"), [(True, 4), (False, 3)])
+def test_mark_that_is_seen_where_the_sink_does_not_tell_may_drop_what_comes(
+    tmp_path: Path, orphan: bool, first: int
+) -> None:
+    query(tmp_path, 3, orphan=orphan)
+    untold = replace(unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog"), skips_up_to=2**62)
+    found = next(each for each in find(tmp_path, untold) if each.condition.name == "SINK_WOULD_SKIP")
+    assert (found.severity, found.evidence["would_skip"]) == (ERROR, [first, 2**62])
+    assert found.effect.startswith(f"Batches {first} to {2**62} may be committed and dropped")
+    agrees = replace(untold, skips_up_to=first - 1)
+    assert "SINK_WOULD_SKIP" not in [name for name, _ in told(find(tmp_path, agrees))]
+
+
+def test_mark_of_another_name_may_be_a_time(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = find(tmp_path, delta(None, batches=(), others={"a": 1_795_422_560_615, "b": 1}))
+    assert "batches 3 to 1795422560615 will be dropped" in " ".join(each.effect for each in found)
+
+
 @pytest.mark.parametrize(("orphan", "level"), [(True, WARNING), (False, INFO)])
 def test_folder_that_keeps_no_record_is_unknown(tmp_path: Path, orphan: bool, level: Severity) -> None:
     query(tmp_path, 3, orphan=orphan)

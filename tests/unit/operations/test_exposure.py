@@ -209,6 +209,19 @@ def test_a_sink_that_did_not_answer_is_unknown() -> None:
     assert (found.agreement, found.sentence, found.is_bad) == (Agreement.UNKNOWN, "unknown, because denied", False)
 
 
+@pytest.mark.parametrize(
+    ("mark", "planned", "drops"),
+    [(7, 5, (6, 7)), (7, 6, (7, 7)), (6, 6, None), (5, 5, None), (4, 5, None), (None, 5, None)],
+)
+def test_a_mark_that_may_not_be_the_last_counts_as_far_as_it_is_seen(
+    mark: int | None, planned: int, drops: tuple[int, int] | None
+) -> None:
+    untold = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog")
+    found = sink_standing(replace(untold, skips_up_to=mark), last_planned=planned, last_committed=5)
+    assert (found.agreement, found.would_drop, found.is_bad) == (Agreement.UNKNOWN, drops, drops is not None)
+    assert ("may be dropped without a word" in found.sentence) is (drops is not None)
+
+
 def test_a_function_of_the_user_may_leave_out_what_holds_no_rows() -> None:
     found = sink_standing(sink(3, key=DedupeKey.APP_ID), last_planned=5, last_committed=5)
     assert (found.agreement, found.is_bad) == (Agreement.BEHIND, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from planning import broker
 
-from lastgood.errors import UsageError
+from lastgood.delta_log.listing import commit_name
+from lastgood.errors import StorageError, UsageError
 from lastgood.operations.positions import MARGIN_MS, Where
 from lastgood.operations.seeds import Seeding
 from lastgood.operations.surroundings import EvidenceOptions
@@ -96,6 +98,21 @@ def test_table_without_a_row_of_the_topic_is_refused() -> None:
     with pytest.raises(UsageError, match="no row of a topic") as caught:
         seeding("table").goal(Where(offset_columns=COLUMNS))
     assert (caught.value.found, caught.value.expected) == ("orders", "bills")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"metaData": {"id": "x", "configuration": {"delta.redirectReaderWriter-preview": "{}"}}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["coordinatedCommits-preview"]}},
+        {"txn": {}},
+    ],
+)
+def test_rows_of_a_table_whose_newest_may_be_elsewhere_are_not_gone_by(action: dict[str, object]) -> None:
+    write("table", range(3))
+    (Path("table/_delta_log") / commit_name(1)).write_text(json.dumps(action))
+    with pytest.raises(StorageError, match="cannot be asked for its offsets"):
+        seeding("table").goal(Where(offset_columns=COLUMNS))
 
 
 def test_other_ways_are_offered_with_the_options_that_ask_for_them() -> None:

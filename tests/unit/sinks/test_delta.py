@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lastgood.delta_log.actions import Protocol
+from lastgood.delta_log.actions import Protocol, TableMetadata
 from lastgood.delta_log.listing import commit_name
 from lastgood.delta_log.table import TableLog
 from lastgood.sinks.delta import DeltaSink, write_obstacles
@@ -261,11 +261,73 @@ def test_missing_table_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_table_in_a_catalog_is_unknown(table: Path) -> None:
-    action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["catalogManaged"]}}
+    features = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}
+    action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
     found = evidence(table)
     assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
-    assert found.write_obstacles
+    assert (found.complete_from, found.back_to) == (None, None)
+    assert found.write_obstacles == ("a catalog keeps the newest commits of this table",)
+
+
+@pytest.mark.parametrize(
+    ("action", "because"),
+    [
+        (
+            {"protocol": {"minReaderVersion": 99, "minWriterVersion": 7, "writerFeatures": []}},
+            "reader version 99 is not known to lastgood",
+        ),
+        (
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["marvel"]}},
+            "table feature marvel is not known to lastgood",
+        ),
+        ({"metaData": {"id": "x", "configuration": {"delta.redirectReaderWriter-preview": "{}"}}}, "redirected"),
+        ({"txn": {"appId": Q, "version": "4"}}, "damaged"),
+        ({"txn": {"appId": "another", "version": None}}, "damaged"),
+    ],
+)
+def test_log_that_cannot_be_judged_leaves_open_what_is_shown_and_skipped(
+    table: Path, action: dict[str, object], because: str
+) -> None:
+    (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+    for query_id in (Q, "another"):
+        found = evidence(table, query_id)
+        assert (found.last_batch, found.known, found.skips_known) == (None, False, False)
+        assert (found.complete_from, found.back_to) == (None, None)
+        assert because in found.because
+
+
+def test_mark_that_is_seen_may_drop_batches_also_where_it_may_not_be_the_last(table: Path) -> None:
+    for action in ({"metaData": {"id": "x", "configuration": {"delta.redirectWriterOnly-preview": "{}"}}}, {"txn": 5}):
+        (table / "_delta_log" / commit_name(4)).write_text(json.dumps(action))
+        found = evidence(table)
+        assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
+        assert [found.would_skip(3), found.may_skip(3), found.may_skip(4)] == [None, True, False]
+        assert evidence(table, "another").skips_up_to is None
+    (table / "_delta_log" / commit_name(1)).unlink()
+    (table / "_delta_log" / commit_name(4)).unlink()
+    found = evidence(table)
+    assert (found.known, found.skips_known, found.skips_up_to) == (False, False, 3)
+
+
+@pytest.mark.parametrize("version", [-2, -(2**63), 2**31, 1_795_422_560_615, 2**63 - 1])
+def test_mark_that_is_no_number_of_a_batch_leaves_open_what_is_shown(table: Path, version: int) -> None:
+    (table / "_delta_log" / commit_name(4)).write_text(json.dumps({"txn": {"appId": Q, "version": version}}))
+    skips = version if version > 0 else None
+    found = evidence(table)
+    assert (found.known, found.last_batch, found.complete_from) == (False, None, None)
+    assert found.because == f"transaction {version} is not the number of a batch"
+    assert (found.skips_up_to, found.skips_known, found.may_skip(9)) == (skips, True, version > 0)
+    assert {batch.batch_id for batch in found.batches} == {0, 1, 2, 3}
+    by_name = evidence(table, "a query", app_id=Q)
+    assert (by_name.known, by_name.skips_up_to, by_name.skips_known) == (False, None, False)
+
+
+def test_fence_before_the_first_batch_is_no_odd_mark(table: Path) -> None:
+    fence = {"commitInfo": {"operation": "LASTGOOD FENCE"}}
+    mark = {"txn": {"appId": "new", "version": -1}}
+    (table / "_delta_log" / commit_name(4)).write_text(f"{json.dumps(fence)}\n{json.dumps(mark)}\n")
+    assert (evidence(table, "new").known, evidence(table, "new").last_batch) == (True, None)
 
 
 def test_what_the_writer_noted_down_comes_along(table: Path) -> None:
@@ -317,12 +379,13 @@ def test_storage_that_does_not_answer_is_an_answer(table: Path) -> None:
             Protocol(1, 7, (), ("rowTracking", "domainMetadata")),
             ("table feature domainMetadata", "table feature rowTracking"),
         ),
-        (Protocol(4, 8), ("writer version 8",)),
+        (Protocol(1, 8), ("writer version 8 is not known to lastgood",)),
+        (Protocol(3, 7, ("marvel",), ("marvel",)), ("table feature marvel is not known to lastgood",)),
         (None, ("the protocol of the table is not known",)),
     ],
 )
 def test_what_delta_rs_cannot_write_is_named(protocol: Protocol | None, obstacles: tuple[str, ...]) -> None:
-    assert write_obstacles(TableLog("t", 0, (), protocol=protocol)) == obstacles
+    assert write_obstacles(TableLog("t", 0, (), metadata=TableMetadata("x"), protocol=protocol)) == obstacles
 
 
 @pytest.mark.parametrize(

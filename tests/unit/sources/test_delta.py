@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -63,6 +64,24 @@ def test_table_that_is_not_there_or_is_damaged_is_an_answer(table: Path, tmp_pat
     facts = ask(table)
     assert (facts.exists, commit_name(8) in (facts.unknown or "")) == (None, True)
     assert can_serve(facts, offset(0)).serving is Serving.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"protocol": {"minReaderVersion": 4, "minWriterVersion": 7, "writerFeatures": []}},
+        {"metaData": {"id": "t", "configuration": {"delta.redirectReaderWriter-preview": "{}"}}},
+        {"metaData": {"id": "t", "configuration": {"delta.coordinatedCommits.commitCoordinator-preview": "x"}}},
+        {"txn": {"version": 5}},
+    ],
+)
+def test_table_that_cannot_be_judged_by_its_log_is_an_answer(table: Path, action: dict[str, object]) -> None:
+    newest = ask(table).latest_version or 0
+    (table / "_delta_log" / commit_name(newest + 1)).write_text(json.dumps(action))
+    facts = ask(table)
+    assert facts.unknown is not None
+    assert can_serve(facts, offset(newest)).serving is Serving.UNKNOWN
+    assert isinstance(ask_data_files(LocalStorage(), parse_location(str(table)), offset(newest)), str)
 
 
 def test_storage_that_does_not_answer_is_an_answer(table: Path) -> None:
