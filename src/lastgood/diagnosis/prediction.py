@@ -8,6 +8,7 @@ new to read.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.damage import Damage, DamageKind
@@ -31,6 +32,7 @@ from lastgood.diagnosis.state_load import (
     missing_folder,
     nothing_to_name,
 )
+from lastgood.diagnosis.topics_gone import other_endings
 from lastgood.diagnosis.world import World
 from lastgood.sources.kafka_ranges import only_in
 
@@ -40,6 +42,12 @@ _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 
 def predict(world: World, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
+    restart = _predict(world, spark)
+    others = other_endings(world, restart, partial(_predict, spark=spark))
+    return replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *others))))
+
+
+def _predict(world: World, spark: SparkVersion) -> Restart:
     restart = _Start(world, spark).run()
     if not _may_be_asynchronous(world):
         return restart

@@ -125,10 +125,7 @@ def _silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> I
 
 def _topic_gone(source: KafkaReading, topic: str) -> Finding:
     """It does not exist; of one that facts from a file leave out, that is not sure."""
-    if source.world.is_pattern:
-        effect = source.planning_fails("Its partitions count as deleted", "goes on and forgets where it stood in them")
-    else:
-        effect = "The query cannot start, whatever failOnDataLoss says, and what was unread in it is lost."
+    effect = _without(source)
     is_sure = source.is_gone(topic)
     if not is_sure:
         effect = f"The facts about Kafka do not name it. If it does not exist: {effect[:1].lower()}{effect[1:]}"
@@ -136,6 +133,20 @@ def _topic_gone(source: KafkaReading, topic: str) -> Finding:
     level = None if is_sure else Severity.WARNING
     command = source.topics_command("--list")
     return source.finding(conditions.SOURCE_TOPIC_GONE, topic, effect, evidence, command, level)
+
+
+def _without(source: KafkaReading) -> str:
+    """What becomes of a query one of whose topics does not exist."""
+    world, batch_id = source.world, source.stand.batch_id
+    is_planned = source.stand.is_rerun
+    cannot = f"no batch after {batch_id} can be planned" if is_planned else "the query cannot start"
+    by_name = f"{cannot}, whatever failOnDataLoss says, and what was unread in it is lost."
+    by_pattern = source.planning_fails("its partitions count as deleted", "goes on and forgets where it stood in them")
+    if world.is_by_name:
+        return f"{by_name[:1].upper()}{by_name[1:]}"
+    if world.is_pattern:
+        return by_pattern
+    return f"Subscribed by name, {by_name} By a pattern: {by_pattern[:1].lower()}{by_pattern[1:]}"
 
 
 def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:

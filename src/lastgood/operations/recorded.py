@@ -77,6 +77,13 @@ def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[
     return found
 
 
+def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
+    """How the newest batch of a query reads Kafka, each kind once."""
+    batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    sources = batches[-1].sources if batches else ()
+    return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
+
+
 def _batch(record: Progress) -> RecordedBatch:
     kafka = [source for source in record.sources if source.subscription is not None]
     read = [_between(source.start_offset, source.end_offset) for source in kafka]
