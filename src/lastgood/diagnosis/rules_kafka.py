@@ -23,6 +23,7 @@ from lastgood.diagnosis.kafka_reading import (
 )
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_kafka_broker import find_broker
+from lastgood.diagnosis.skipping import is_skipped
 from lastgood.diagnosis.source_conditions import ORPHAN_UNREPLAYABLE, SOURCE_UNKNOWN
 from lastgood.diagnosis.spans import Span
 from lastgood.diagnosis.world import World
@@ -111,7 +112,9 @@ def _orphan(source: KafkaReading) -> Iterator[Finding]:
     batch_id, subject = source.stand.batch_id, f"offsets/{source.stand.batch_id}"
     wrong = _wrong_ranges(source)
     if wrong:
-        if source.world.fail_on_data_loss:
+        if is_skipped(source.world.sinks, batch_id) and source.restart.stop is None:
+            outcome = "Spark commits it without running it, since the sink has it."
+        elif source.world.fail_on_data_loss:
             outcome = "Every start fails at it with the same message, also when the cause is gone."
         else:
             outcome = "It is committed all the same: what is missing is lost without a word."

@@ -204,6 +204,7 @@ def test_plan_over_deleted_records_that_the_sink_holds_has_lost_none_of_them(tmp
     sink = SinkEvidence("delta", "/t", DedupeKey.QUERY_ID, 1, known=True, because="x", skips_up_to=1)
     found = find(tmp_path, broker(t={0: (20, 30)}), sinks=(sink,))
     assert told(found) == [("ORPHAN_UNREPLAYABLE", ERROR)]
+    assert "Spark commits it without running it" in found[0].effect
     assert "Its rows are in the sink already." in found[0].effect
 
 

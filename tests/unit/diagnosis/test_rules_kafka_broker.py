@@ -157,6 +157,18 @@ def test_topic_of_a_pattern_that_is_gone_counts_as_deleted_partitions(folder: Pa
     assert "forgets where it stood" in silent.effect
 
 
+def test_what_becomes_of_the_query_is_told_for_each_way_to_subscribe(folder: Path) -> None:
+    gone = facts(TopicFacts(exists=False))
+    (either,) = find(folder, gone, fail_on_data_loss=False)
+    assert either.effect.startswith("Subscribed by name, the query cannot start, whatever failOnDataLoss says")
+    assert "By a pattern: its partitions count as deleted: Spark goes on and forgets" in either.effect
+    (named,) = find(folder, gone, is_by_name=True)
+    assert named.effect == "The query cannot start, whatever failOnDataLoss says, and what was unread in it is lost."
+    (folder / "commits/2").unlink()
+    planned = one(find(folder, gone, is_by_name=True), "SOURCE_TOPIC_GONE")
+    assert planned.effect.startswith("No batch after 2 can be planned")
+
+
 def test_facts_that_leave_a_topic_out_do_not_prove_that_it_is_gone(folder: Path) -> None:
     others = KafkaFacts("broker:9092", 1, {"clicks": WHOLE})
     assert told(find(folder, others)) == [("SOURCE_TOPIC_GONE", WARNING)]
