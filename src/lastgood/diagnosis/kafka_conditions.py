@@ -51,7 +51,9 @@ SOURCE_TOPIC_GONE = Condition(
 With `subscribe` and `assign` the query cannot start: `UnknownTopicOrPartitionException`, three attempts, and the
 checkpoint stays as it is. `failOnDataLoss` has no say in it. With `subscribePattern` the topic's partitions count as
 deleted: Spark plans a batch without them and then fails, or, with `failOnDataLoss=false`, goes on and forgets their
-position. No checkpoint tells which of them the query uses: a recorder and a driver's log do, and `--subscribe-pattern`.
+position. Where the pattern matches no topic at all any more, it waits for one without a word.
+
+No checkpoint tells which of them the query uses: a recorder and a driver's log do, and `--subscribe-pattern`.
 A batch that was planned before and reads nothing of the topic still runs.
 
 A file of facts about Kafka (`--kafka FILE`) names such a topic in `gone`. One that it does not name at all may exist or

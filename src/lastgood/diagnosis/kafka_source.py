@@ -80,6 +80,16 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
     return _sorted([*gaps, *_added(start, known_topics, facts)])
 
 
+def is_without_topics(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool) -> bool:
+    """Whether a pattern matches no topic any more: Spark then plans nothing of the source, and says nothing of it.
+
+    Its newest offset is none then, so that the source counts as one that has nothing new (`KafkaMicroBatchStream`).
+    """
+    if not is_pattern or facts is None or not start:
+        return False
+    return all(facts.exists(topic) is False for topic in (*start, *facts.topics))
+
+
 def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
     """What a batch meets that runs again with recorded offsets; without facts only what the records themselves show."""
     gaps = [

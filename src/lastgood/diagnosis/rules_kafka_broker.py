@@ -20,6 +20,7 @@ from lastgood.diagnosis.kafka_reading import (
     topics_of,
     within,
 )
+from lastgood.diagnosis.kafka_source import is_without_topics
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.diagnosis.world import World
@@ -142,6 +143,8 @@ def _without(source: KafkaReading) -> str:
     cannot = f"no batch after {batch_id} can be planned" if is_planned else "the query cannot start"
     by_name = f"{cannot}, whatever failOnDataLoss says, and what was unread in it is lost."
     by_pattern = source.planning_fails("its partitions count as deleted", "goes on and forgets where it stood in them")
+    if is_without_topics(source.named, source.facts, is_pattern=True):
+        by_pattern = "The query starts and reads nothing of it, without an error, and what was unread in it is lost."
     if world.is_by_name:
         return f"{by_name[:1].upper()}{by_name[1:]}"
     if world.is_pattern:

@@ -155,6 +155,9 @@ def exposure_of(
     rooms: dict[tuple[str, int], Headroom] = {}
     for name, parts in next_offsets.items():
         topic = facts.topics.get(name)
+        if facts.exists(name) is False:
+            gone[name] = dict(parts)
+            continue
         if topic is None:
             unknown.setdefault("" if facts.unknown else name, facts.unknown or f"nothing is said of topic {name}")
             continue

@@ -391,9 +391,9 @@ def silently_lost(standing: Standing) -> Outlook | None:
     files = unread_files.left_out(standing)
     if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
-    recreated = _looks_recreated(standing)
-    if recreated is not None:
-        return recreated
+    other_topics = _looks_recreated(standing) or _without_topics(standing)
+    if other_topics is not None:
+        return other_topics
     if standing.world.fail_on_data_loss:
         return None
     if _is_untold(standing):
@@ -403,6 +403,18 @@ def silently_lost(standing: Standing) -> Outlook | None:
     if strict.stop is None or strict.outcome is standing.restart.outcome:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {strict.because}"
+    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _without_topics(standing: Standing) -> Outlook | None:
+    """Topics that the query reads and that do not exist, by which its start is not stopped."""
+    offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
+    named = dict.fromkeys(t for offset in offsets if isinstance(offset, KafkaOffset) for t in offset.topics)
+    facts = standing.kafka
+    gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
+    if not gone:
+        return None
+    line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
 
 

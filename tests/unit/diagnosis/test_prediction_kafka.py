@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,18 @@ def test_nothing_is_unknown_where_it_is_known_how_the_topics_are_subscribed(
     by_pattern = two_topics(tmp_path / "pattern", GONE, is_pattern=True, **option)
     assert by_pattern.unknowns == ()
     assert by_pattern.outcome is (Outcome.FAILS if fail_on_data_loss else Outcome.RESUMES)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_pattern_that_matches_no_topic_any_more_has_nothing_to_plan(tmp_path: Path, fail_on_data_loss: bool) -> None:
+    none = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False), "late": TopicFacts(exists=False)})
+    option = {"fail_on_data_loss": fail_on_data_loss}
+    restart = two_topics(tmp_path / "pattern", none, is_pattern=True, **option)
+    assert (restart.outcome, restart.batch, restart.unknowns) == (Outcome.RESUMES, 4, ())
+    either = two_topics(tmp_path / "either", none, **option)
+    assert (either.error, either.unknowns) == (NO_HOST, (f"{BY_PATTERN}; if so Spark 4.2 resumes, batch 4",))
+    others = replace(none, topics={**none.topics, "new": ORDERS})
+    assert two_topics(tmp_path / "others", others, is_pattern=True).error == "have been deleted"
 
 
 def test_topic_that_facts_do_not_name_may_be_gone(tmp_path: Path) -> None:
