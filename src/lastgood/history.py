@@ -9,8 +9,9 @@ from typing import TypeAlias
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset, name_offset
 from lastgood.sources.kafka_ranges import (
+    Offsets,
     Range,
     Ranges,
     is_onward,
@@ -18,6 +19,7 @@ from lastgood.sources.kafka_ranges import (
     only_in,
     planned,
     ranges_to_json,
+    unresolved,
     went_back,
 )
 
@@ -66,6 +68,8 @@ class SourceRead:
     """Kafka: per topic and partition `[from, to)`."""
     files: Range | None = None
     """File source: entries of its own log, `[from, to)`."""
+    unresolved: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
+    """Kafka: partitions whose start or end stands there as the earliest or the latest, with both."""
     went_back: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
     """Kafka: partitions whose end lies below their start."""
     added: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -76,6 +80,8 @@ class SourceRead:
     @property
     def count(self) -> int | None:
         """Offsets, or entries of the file log; None where that cannot be told."""
+        if self.unresolved:
+            return None
         if self.ranges is not None:
             return offset_count(self.ranges)
         return None if self.files is None else max(0, self.files[1] - self.files[0])
@@ -87,6 +93,10 @@ class SourceRead:
 
     def to_json(self) -> dict[str, object]:
         """Its part of `inspect --format json`."""
+        unresolved_ends = {
+            topic: {each: (name_offset(first), name_offset(end)) for each, (first, end) in parts.items()}
+            for topic, parts in self.unresolved.items()
+        }
         return {
             "source": self.source_id,
             "kind": self.kind,
@@ -96,8 +106,9 @@ class SourceRead:
             "ranges": None if self.ranges is None else ranges_to_json(self.ranges),
             "file_log": None if self.files is None else list(self.files),
             "went_back": _text_keys(self.went_back),
-            "added": _text_keys(self.added),
-            "gone": _text_keys(self.gone),
+            "added": _text_keys(_named(self.added)),
+            "gone": _text_keys(_named(self.gone)),
+            **({"unresolved": _text_keys(unresolved_ends)} if unresolved_ends else {}),
         }
 
 
@@ -129,6 +140,7 @@ def _read(source_id: str, text: str, end: SourceOffset, start: SourceOffset | No
                 end.kind,
                 text,
                 ranges=planned(start.topics, end.topics),
+                unresolved=unresolved(start.topics, end.topics),
                 went_back=went_back(start.topics, end.topics),
                 added=only_in(end.topics, start.topics),
                 gone=only_in(start.topics, end.topics),
@@ -172,13 +184,14 @@ class Seam:
     """Where what one batch read does not begin exactly where the batch before it ended."""
 
     condition: str
-    """`GAP`: offsets that no known batch read; `OVERLAP`: read twice; `UNKNOWN`: batches are missing between."""
+    """`GAP`: offsets that no known batch read; `OVERLAP`: read twice; `UNKNOWN`: batches are missing between;
+    `UNRESOLVED`: it begins or ends at the earliest or the latest offset, and nobody wrote down which that was."""
     batch_id: int
     """The later batch."""
     topic: str | None = None
     partition: int | None = None
     offsets: Range | None = None
-    """`[from, to)`; None for `UNKNOWN`."""
+    """`[from, to)`; None for `UNKNOWN` and `UNRESOLVED`."""
 
     def to_json(self) -> dict[str, object]:
         """Its part of `verify --format json`."""
@@ -231,7 +244,9 @@ def seams_between(left: OffsetEntry, initial: InitialOffsets) -> list[Seam]:
         for topic, partitions in ends.topics.items():
             for partition, end in partitions.items():
                 begin = start.topics.get(topic, {}).get(partition)
-                if begin is not None and begin > end:
+                if begin is not None and min(begin, end) < 0:
+                    found.append(Seam("UNRESOLVED", 0, topic, partition))
+                elif begin is not None and begin > end:
                     found.append(Seam("GAP", 0, topic, partition, (end, begin)))
                 elif begin is not None and begin < end:
                     found.append(Seam("OVERLAP", 0, topic, partition, (begin, end)))
@@ -252,8 +267,12 @@ def _is_onward(before: OffsetEntry, entry: OffsetEntry) -> bool:
 
 
 def _breaks(batch_id: int, read: SourceRead, position: dict[tuple[str, str, int], int]) -> list[Seam]:
-    """Partitions that went back, or came again after they had been forgotten, at another offset."""
-    found = []
+    """Partitions that went back, or came again after they had been forgotten, at another offset, or at none."""
+    found = [
+        Seam("UNRESOLVED", batch_id, topic, partition)
+        for topic, partitions in read.unresolved.items()
+        for partition in partitions
+    ]
     for topic, partitions in read.went_back.items():
         for partition, (start, end) in partitions.items():
             found.append(Seam("OVERLAP", batch_id, topic, partition, (end, start)))
@@ -263,9 +282,15 @@ def _breaks(batch_id: int, read: SourceRead, position: dict[tuple[str, str, int]
     for topic, ends in read.added.items():
         for partition, end in ends.items():
             left = position.pop((read.source_id, topic, partition), None)
-            if left is not None:  # a partition that is new to the query is read from its earliest offset again
+            if left is not None and min(left, end) < 0:
+                found.append(Seam("UNRESOLVED", batch_id, topic, partition))
+            elif left is not None:  # a partition that is new to the query is read from its earliest offset again
                 found.append(Seam("OVERLAP", batch_id, topic, partition, (0, min(left, end))))
     return found
+
+
+def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:
+    return {topic: {each: name_offset(at) for each, at in parts.items()} for topic, parts in offsets.items()}
 
 
 def _text_keys(nested: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:

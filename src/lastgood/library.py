@@ -230,6 +230,9 @@ def _where(goal: Goal | None) -> tuple[str, Where]:
 
 
 def _asked(evidence: Evidence) -> EvidenceOptions:
+    unknown = evidence.keys() - Evidence.__annotations__.keys()
+    if unknown:  # a sink that is left out by a wrong name would change every guarantee without a word
+        raise TypeError(f"unexpected keyword argument '{min(unknown)}'")
     sink, properties = evidence.get("sink", ()), evidence.get("kafka_config")
     return EvidenceOptions(
         sinks=(sink,) if isinstance(sink, str) else tuple(sink),

@@ -93,7 +93,7 @@ def test_topic_that_is_new_with_the_planned_batch(
     for case, (option, _) in cases.items():
         chk, sink = f"{tmp_path}/{case}/chk", f"file:{tmp_path}/{case}/out"
         pattern = f"{name}-{case}-.*" if option == "subscribePattern" else None
-        said.append(lastgood.diagnose(chk, kafka=broker.bootstrap, subscribe_pattern=pattern, sinks=[sink]))
+        said.append(lastgood.diagnose(chk, kafka=broker.bootstrap, subscribe_pattern=pattern, sink=sink))
     seen = run("ab")
     for case, report, error in zip(cases, said, seen, strict=True):
         assert report.restart.error is not None, case

@@ -54,6 +54,11 @@ def test_what_was_not_accepted_is_refused_by_name(checkpoint: str) -> None:
     assert (refused.value.condition, refused.value.subject) == ("WAIVER_NEEDED", plan.recovery)
 
 
+def test_a_name_that_is_none_is_not_passed_over(checkpoint: str) -> None:
+    with pytest.raises(TypeError, match="'sinks'"):
+        lastgood.diagnose(checkpoint, sinks=["/lake/out"])  # type: ignore[arg-type]
+
+
 def test_a_query_is_made_ready_to_start(checkpoint: str) -> None:
     decision = lastgood.recover(checkpoint)
     assert (decision.verdict.value, decision.recovery) == ("start", None)

@@ -18,10 +18,16 @@ VOID = "-"
 """What Spark writes for a source that has no offset yet."""
 OFFSET_LATEST = -1
 OFFSET_EARLIEST = -2
+_NAMES = {OFFSET_LATEST: "latest", OFFSET_EARLIEST: "earliest"}
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _JSON_BEGINNINGS = ("{", "[", '"')
 _PARTITION = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+
+
+def name_offset(offset: int) -> int | str:
+    """An offset of Kafka as people and JSON are told it: a position is a number, `latest` and `earliest` are none."""
+    return _NAMES.get(offset, offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,9 @@ def _is_onward(start: KafkaOffset, end: KafkaOffset) -> bool:
         return False
     for topic, partitions in start.topics.items():
         ends = end.topics[topic]
-        if partitions.keys() != ends.keys() or any(ends[part] < offset for part, offset in partitions.items()):
+        if partitions.keys() != ends.keys():
+            return False
+        if any(not 0 <= offset <= ends[part] for part, offset in partitions.items()):  # below 0 is no position
             return False
     return True
 

@@ -275,18 +275,32 @@ def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:
         yield f"{batch.sink}  {words}{rows}{before}"
 
 
+def _offset(offset: int) -> str:
+    from lastgood.checkpoint.source_offsets import name_offset
+
+    return f"{offset:,}" if offset >= 0 else str(name_offset(offset))
+
+
 def _ranges(read: SourceRead) -> Iterator[str]:
     for topic, partitions in (read.ranges or {}).items():
         for partition, spans in partitions.items():
             for start, end in spans:
                 yield f"{topic}/{partition}  offsets {start:,} to {end - 1:,}"
+    yield from _unresolved(read)
     for topic, back in read.went_back.items():
         for partition, (start, end) in back.items():
             yield f"{topic}/{partition}  went back from {start:,} to {end:,}"
     for words, ends in (("start not written down, read up to", read.added), ("gone, was read up to", read.gone)):
         for topic, each in ends.items():
             for partition, end in each.items():
-                yield f"{topic}/{partition}  {words} {end:,}"
+                yield f"{topic}/{partition}  {words} {_offset(end)}"
+
+
+def _unresolved(read: SourceRead) -> Iterator[str]:
+    for topic, partitions in read.unresolved.items():
+        for partition, (start, end) in partitions.items():
+            words = "up to" if end >= 0 else "on; its end was set to"
+            yield f"{topic}/{partition}  from {_offset(start)} {words} {_offset(end)}"
 
 
 def _print_state(sizes: StateSizes, out: Console) -> None:

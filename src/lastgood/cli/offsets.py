@@ -70,7 +70,7 @@ def offsets(
     shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
-        for warning in _warnings(standing):
+        for warning in (*_unresolved(standing), *_warnings(standing)):
             click.echo(warning, err=True)
     elif output_format == "json":
         print_json(standing.to_json())
@@ -86,6 +86,13 @@ def offsets(
             out.print(warning, markup=False)
         nothing_changed()
     return 0
+
+
+def _unresolved(standing: Standing) -> Iterator[str]:
+    """Where the plan does not say how far the batch had read."""
+    for topic, names in standing.unresolved.items():
+        for partition, name in names.items():
+            yield f"{topic}/{partition}: the plan holds the {name} offset; how far the batch had read it does not tell"
 
 
 def _warnings(standing: Standing) -> Iterator[str]:

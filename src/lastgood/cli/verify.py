@@ -148,9 +148,11 @@ def _verify_logs(target: str, output_format: str) -> int:
         "GAP": "offsets that no batch read",
         "OVERLAP": "offsets planned twice",
         "UNKNOWN": "batches missing before",
+        "UNRESOLVED": "not known, since it begins or ends at earliest or latest",
     }
     for seam in audit.seams:
-        where = f" {seam.topic}/{seam.partition} [{seam.offsets[0]:,}, {seam.offsets[1]:,})" if seam.offsets else ""
+        where = "" if seam.topic is None else f" {seam.topic}/{seam.partition}"
+        where += f" [{seam.offsets[0]:,}, {seam.offsets[1]:,})" if seam.offsets else ""
         out.print(f"[red]{words[seam.condition]}[/]  batch {seam.batch_id}{where}")
     if audit.is_contiguous:
         out.print("[green]contiguous[/]: every offset between the first and the last is in exactly one committed batch")

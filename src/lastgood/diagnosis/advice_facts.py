@@ -71,6 +71,8 @@ class AdviceFacts:
     """Those of the same records, oldest first."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Ids that the topics have of which the offsets of the query are, as far as anybody has written them down."""
+    subscriptions: tuple[str, ...] = ()
+    """How the newest recorded batch reads Kafka: `subscribe`, `subscribe_pattern`, `assign`; empty: not recorded."""
     is_stateful: bool = False
     """Whether a recorded batch had stateful operators."""
     max_downtime_ms: int | None = None

@@ -12,7 +12,7 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import Pace, pace_of
 from lastgood.diagnosis.world import World
-from lastgood.sources.kafka_facts import TopicFacts
+from lastgood.sources.kafka_facts import TopicFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
 
 _LONG_SECONDS = 600
@@ -79,7 +79,7 @@ def _unread_offsets(world: World) -> int:
     if kafka is None or checkpoint.last_committed is None:
         return 0
     starts = _kafka(checkpoint.offsets.entries.get(checkpoint.last_committed))
-    return sum(offset_count(planned(start, kafka.latest)) for start in starts.values())
+    return sum(offset_count(planned(resolved(start, kafka), kafka.latest)) for start in starts.values())
 
 
 def topic_advice(world: World) -> Iterator[Finding]:

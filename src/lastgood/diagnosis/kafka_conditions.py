@@ -48,9 +48,16 @@ SOURCE_TOPIC_GONE = Condition(
     Severity.ERROR,
     "a topic that is read does not exist",
     """\
-With `subscribe` the query cannot start: `UnknownTopicOrPartitionException`, three attempts, and the checkpoint stays
-as it is. `failOnDataLoss` has no say in it. With `subscribePattern` the topic's partitions count as deleted: Spark
-plans a batch without them and then fails, or, with `failOnDataLoss=false`, goes on and forgets their position.
+With `subscribe` and `assign` the query cannot start: `UnknownTopicOrPartitionException`, three attempts, and the
+checkpoint stays as it is. `failOnDataLoss` has no say in it. With `subscribePattern` the topic's partitions count as
+deleted: Spark plans a batch without them and then fails, or, with `failOnDataLoss=false`, goes on and forgets their
+position. Where the pattern matches no topic at all any more, it waits for one without a word.
+
+No checkpoint tells which of them the query uses: a recorder and a driver's log do, and `--subscribe-pattern`.
+A batch that was planned before and reads nothing of the topic still runs.
+
+A file of facts about Kafka (`--kafka FILE`) names such a topic in `gone`. One that it does not name at all may exist or
+not, which is said as a warning and among what is not known.
 
 What was unread in it is lost. If it is created again under its name, its offsets begin at 0 and the checkpoint's do
 not fit: see SOURCE_TOPIC_RECREATED.

@@ -71,13 +71,8 @@ class KafkaReading:
         return self.stand.is_rerun and bool(sinks) and all(holds) and all(is_own)
 
     def is_gone(self, topic: str) -> bool:
-        """Whether the broker said that there is no such topic: one without partitions does not exist either."""
-        found = self.facts.topics.get(topic)
-        if found is None:
-            return self.is_asked and not self.facts.topics  # it answered, and named none at all
-        if found.exists is None:
-            return False
-        return not found.exists or (found.unknown is None and not found.partitions)
+        """Whether the broker said that there is no such topic."""
+        return self.is_asked and self.facts.exists(topic) is False
 
     def recorded_id(self, topic: str) -> str | None:
         """The id that the topic had while it was read, if somebody wrote it down."""

@@ -10,7 +10,7 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnosis.restart import Stage, Stop
 from lastgood.diagnosis.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets, only_in, went_back
+from lastgood.sources.kafka_ranges import Offsets, only_in
 
 
 class Gap(enum.IntEnum):
@@ -64,13 +64,12 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
     if facts is None:
         return _sorted(gaps)
     for topic, partition, first in _each(start):
-        known = facts.topics.get(topic)
-        if _has_no_topic(facts) or (known is not None and known.exists is False):
+        is_there = facts.exists(topic)
+        if is_there is False:
             gaps.append(KafkaGap(Gap.PARTITION_GONE if is_pattern else Gap.TOPIC_GONE, topic, partition, first, first))
+        if not is_there:
             continue
-        if known is None or known.unknown is not None:
-            continue
-        bounds = known.partitions.get(partition)
+        bounds = facts.topics[topic].partitions.get(partition)
         if bounds is None:
             gaps.append(KafkaGap(Gap.PARTITION_GONE, topic, partition, first, first))
         elif bounds.latest is not None and 0 <= bounds.latest < first:
@@ -81,6 +80,16 @@ def planning_gaps(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool 
     return _sorted([*gaps, *_added(start, known_topics, facts)])
 
 
+def is_without_topics(start: Offsets, facts: KafkaFacts | None, *, is_pattern: bool) -> bool:
+    """Whether a pattern matches no topic any more: Spark then plans nothing of the source, and says nothing of it.
+
+    Its newest offset is none then, so that the source counts as one that has nothing new (`KafkaMicroBatchStream`).
+    """
+    if not is_pattern or facts is None or not start:
+        return False
+    return all(facts.exists(topic) is False for topic in (*start, *facts.topics))
+
+
 def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pattern: bool = False) -> list[KafkaGap]:
     """What a batch meets that runs again with recorded offsets; without facts only what the records themselves show."""
     gaps = [
@@ -88,20 +97,22 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pa
         for topic, parts in only_in(start, end).items()
         for partition, first in parts.items()
     ]
-    for topic, back in went_back(start, end).items():
-        gaps += [KafkaGap(Gap.WENT_BACK, topic, partition, *span) for partition, span in back.items()]
+    for topic, partition, first in _each(start):
+        last = end.get(topic, {}).get(partition, first)
+        if last < first:  # Spark compares the numbers, also where one of them is no position
+            gaps.append(KafkaGap(Gap.WENT_BACK, topic, partition, first, last))
     reads = {topic: {p: at for p, at in start.get(topic, {}).items() if p in parts} for topic, parts in end.items()}
     gaps += _negative(reads)
+    if facts is None:
+        return _sorted(gaps)
     for topic, partition, last in _each(end):
-        known = facts.topics.get(topic) if facts else None
+        is_there = facts.exists(topic)
         new = partition not in start.get(topic, {})
         first = 0 if new else start[topic][partition]
-        if known is None or (first >= last and not new):
+        if is_there is None or (first >= last and not new):
             continue
-        bounds = known.partitions.get(partition)
-        if known.exists is not False and known.unknown is not None:
-            continue
-        if known.exists is False or bounds is None:
+        bounds = facts.topics[topic].partitions.get(partition) if is_there else None
+        if bounds is None:
             gaps.append(
                 KafkaGap(Gap.ADDED_GONE if new and is_pattern else Gap.TOPIC_GONE, topic, partition, first, last)
             )
@@ -109,18 +120,13 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pa
             gaps.append(KafkaGap(Gap.EXPIRED, topic, partition, first, min(last, bounds.earliest)))
         elif bounds.latest is not None and bounds.latest < last:
             gaps.append(KafkaGap(Gap.BEYOND_END, topic, partition, max(first, bounds.latest), last))
-    return _sorted([*gaps, *(_added(start, end, facts) if facts else ())])
+    return _sorted([*gaps, *_added(start, end, facts)])
 
 
 def _negative(start: Offsets) -> list[KafkaGap]:
     """Partitions that begin at no position; the earliest one is looked up by the task itself."""
     wrong = ((*each, each[2]) for each in _each(start) if each[2] < 0 and each[2] != OFFSET_EARLIEST)
     return [KafkaGap(Gap.NEGATIVE, *each) for each in wrong]
-
-
-def _has_no_topic(facts: KafkaFacts) -> bool:
-    """Whether the broker answered, and named none at all."""
-    return not facts.topics and facts.unknown is None
 
 
 def _added(start: Offsets, end: Offsets, facts: KafkaFacts) -> list[KafkaGap]:

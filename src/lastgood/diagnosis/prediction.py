@@ -8,6 +8,7 @@ new to read.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.damage import Damage, DamageKind
@@ -18,7 +19,7 @@ from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOff
 from lastgood.diagnosis import delta_source
 from lastgood.diagnosis.file_sink import writing
 from lastgood.diagnosis.file_source import next_name, opening, reading
-from lastgood.diagnosis.kafka_source import Gap, KafkaGap, planning_gaps, replay_gaps, stop_of
+from lastgood.diagnosis.kafka_source import Gap, KafkaGap, is_without_topics, planning_gaps, replay_gaps, stop_of
 from lastgood.diagnosis.log_reading import LogReading
 from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
@@ -32,6 +33,7 @@ from lastgood.diagnosis.state_load import (
     nothing_to_name,
     too_few_to_name,
 )
+from lastgood.diagnosis.topics_gone import other_endings
 from lastgood.diagnosis.world import World
 from lastgood.sources.kafka_ranges import only_in
 
@@ -41,6 +43,12 @@ _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 
 def predict(world: World, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
+    restart = _predict(world, spark)
+    others = other_endings(world, restart, partial(_predict, spark=spark))
+    return replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *others))))
+
+
+def _predict(world: World, spark: SparkVersion) -> Restart:
     restart = _Start(world, spark).run()
     if not _may_be_asynchronous(world):
         return restart
@@ -205,8 +213,7 @@ class _Start:
         for source_id, end, _ in self._logs.ranges(committed):
             if isinstance(end, KafkaOffset):
                 self._note_kafka(source_id)
-                gaps = planning_gaps(end.topics, self._world.kafka, is_pattern=self._world.is_pattern)
-                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
+                self._plan_topics(end)
 
     def _plan_first(self) -> None:
         """What the source meets when it plans batch 0 from where it has written down that it begins."""
@@ -214,8 +221,13 @@ class _Start:
             begin = None if log.initial is None else log.initial.offset
             if isinstance(begin, KafkaOffset):
                 self._note_kafka(log.name)
-                gaps = planning_gaps(begin.topics, self._world.kafka, is_pattern=self._world.is_pattern)
-                self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
+                self._plan_topics(begin)
+
+    def _plan_topics(self, start: KafkaOffset) -> None:
+        kafka, is_pattern = self._world.kafka, self._world.is_pattern
+        if not is_without_topics(start.topics, kafka, is_pattern=is_pattern):
+            gaps = planning_gaps(start.topics, kafka, is_pattern=is_pattern)
+            self._raise_gaps(stop_of(self._counted(gaps), self._spark, is_planned=False))
 
     def _replay_kafka(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):

@@ -23,6 +23,7 @@ from lastgood.diagnosis.kafka_reading import (
 )
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_kafka_broker import find_broker
+from lastgood.diagnosis.skipping import is_skipped
 from lastgood.diagnosis.source_conditions import ORPHAN_UNREPLAYABLE, SOURCE_UNKNOWN
 from lastgood.diagnosis.spans import Span
 from lastgood.diagnosis.world import World
@@ -114,6 +115,8 @@ def _orphan(source: KafkaReading) -> Iterator[Finding]:
         level = None
         if source.is_in_sinks and source.restart.stop is None:
             level, outcome = Severity.INFO, "The sinks have it and drop it unread, so the start goes on."
+        elif is_skipped(source.world.sinks, batch_id) and source.restart.stop is None:
+            outcome = "Spark commits it without running it, since a sink has a batch of that number."
         elif source.world.fail_on_data_loss:
             outcome = "Every start fails at it with the same message, also when the cause is gone."
         else:

@@ -20,6 +20,7 @@ from lastgood.diagnosis.kafka_reading import (
     topics_of,
     within,
 )
+from lastgood.diagnosis.kafka_source import is_without_topics
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.diagnosis.world import World
@@ -140,10 +141,7 @@ def _silent_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> I
 
 def _topic_gone(source: KafkaReading, topic: str) -> Finding:
     """It does not exist; of one that facts from a file leave out, that is not sure."""
-    if source.world.is_pattern:
-        effect = source.planning_fails("Its partitions count as deleted", "goes on and forgets where it stood in them")
-    else:
-        effect = "The query cannot start, whatever failOnDataLoss says, and what was unread in it is lost."
+    effect = _without(source)
     is_sure = source.is_gone(topic)
     if not is_sure:
         effect = f"The facts about Kafka do not name it. If it does not exist: {effect[:1].lower()}{effect[1:]}"
@@ -151,6 +149,22 @@ def _topic_gone(source: KafkaReading, topic: str) -> Finding:
     level = None if is_sure else Severity.WARNING
     command = source.topics_command("--list")
     return source.finding(conditions.SOURCE_TOPIC_GONE, topic, effect, evidence, command, level)
+
+
+def _without(source: KafkaReading) -> str:
+    """What becomes of a query one of whose topics does not exist."""
+    world, batch_id = source.world, source.stand.batch_id
+    is_planned = source.stand.is_rerun
+    cannot = f"no batch after {batch_id} can be planned" if is_planned else "the query cannot start"
+    by_name = f"{cannot}, whatever failOnDataLoss says, and what was unread in it is lost."
+    by_pattern = source.planning_fails("its partitions count as deleted", "goes on and forgets where it stood in them")
+    if is_without_topics(source.named, source.facts, is_pattern=True):
+        by_pattern = "The query starts and reads nothing of it, without an error, and what was unread in it is lost."
+    if world.is_by_name:
+        return f"{by_name[:1].upper()}{by_name[1:]}"
+    if world.is_pattern:
+        return by_pattern
+    return f"Subscribed by name, {by_name} By a pattern: {by_pattern[:1].lower()}{by_pattern[1:]}"
 
 
 def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:

@@ -8,6 +8,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
     DeltaOffset,
     FileOffset,
     KafkaOffset,
@@ -16,7 +17,7 @@ from lastgood.checkpoint.source_offsets import (
 )
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.kafka_reading import between, names, positions
+from lastgood.diagnosis.kafka_reading import between, names, positions, topics_of
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.spans import Span, Stand, orphan_of, spans, stands
 from lastgood.diagnosis.world import World
@@ -81,8 +82,13 @@ def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
 
 
 def batches_that_went_back(checkpoint: Checkpoint) -> frozenset[int]:
-    """Done batches that end before they begin."""
-    return frozenset(span.batch_id for span in spans(checkpoint) if span.is_done and _back(span) is not None)
+    """Done batches that end before they begin, or at the earliest offset, which may be before."""
+    done = (span for span in spans(checkpoint) if span.is_done)
+    return frozenset(span.batch_id for span in done if _back(span) is not None or _is_at_earliest(span))
+
+
+def _is_at_earliest(span: Span) -> bool:
+    return any(offset == OFFSET_EARLIEST for parts in topics_of(span.end).values() for offset in parts.values())
 
 
 def _back(span: Span) -> dict[str, object] | None:

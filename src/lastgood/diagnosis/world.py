@@ -44,9 +44,11 @@ class World:
     fail_on_data_loss: bool = True
     """The option of the Kafka source, which no file records."""
     is_pattern: bool = False
-    """Whether Kafka topics are subscribed by a pattern, which no file records either."""
+    """Whether it is known that Kafka topics are subscribed by a pattern, which no file of a checkpoint records."""
     is_same_topic: bool = False
     """Whether a person says that the topics are those that the query has read (`--topic-is-the-same`)."""
+    is_by_name: bool = False
+    """Whether it is known that they are subscribed or assigned by their names."""
     is_local: bool = True
     """Whether the checkpoint lies on a local disk, where Hadoop keeps a `.crc` beside each file."""
     files: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)

@@ -134,6 +134,7 @@ def _recorded(evidence: Evidence) -> AdviceFacts | None:
         newest_records,
         recorded_batches,
         recorded_runs,
+        recorded_subscriptions,
         recorded_topic_ids,
     )
 
@@ -143,5 +144,6 @@ def _recorded(evidence: Evidence) -> AdviceFacts | None:
         batches=batches,
         runs=recorded_runs(records),
         topic_ids=recorded_topic_ids(records, evidence.query_id),
+        subscriptions=recorded_subscriptions(records, evidence.query_id),
         is_stateful=any(batch.state_rows is not None for batch in batches),
     )

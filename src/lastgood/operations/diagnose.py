@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.rules_sources import batches_that_went_back
@@ -55,6 +56,8 @@ class DiagnoseOptions:
     """How long the query may be down without losing anything."""
     save: Path | None = None
     """File to write a bundle to."""
+    is_by_name: bool = False
+    """Whether it is known that the query names its topics: else a pattern may be subscribed though none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
         known = advice.result()
-        world = world_of(evidence, surroundings, asked)
-        world = replace(world, advice=known, topic_ids=known.topic_ids, tables=tables.result())
+        world = replace(advised(world_of(evidence, surroundings, asked), known), tables=tables.result())
     failures = log.failures if log else ()
     saved = None
     if options.save is not None:
@@ -156,14 +158,13 @@ def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> Diagnose
     sink = query.sink.location if query.sink and query.sink.kind in _TABLES else None
     if sink and not evidence.sinks:
         evidence = replace(evidence, sinks=(sink,))
-    pattern = next(
-        (s.subscription.value for s in query.sources if s.subscription and s.subscription.kind == "subscribe_pattern"),
-        None,
-    )
+    subscriptions = [source.subscription for source in query.sources if source.subscription is not None]
+    pattern = next((each.value for each in subscriptions if each.kind == "subscribe_pattern"), None)
     if pattern and evidence.subscribe_pattern is None:
         evidence = replace(evidence, subscribe_pattern=pattern)
+    is_by_name = bool(subscriptions) and pattern is None
     fails = options.fail_on_data_loss if options.fail_on_data_loss is not None else query.fail_on_data_loss
-    return replace(options, evidence=evidence, fail_on_data_loss=fails)
+    return replace(options, evidence=evidence, fail_on_data_loss=fails, is_by_name=is_by_name)
 
 
 def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
@@ -184,11 +185,25 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         fail_on_data_loss=options.fail_on_data_loss is not False,
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_same_topic=options.evidence.topic_is_the_same,
+        is_by_name=options.is_by_name and options.evidence.subscribe_pattern is None,
         is_local=evidence.location.scheme == "file",
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
         seal=_seal(evidence),
         rewritten=_rewritten(evidence),
+    )
+
+
+def advised(world: World, facts: AdviceFacts) -> World:
+    """The same with what was found around the checkpoint, and what a recorder saw of its query."""
+    kinds = facts.subscriptions
+    is_pattern = world.is_pattern or ("subscribe_pattern" in kinds and not world.is_by_name)
+    return replace(
+        world,
+        advice=facts,
+        topic_ids=facts.topic_ids,
+        is_pattern=is_pattern,
+        is_by_name=not is_pattern and (world.is_by_name or bool(kinds)),
     )
 
 

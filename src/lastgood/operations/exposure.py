@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.operations.surroundings import Reading
 from lastgood.query.sink_batches import Held
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
 from lastgood.sources.kafka_retention import (
     Headroom,
@@ -93,7 +94,7 @@ class Exposure:
             for start, end in spans
         ]
         lines += [
-            f"{topic}/{partition}: the partition is gone, unread from offset {offset:,} on"
+            f"{topic}/{partition}: the partition is gone, unread from {_offset(offset)} on"
             for topic, parts in self.gone.items()
             for partition, offset in parts.items()
         ]
@@ -116,7 +117,8 @@ class Exposure:
             "lost": ranges_to_json(self.lost),
             "lost_after_ms": self.lost_after_ms if self.lost else None,
             "gone": {
-                topic: {str(each): offset for each, offset in parts.items()} for topic, parts in self.gone.items()
+                topic: {str(each): name_offset(offset) for each, offset in parts.items()}
+                for topic, parts in self.gone.items()
             },
             "unread": ranges_to_json(self.unread),
             "unread_offsets": None if self.unknown else offset_count(self.unread),
@@ -156,12 +158,15 @@ def exposure_of(
         recorded_ids: Topic → the id that was written down while the query ran.
         is_same_topic: Whether a person says that they are the topics that were read.
     """
-    next_offsets = reading.next_offsets
+    next_offsets = resolved(reading.next_offsets, facts)
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
     gone: dict[str, dict[int, int]] = {}
     rooms: dict[tuple[str, int], Headroom] = {}
     for name, parts in next_offsets.items():
         topic = facts.topics.get(name)
+        if facts.exists(name) is False:
+            gone[name] = dict(parts)
+            continue
         if topic is None:
             unknown.setdefault("" if facts.unknown else name, facts.unknown or f"nothing is said of topic {name}")
             continue
@@ -197,6 +202,10 @@ def exposure_of(
         headroom_at=next((at for at, room in left.items() if room is least), None),
         unknown=unknown,
     )
+
+
+def _offset(offset: int) -> str:
+    return f"offset {offset:,}" if offset >= 0 else f"the {name_offset(offset)} offset"
 
 
 def _is_gone(topic: TopicFacts, partition: int) -> bool:

@@ -27,6 +27,8 @@ class OffsetSearch:
         self._offset = offset
         self.known: Range | None = None
         """`[from, to)`: between which offsets the batches that were looked at have read the partition."""
+        self.perhaps: int | None = None
+        """The newest batch that was looked at and may have read it: it begins at the earliest offset of its time."""
 
     def quickly(self, evidence: Evidence) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
@@ -37,6 +39,8 @@ class OffsetSearch:
         for row in AllRows(evidence, progress):
             if any(map(self._holds, row.reads)):
                 return row.batch
+            if self.perhaps is None and any(map(self._may_hold, row.reads)):
+                self.perhaps = row.batch
         return None
 
     def _end(self, entry: OffsetEntry) -> int | None:
@@ -45,7 +49,14 @@ class OffsetSearch:
             end.topics[self._topic] for end in ends if isinstance(end, KafkaOffset) and self._topic in end.topics
         ]
         # Several sources may read one topic, each at its own pace: then no batch ends at one offset.
-        return of_topic[0].get(self._partition) if len(of_topic) == 1 else None
+        end = of_topic[0].get(self._partition) if len(of_topic) == 1 else None
+        return end if end is not None and end >= 0 else None
+
+    def _may_hold(self, read: SourceRead) -> bool:
+        first, end = read.unresolved.get(self._topic, {}).get(self._partition, (0, 0))
+        if end < 0:  # it was set to another place after the batch had read
+            return first < 0 or first <= self._offset
+        return first < 0 and self._offset < end
 
     def _holds(self, read: SourceRead) -> bool:
         spans: Spans = (read.ranges or {}).get(self._topic, {}).get(self._partition, ())

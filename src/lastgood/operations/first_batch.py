@@ -15,7 +15,13 @@ from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import OFFSETS, SOURCES
 from lastgood.checkpoint.lines import to_json
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset, parse_source_offset
+from lastgood.checkpoint.source_offsets import (
+    KafkaOffset,
+    SourceOffset,
+    VoidOffset,
+    name_offset,
+    parse_source_offset,
+)
 from lastgood.diagnosis.restart import Outcome
 from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.shown import Shown, shown_batch
@@ -313,7 +319,7 @@ def _backwards(found: Iterable[SourceRead]) -> Iterator[str]:
         for topic, partitions in read.went_back.items():
             yield from (f"{topic}/{each} goes back from {start} to {end}" for each, (start, end) in partitions.items())
         for topic, gone in read.gone.items():
-            yield from (f"{topic}/{each} is not read any more from {end} on" for each, end in gone.items())
+            yield from (f"{topic}/{p} is not read any more from {name_offset(end)} on" for p, end in gone.items())
 
 
 def _apart(source_id: str, wanted: SourceOffset | None, found: SourceOffset | None, words: str) -> Iterator[str]:
@@ -328,9 +334,9 @@ def _apart(source_id: str, wanted: SourceOffset | None, found: SourceOffset | No
         for partition, at in partitions.items():
             begins = found.topics.get(topic, {}).get(partition)
             if begins is None:
-                yield f"{topic}/{partition} is not read, and {words} {at}"
+                yield f"{topic}/{partition} is not read, and {words} {name_offset(at)}"
             elif at >= 0 and begins != at:
-                yield f"{topic}/{partition} begins at {begins}, and {words} {at}"
+                yield f"{topic}/{partition} begins at {name_offset(begins)}, and {words} {at}"
 
 
 def _places(starts: Mapping[str, SourceOffset]) -> str:
@@ -341,7 +347,7 @@ def _each_place(starts: Mapping[str, SourceOffset]) -> Iterator[str]:
     for source_id, offset in starts.items():
         if isinstance(offset, KafkaOffset):
             for topic, partitions in offset.topics.items():
-                yield from (f"{topic}/{partition} at {at}" for partition, at in sorted(partitions.items()))
+                yield from (f"{topic}/{p} at {name_offset(at)}" for p, at in sorted(partitions.items()))
         else:
             yield f"source {source_id} at {offset.to_text()}"
 
@@ -366,10 +372,9 @@ def _lost(plan: Plan | None) -> Ranges:
 
 def _count(read: SourceRead, lost: Ranges) -> int | None:
     """How much a batch was to read; None where that is left to Kafka, or of a source that is not counted."""
-    ranges = {} if read.ranges is None else minus(read.ranges, lost)
-    starts = [start for partitions in ranges.values() for spans in partitions.values() for start, _ in spans]
-    if any(start < 0 for start in starts) or any(end for each in read.added.values() for end in each.values()):
+    if read.unresolved or any(end for each in read.added.values() for end in each.values()):
         return None
+    ranges = {} if read.ranges is None else minus(read.ranges, lost)
     return read.count if read.ranges is None else offset_count(ranges)
 
 

@@ -23,7 +23,7 @@ from lastgood.operations.surroundings import (
 from lastgood.parallel import Deadline
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_cluster import offsets_for_times, record_times
-from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts
+from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets
 
 
@@ -88,7 +88,7 @@ def _unread(where: Reading, facts: KafkaFacts) -> Offsets:
             for each, offset in parts.items()
             if earliest.get(topic, {}).get(each, offset + 1) <= offset < latest.get(topic, {}).get(each, offset)
         }
-        for topic, parts in where.next_offsets.items()
+        for topic, parts in resolved(where.next_offsets, facts).items()
     }
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.history import SourceRead
 from lastgood.operations.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.operations.rows import AllRows, BatchRow, rows_of
@@ -20,7 +22,7 @@ from lastgood.operations.shown import Comparison
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.operations.walk import Progress
 from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Ranges, minus, ranges_to_json, served, union
+from lastgood.sources.kafka_ranges import Range, Ranges, minus, ranges_to_json, served, union
 
 _NOTHING_ASKED = EvidenceOptions()
 _UNASKED = Surroundings()
@@ -179,7 +181,7 @@ def batch_json(row: BatchRow, evidence: Evidence, around: Surroundings = _UNASKE
 def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
     """What the batch read and Kafka no longer has; None if that is not known."""
     whole: Ranges = reduce(union, (read.ranges for read in row.reads if read.ranges), {})
-    if facts is None or not whole:
+    if facts is None or not whole or any(read.unresolved for read in row.reads):
         return None
     earliest = facts.earliest
     known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
@@ -191,9 +193,10 @@ def again(row: BatchRow, evidence: Evidence, bootstrap: str | None = None) -> li
     servers = "…" if bootstrap is None else f'"{bootstrap}"'
     lines = []
     for read in row.reads:
-        if read.ranges:
-            start = {topic: {str(p): spans[0][0] for p, spans in each.items()} for topic, each in read.ranges.items()}
-            end = {topic: {str(p): spans[-1][1] for p, spans in each.items()} for topic, each in read.ranges.items()}
+        spans = _spans(read)
+        if spans:
+            start = {topic: {str(p): first for p, (first, _) in each.items()} for topic, each in spans.items()}
+            end = {topic: {str(p): last for p, (_, last) in each.items()} for topic, each in spans.items()}
             partitions = {topic: list(map(int, each)) for topic, each in start.items()}
             options = {"assign": partitions, "startingOffsets": start, "endingOffsets": end}
             given = "".join(f""".option("{name}", '{json.dumps(value)}')""" for name, value in options.items())
@@ -204,6 +207,19 @@ def again(row: BatchRow, evidence: Evidence, bootstrap: str | None = None) -> li
             files = dict.fromkeys(file.path for file in known if first <= file.log_id < stop)
             lines.append(f"spark.read…load({json.dumps(list(files))})")
     return lines
+
+
+def _spans(read: SourceRead) -> dict[str, dict[int, Range]]:
+    """From where to where a batch query has to read each partition; where that is the earliest, Spark looks it up."""
+    found = {
+        topic: {each: (parts[0][0], parts[-1][1]) for each, parts in partitions.items()}
+        for topic, partitions in (read.ranges or {}).items()
+    }
+    for topic, partitions in read.unresolved.items():
+        from_earliest = {each: span for each, span in partitions.items() if span[0] == OFFSET_EARLIEST and span[1] >= 0}
+        if from_earliest:
+            found[topic] = {**found.get(topic, {}), **from_earliest}
+    return found
 
 
 def find_offset(
@@ -231,6 +247,14 @@ def find_offset(
         batch_id = search.thoroughly(evidence, progress)
     if batch_id is not None:
         return _one(evidence, batch_id)
+    if search.perhaps is not None:
+        raise NotFoundInHistoryError(
+            f"nobody wrote down whether a batch holds offset {offset} of {topic}/{partition}",
+            subject=str(evidence.location),
+            found=f"batch {search.perhaps} begins or ends there at the earliest or latest offset of its time",
+            expected="an offset that lies between two positions of the log",
+            next=command_line("inspect", evidence.location, "--batch", search.perhaps),
+        )
     raise NotFoundInHistoryError(
         f"no known batch holds offset {offset} of {topic}/{partition}",
         subject=str(evidence.location),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, name_offset
 from lastgood.errors import UsageError, command_line
 from lastgood.operations.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.ledger import asked_ledger
@@ -36,6 +36,8 @@ class Standing:
     """Partitions that exist and that the batch does not know: they stand at -2, their beginning."""
     surroundings: Surroundings
     """What sinks and Kafka said, where they were asked."""
+    unresolved: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Partitions at which the plan itself holds `earliest` or `latest`: how far the batch had read it does not tell."""
 
     @property
     def expired(self) -> Ranges:
@@ -85,6 +87,7 @@ class Standing:
             "committed": self.is_committed,
             "time_ms": self.time_ms,
             "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
+            **({"unresolved": _by_text(self.unresolved)} if self.unresolved else {}),
             "expired": ranges_to_json(self.expired) if self._earliest_known else None,
             "sinks": [
                 {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
@@ -158,7 +161,31 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         for topic, facts in (around.kafka.topics if around.kafka else {}).items()
         if topic in known
     }
-    return Standing(evidence, wanted, current, chosen.is_committed, chosen.time_ms, sources, added, around)
+    return Standing(
+        evidence,
+        wanted,
+        current,
+        chosen.is_committed,
+        chosen.time_ms,
+        sources,
+        added,
+        around,
+        _unresolved(chosen.offsets),
+    )
+
+
+def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for line in entry.sources:
+        for topic, parts in line.offset.topics.items() if isinstance(line.offset, KafkaOffset) else ():
+            for partition, offset in parts.items():
+                if offset < 0:
+                    found.setdefault(topic, {})[partition] = str(name_offset(offset))
+    return found
+
+
+def _by_text(parts: Mapping[str, Mapping[int, str]]) -> dict[str, dict[str, str]]:
+    return {topic: {str(partition): name for partition, name in each.items()} for topic, each in parts.items()}
 
 
 def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:

@@ -77,6 +77,13 @@ def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[
     return found
 
 
+def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
+    """How the newest batch of a query reads Kafka, each kind once."""
+    batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    sources = batches[-1].sources if batches else ()
+    return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
+
+
 def _batch(record: Progress) -> RecordedBatch:
     kafka = [source for source in record.sources if source.subscription is not None]
     read = [_between(source.start_offset, source.end_offset) for source in kafka]
@@ -102,19 +109,21 @@ def _sum(counts: list[int | None]) -> int | None:
 
 
 def _between(start: Any, end: Any) -> int | None:
-    """How many Kafka offsets lie between two of Spark's JSON values; None where one of them is none."""
+    """How many Kafka offsets lie between two of Spark's JSON values; None where one of them is none, or no position."""
     if not isinstance(start, Mapping) or not isinstance(end, Mapping):
         return None
-    return sum(_counts(start, end))
+    counts = list(_counts(start, end))
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
-def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int]:
+def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | None]:
     for topic, partitions in end.items():
         before = start.get(topic)
         for partition, last in partitions.items() if isinstance(partitions, Mapping) else ():
             first = before.get(partition) if isinstance(before, Mapping) else None
             if isinstance(first, int) and isinstance(last, int):
-                yield max(0, last - first)
+                yield max(0, last - first) if min(first, last) >= 0 else None
 
 
 def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:

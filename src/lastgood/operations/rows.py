@@ -8,6 +8,7 @@ from typing import Any
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.walk import Progress, Walk
@@ -114,9 +115,21 @@ def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | No
     elif record.offsets is not None and not record.is_committed:
         is_newest = record.batch_id == current
         yield "planned, not committed: runs again" if is_newest else "planned, never committed: passed over"
+    yield from _unresolved(found)
     if any(read.went_back for read in found):
         yield "offsets went back"
     if any(read.gone for read in found):
         yield "partitions gone"
     if found and all(read.count == 0 and not read.added for read in found):
         yield "no data"
+
+
+def _unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
+    """Where a batch begins or ends at no position: what it read of these partitions nobody has written down."""
+    spans = [span for read in found for parts in read.unresolved.values() for span in parts.values()]
+    for words, offsets in (
+        ("begins at", {first for first, _ in spans if first < 0}),
+        ("its end was set to", {end for _, end in spans if end < 0}),
+    ):
+        if offsets:
+            yield f"{words} {', '.join(str(name_offset(each)) for each in sorted(offsets))}"

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.history import BatchRecord
 from lastgood.operations.broker import Broker, open_broker
@@ -141,7 +142,9 @@ class Reading:
     topics: tuple[str, ...]
     """Every topic that its newest plan, or where it began, names."""
     next_offsets: Offsets
-    """First offset of each partition that no committed batch has read; of several sources the lowest."""
+    """First offset of each partition that no committed batch has read; of several sources the lowest.
+
+    `OFFSET_EARLIEST`, `OFFSET_LATEST` where the query was given that as its position."""
     time_ms: int | None
     """Processing time of the newest committed batch; None without one."""
     earlier: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
@@ -220,7 +223,7 @@ def reading(evidence: Evidence) -> Reading:
     for offset in stands:
         for topic, partitions in offset.topics.items():
             lowest = next_offsets.setdefault(topic, {})
-            lowest |= {each: min(end, lowest.get(each, end)) for each, end in partitions.items()}
+            lowest |= {each: min(end, lowest.get(each, end), key=_height) for each, end in partitions.items()}
     named = _kafka_offsets(plans[-1]) if plans else ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
     time_ms = read[-1].time_ms if read else None
@@ -326,6 +329,11 @@ def _ask_sink(text: str, query_id: str | None, app_id: str | None, *, now_ms: in
         return found
     because = "the id of the query is not known: neither the checkpoint nor a mirror tells it"
     return replace(unknown_evidence(found.kind, found.location, found.dedupe_key, because), others=found.others)
+
+
+def _height(offset: int) -> float:
+    """How far on in its partition an offset is."""
+    return inf if offset == OFFSET_LATEST else offset
 
 
 def _initial(evidence: Evidence) -> tuple[KafkaOffset, ...]:

@@ -16,7 +16,7 @@ from lastgood.diagnosis.sink_reading import FILE
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, world_of
+from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, now_ms, require_checkpoint
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
@@ -153,7 +153,7 @@ def survey(
         found = _as_left(found.with_mirror())
     options = DiagnoseOptions(asked, spark, fail_on_data_loss)
     facts = advice_facts(found, spark=spark)
-    world = replace(world_of(found, around, options), advice=facts, topic_ids=facts.topic_ids)
+    world = advised(world_of(found, around, options), facts)
     wanted = batches_wanted(world)
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))

@@ -18,6 +18,7 @@ from lastgood.checkpoint.contents import Checkpoint, Presence
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint, read_file
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
@@ -261,7 +262,8 @@ def read_committed(checkpoint: str) -> Committed:
     """What the newest committed batch of a checkpoint had read.
 
     Raises:
-        NoCommittedBatchError: there is none, or its entry in the offset log cannot be read.
+        NoCommittedBatchError: there is none, its entry in the offset log cannot be read, or that was given another
+            end, such as the earliest, by which nobody can tell how far the batch had read.
         SourceKindError: a source of the query is not Kafka.
         StorageError: the checkpoint cannot be read (subclasses).
     """
@@ -276,11 +278,25 @@ def read_committed(checkpoint: str) -> Committed:
             expected="a checkpoint whose query has committed a batch",
         )
     committed = _offset_entry(storage, location, found.last_committed)
+    if not all(_is_resolved(line.offset) for line in committed.sources):
+        raise NoCommittedBatchError(
+            "how far the query has read is not written down",
+            subject=f"{checkpoint}/{OFFSETS}/{found.last_committed}",
+            found="the newest committed plan was made to end at the earliest or the latest offset",
+            expected="a batch that was committed since then",
+        )
     initial = {source.name: source.initial.offset for source in found.sources if source.initial is not None}
+    initial = {name: began for name, began in initial.items() if _is_resolved(began)}
     is_start_known = all(line.source_id in initial for line in committed.sources)
     # A running query may remove its oldest entry at any time: it is asked for only if it is needed.
     oldest = committed if is_start_known else _offset_entry(storage, location, found.offsets.ids.oldest)
     return Committed(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
+
+
+def _is_resolved(offset: SourceOffset) -> bool:
+    """Whether an offset is a position: the earliest and the latest are none."""
+    topics = offset.topics if isinstance(offset, KafkaOffset) else {}
+    return all(each >= 0 for parts in topics.values() for each in parts.values())
 
 
 def _nothing_committed(found: Checkpoint) -> str:

@@ -36,12 +36,13 @@ class Reads:
         return sorted({partition for each in known for partition in each})
 
     def first(self, source_id: str, topic: str, partition: int) -> int | None:
-        """The first offset that the query had to read; None if nobody tells.
+        """The first offset that the query had to read; None if nobody tells, as where it began at the earliest.
 
         A partition that its source did not write down came later: that is read from its beginning.
         """
         began = self._began(source_id, topic)
-        return began.get(partition, 0) if began else None
+        first = began.get(partition, 0) if began else -1
+        return first if first >= 0 else None
 
     def earliest(self, topic: str, partition: int) -> int | None:
         """What Kafka still has; None if that is not known."""

@@ -26,7 +26,7 @@ from lastgood.recovery.plan_resume import (
     silently_lost,
 )
 from lastgood.recovery.price import Guarantee
-from lastgood.recovery.pricing import Reached, ends, price_of_start, weakest
+from lastgood.recovery.pricing import Reached, ends, price_of_start, unresolved_ends, weakest
 from lastgood.recovery.repair import Outlook, Repair, Work, refuse
 from lastgood.recovery.repairs_lost import mirrored
 from lastgood.recovery.standing import Standing
@@ -79,12 +79,13 @@ def priced(
         *starts.doubts,
         *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
     ]
-    words = [price.guarantee for price in prices]
+    unresolved = list(unresolved_ends(starts.starts, reached, standing.kafka))
+    words = [*(price.guarantee for price in prices), *(word for word, _ in unresolved)]
     words += [Guarantee.LOSSY] if doubts else []
     moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]
     if doubts:
         prices = tuple(replace(price, bound=True) for price in prices)
-    return Repair(edits, weakest(words), (*rests_on, *doubts, *moved), prices)
+    return Repair(edits, weakest(words), (*rests_on, *doubts, *(line for _, line in unresolved), *moved), prices)
 
 
 def finished(work: Work) -> Draft:

@@ -21,6 +21,7 @@ from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE, SinkReading
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
+from lastgood.diagnosis.spans import stands
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.state_load import nothing_to_name
 from lastgood.query.sink_batches import reads_nothing
@@ -31,7 +32,7 @@ from lastgood.recovery.left_out import is_run, kafka_gaps
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
-from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, weakest
+from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, unresolved_ends, weakest
 from lastgood.recovery.repair import MIRROR, Outlook, Repair, Work, refuse
 from lastgood.recovery.repairs_logs import (
     commits_ahead,
@@ -296,6 +297,7 @@ def outlook(standing: Standing) -> Outlook:
         require_no_gap(standing)
         found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
     found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
+    found = _from_earliest(standing, found)
     lost = silently_lost(standing)
     if lost is not None:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
@@ -351,6 +353,20 @@ def _first_start(standing: Standing) -> Outlook:
         return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
     doubt = f"{others[0]} holds batches of another query" if others else "not every sink tells whether it is empty"
     return Outlook(Guarantee.AT_LEAST_ONCE, (f"no batch was ever planned; {doubt}",))
+
+
+def _from_earliest(standing: Standing, found: Outlook) -> Outlook:
+    """The same, where the first batch begins at the earliest offset: what sinks show of it comes once more."""
+    starts = {stand.source_id: stand.start for stand in stands(standing.checkpoint) if stand.start is not None}
+    planned = {stand.source_id: stand.end for stand in stands(standing.checkpoint) if stand.end is not None}
+    reached = Reached(starts, {**starts, **planned}, {**starts, **planned})
+    recovery = standing.world.rewritten.get(standing.committed)
+    unresolved = list(unresolved_ends(starts, reached, standing.kafka, recovery))
+    if not unresolved:
+        return found
+    prices = price_of_start(starts, reached, standing.checkpoint, standing.kafka)
+    word = weakest((found.word, *(word for word, _ in unresolved)))
+    return Outlook(word, (*found.rests_on, *(line for _, line in unresolved)), (*found.prices, *prices))
 
 
 def _require_agreement(standing: Standing) -> None:
@@ -409,9 +425,9 @@ def silently_lost(standing: Standing) -> Outlook | None:
     files = unread_files.left_out(standing)
     if files:
         return Outlook(Guarantee.LOSSY, (files[0],))
-    recreated = _looks_recreated(standing)
-    if recreated is not None:
-        return recreated
+    other_topics = _looks_recreated(standing) or _without_topics(standing)
+    if other_topics is not None:
+        return other_topics
     if standing.world.fail_on_data_loss:
         return None
     if _is_untold(standing):
@@ -424,12 +440,25 @@ def silently_lost(standing: Standing) -> Outlook | None:
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
 
 
+def _without_topics(standing: Standing) -> Outlook | None:
+    """Topics that the query reads and that do not exist, by which its start is not stopped."""
+    offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
+    named = dict.fromkeys(t for offset in offsets if isinstance(offset, KafkaOffset) for t in offset.topics)
+    facts = standing.kafka
+    gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
+    if not gone:
+        return None
+    line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
+    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
 def _is_untold(standing: Standing) -> bool:
     """Whether nobody can tell what the first batch would leave out of Kafka."""
     starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
     read = {topic for each in starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
     facts, restart = standing.kafka, standing.restart
     is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
+    is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
     return bool(read) and is_silent and is_run(standing.world, restart.outcome, restart.batch or 0)
 
 

@@ -13,8 +13,16 @@ from typing import NamedTuple
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.diagnosis.kafka_reading import positions, topics_of
+from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
+    OFFSET_LATEST,
+    FileOffset,
+    KafkaOffset,
+    SourceOffset,
+    VoidOffset,
+    name_offset,
+)
+from lastgood.diagnosis.kafka_reading import topics_of
 from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -98,24 +106,79 @@ class _Topics(NamedTuple):
 def _kafka_price(
     index: int, start: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
 ) -> SourcePrice:
-    earliest: Offsets = facts.earliest if facts else {}
-    is_open = any(at == OFFSET_EARLIEST for parts in start.values() for at in parts.values())
-    at = {t: {p: _place(offset, earliest, t, p) for p, offset in parts.items()} for t, parts in start.items()}
-    before = {t: {p: reached.least.get(t, {}).get(p, 0) for p in parts} for t, parts in at.items()}
+    at = {t: {p: _place(offset, facts, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    before = {t: {p: _surely_shown(offset, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    is_open = any(offset < 0 for each in (start, *reached) for parts in each.values() for offset in parts.values())
     gone = any(p not in start.get(t, {}) for t, parts in reached.least.items() for p in parts)
     return SourcePrice(
         index,
         "kafka",
-        reread=planned(at, positions(reached.read)),
-        lost=planned(positions(before), at),
-        duplicated=planned(at, positions(reached.most)),
+        reread=planned(at, _at_most(reached.read, facts)),
+        lost=planned(before, at),
+        duplicated=planned(at, _at_most(reached.most, facts)),
         bound=is_bound or is_open or gone,
     )
 
 
-def _place(offset: int, earliest: Offsets, topic: str, partition: int) -> int:
-    """Where a partition will be read from; as far as anybody knows, the earliest is the beginning."""
-    return earliest.get(topic, {}).get(partition, 0) if offset == OFFSET_EARLIEST else offset
+def _place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, partition: int) -> int:
+    """Where a partition will be read from; as far as anybody knows, the earliest is the beginning.
+
+    The latest is, where Kafka does not tell it, what was read last: nobody knows how much is left out then.
+    """
+    if offset == OFFSET_EARLIEST:
+        return facts.earliest.get(topic, {}).get(partition, 0) if facts else 0
+    if offset == OFFSET_LATEST:
+        read = reached.read.get(topic, {}).get(partition, 0)
+        return facts.latest.get(topic, {}).get(partition, read) if facts else read
+    return offset
+
+
+def _surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> int:
+    """Up to where every sink surely shows a partition; -1 where that cannot matter, since all there is is read."""
+    least = reached.least.get(topic, {}).get(partition, 0)
+    if least >= 0:
+        return least
+    return -1 if start == OFFSET_EARLIEST else 0
+
+
+def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
+    """The same, where how far a partition was read was overwritten with the earliest or the latest: perhaps to its end.
+
+    Nothing of a partition whose end nobody tells (`unresolved_ends`).
+    """
+    latest: Offsets = facts.latest if facts else {}
+    return {
+        topic: {p: latest.get(topic, {}).get(p, OFFSET_LATEST) if at < 0 else at for p, at in parts.items()}
+        for topic, parts in offsets.items()
+    }
+
+
+def unresolved_ends(
+    new: Mapping[str, SourceOffset], reached: Reached, facts: KafkaFacts | None, recovery: str | None = None
+) -> Iterator[tuple[Guarantee, str]]:
+    """Partitions of which nobody wrote down how far the sinks show them, each with what is left to say of it.
+
+    The plan that would tell it was made to end at the earliest or the latest offset. Read from the earliest, nothing is
+    left out if Kafka still has all that there ever was; of what it has deleted nobody knows whether it was read.
+
+    Args:
+        new: Where each source starts.
+        reached: How far sinks and Spark have come.
+        facts: What Kafka serves; None if it was not asked.
+        recovery: The recovery that made it end there, and that has said what is left out by that; None: somebody else.
+    """
+    for source_id, start in new.items():
+        bounds = [topics_of(each.get(source_id)) for each in (reached.least, reached.most or {})]
+        for topic, parts in topics_of(start).items():
+            for partition, at in parts.items():
+                shown = min(each.get(topic, {}).get(partition, 0) for each in bounds)
+                if shown < 0:
+                    is_whole = facts is not None and facts.earliest.get(topic, {}).get(partition) == 0
+                    is_told = is_whole or recovery is not None
+                    word = Guarantee.AT_LEAST_ONCE if is_told and at == OFFSET_EARLIEST else Guarantee.LOSSY
+                    by = f", where recovery {recovery} has put it" if recovery is not None else ""
+                    where = f"{topic}-{partition} stood at {name_offset(shown)}{by}"
+                    yield word, f"{where}: how far it was read is not known"
 
 
 def _file_price(

@@ -18,7 +18,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.diagnosis.restart import Outcome
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.plan import Plan, Promise
-from lastgood.sources.kafka_ranges import only_in, planned
+from lastgood.sources.kafka_ranges import only_in, planned, unresolved
 
 _SENTINELS = {OFFSET_EARLIEST: "the earliest", OFFSET_LATEST: "the latest"}
 
@@ -127,6 +127,10 @@ def _partitions(start: SourceOffset | None, end: SourceOffset | None) -> Iterato
     for topic, ranges in planned(first, end.topics).items():
         for partition, spans in sorted(ranges.items()):
             yield from (f"{topic}/{partition} {begin}..{stop}" for begin, stop in spans)
+    for topic, parts in unresolved(first, end.topics).items():
+        for partition, span in sorted(parts.items()):
+            begin, stop = (_SENTINELS.get(at, at) for at in span)
+            yield f"{topic}/{partition} {begin}..{stop}"
     for topic, added in only_in(end.topics, first).items():
         yield from (f"{topic}/{partition} up to {stop}" for partition, stop in sorted(added.items()) if stop)
 

@@ -78,7 +78,7 @@ def committed_ranges(
     """What was read up to the end of a committed batch, per topic partition.
 
     Args:
-        committed: The batch's entry in the offset log.
+        committed: The batch's entry in the offset log; it ends at positions.
         initial: Source → where it began. A source that is not among them begins where `oldest` ends.
         oldest: The oldest entry of the offset log.
 
@@ -102,9 +102,10 @@ def committed_ranges(
         starts = start.topics if isinstance(start, KafkaOffset) else {}
         for topic, partitions in end.topics.items():
             for partition, next_offset in sorted(partitions.items()):
-                # A partition that was added later is read from 0. An end below the start is how Spark notes that
-                # a topic became shorter: nothing was read.
-                first = min(starts.get(topic, {}).get(partition, 0), next_offset)
+                # A partition that was added later is read from 0, and one that began at the earliest offset from
+                # there at most. An end below the start is how Spark notes that a topic became shorter: nothing was
+                # read.
+                first = min(max(starts.get(topic, {}).get(partition, 0), 0), next_offset)
                 ranges.append(OffsetRange(line.source_id, topic, partition, first, first, next_offset))
     return tuple(ranges)
 

@@ -26,6 +26,7 @@ from lastgood.sources.kafka_facts import (
     KafkaFacts,
     PartitionFacts,
     TopicFacts,
+    resolved,
 )
 from lastgood.sources.kafka_ranges import Offsets
 
@@ -431,8 +432,9 @@ def _described(answer: _Answer[Any]) -> TopicFacts:
             partitions={partition.id: PartitionFacts() for partition in answer.value.partitions},
             replication_factor=min(replicas, default=None),
         )
-    exists = False if answer.code == "UNKNOWN_TOPIC_OR_PART" else None
-    return TopicFacts(exists=exists, unknown=answer.because)
+    if answer.code == "UNKNOWN_TOPIC_OR_PART":
+        return TopicFacts(exists=False)
+    return TopicFacts(exists=None, unknown=answer.because)
 
 
 def _completed(
@@ -489,7 +491,7 @@ def _unread_of(next_offsets: Offsets, facts: KafkaFacts) -> dict[Place, int]:
     """Where the first unread record is still served: elsewhere there is nothing to fetch."""
     return {
         (topic, number): offset
-        for topic, parts in next_offsets.items()
+        for topic, parts in resolved(next_offsets, facts).items()
         for number, offset in parts.items()
         if facts.earliest.get(topic, {}).get(number, offset + 1)
         <= offset

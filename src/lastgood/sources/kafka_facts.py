@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lastgood.checkpoint.lines import is_long
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
 from lastgood.errors import UsageError
 from lastgood.sources.kafka_ranges import Offsets
 
@@ -26,6 +27,8 @@ CONFIG_KEYS = (
 )
 """The settings of a topic that are asked for."""
 
+_GONE = "gone"
+"""The names of the topics that do not exist; of one topic, `true`."""
 _TOPIC_IDS_BEFORE = "topic_id_when_the_checkpoint_was_written"
 _FIRST_AFTER_BATCH = "first_offset_with_timestamp_after_batch_"
 """The number of the batch follows. Of one topic both may stand without its name, and an offset without a record."""
@@ -69,7 +72,7 @@ class TopicFacts:
     exists: bool | None = True
     """None: unknown."""
     unknown: str | None = None
-    """Why it is not known what the topic holds, or whether it exists."""
+    """Why it is not known what the topic holds, or whether it exists; None of one that does not exist."""
     config_unknown: str | None = None
     """Why the settings are not known."""
 
@@ -136,6 +139,21 @@ class KafkaFacts:
         """Latest offsets of the partitions where they are known."""
         return self._offsets(lambda partition: partition.latest)
 
+    def exists(self, topic: str) -> bool | None:
+        """Whether there is such a topic; None if nobody knows, as of one that written facts do not name."""
+        if self.unknown is not None:
+            return None
+        if not self.topics:
+            return False  # it answered, and named none at all
+        found = self.topics.get(topic)
+        if found is None or found.exists is None:
+            return None
+        if not found.exists:
+            return False
+        if found.unknown is not None:
+            return None
+        return bool(found.partitions)  # each topic has one at least
+
     @property
     def missing_topics(self) -> tuple[str, ...]:
         """Topics of which the cluster said that they do not exist."""
@@ -165,18 +183,31 @@ class KafkaFacts:
     def to_json(self) -> dict[str, Any]:
         """The facts as they are kept in a file; what is not known or not asked is left out."""
         times = {str(time): _found_to_json(found) for time, found in self.first_at.items()}
+        gone = self.missing_topics
         return {
             "bootstrap": self.bootstrap,
             "captured_at_ms": self.asked_at_ms,
-            "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items()},
+            "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items() if name not in gone},
+            **({_GONE: list(gone)} if gone else {}),
             **_present({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
             **_present({"unknown": self.unknown, _TOPIC_IDS_BEFORE: dict(self.topic_ids_before) or None}),
             **{f"{_FIRST_AFTER_BATCH}{n}": _found_to_json(found) for n, found in self.first_after_batch.items()},
         }
 
 
+def resolved(offsets: Offsets, facts: KafkaFacts) -> Offsets:
+    """Offsets with `OFFSET_EARLIEST` and `OFFSET_LATEST` as the cluster tells them; as they are where it does not."""
+    bounds = {OFFSET_EARLIEST: facts.earliest, OFFSET_LATEST: facts.latest}
+    return {
+        topic: {each: bounds[at].get(topic, {}).get(each, at) if at in bounds else at for each, at in parts.items()}
+        for topic, parts in offsets.items()
+    }
+
+
 def facts_from_json(value: object) -> KafkaFacts:
     """Read facts that were written down by `KafkaFacts.to_json`, or by hand; keys that are not known are ignored.
+
+    A topic that does not exist stands among the names in `gone`. One that is named nowhere may exist or not.
 
     Raises:
         KafkaFactsError: the value has another shape.
@@ -188,7 +219,10 @@ def facts_from_json(value: object) -> KafkaFacts:
     return KafkaFacts(
         bootstrap=_typed(facts, "bootstrap", str, "the facts") or "",
         asked_at_ms=_number(facts, "captured_at_ms", "the facts") or 0,
-        topics={name: _topic_from_json(topic, f"topic {name}") for name, topic in topics.items()},
+        topics={
+            **{name: _topic_from_json(topic, f"topic {name}") for name, topic in topics.items()},
+            **dict.fromkeys(_gone_from_json(facts.get(_GONE, []), topics), TopicFacts(exists=False)),
+        },
         first_at={_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()},
         unread=_found_from_json(facts.get("unread", {}), "unread"),
         unknown=_typed(facts, "unknown", str, "the facts"),
@@ -217,7 +251,7 @@ def _topic_to_json(topic: TopicFacts) -> dict[str, Any]:
         )
     return {
         **_present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor}),
-        **({} if topic.exists else {"exists": topic.exists}),
+        **({} if topic.exists else {"exists": None}),
         "partitions": partitions,
         **({"config": dict(topic.config)} if topic.config else {}),
         **_present({"unknown": topic.unknown, "config_unknown": topic.config_unknown}),
@@ -228,6 +262,11 @@ def _topic_from_json(value: object, where: str) -> TopicFacts:
     topic = _object(value, where)
     partitions = _object(topic.get("partitions", {}), f"partitions of {where}")
     config = _object(topic.get("config", {}), f"config of {where}")
+    exists = _typed(topic, "exists", bool, where) if "exists" in topic else True
+    if exists is False or _typed(topic, _GONE, bool, where):
+        if partitions:
+            raise _wrong(where, list(partitions), "no partitions of a topic that is gone")
+        return TopicFacts(exists=False)
     return TopicFacts(
         topic_id=_typed(topic, "topic_id", str, where),
         partitions={
@@ -236,10 +275,20 @@ def _topic_from_json(value: object, where: str) -> TopicFacts:
         },
         config={key: str(setting) for key, setting in config.items()},
         replication_factor=_number(topic, "replication_factor", where),
-        exists=_typed(topic, "exists", bool, where) if "exists" in topic else True,
+        exists=exists,
         unknown=_typed(topic, "unknown", str, where),
         config_unknown=_typed(topic, "config_unknown", str, where),
     )
+
+
+def _gone_from_json(value: object, topics: Mapping[str, Any]) -> list[str]:
+    """The names of the topics that do not exist."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise _wrong(_GONE, value, "a list of the names of topics")
+    for name in value:
+        if name in topics and _topic_from_json(topics[name], f"topic {name}").partitions:
+            raise _wrong(f"topic {name}", list(topics[name]["partitions"]), "no partitions of a topic that is gone")
+    return value
 
 
 def _partition_from_json(value: object, where: str) -> PartitionFacts:

@@ -1,6 +1,8 @@
 """Ranges of Kafka offsets per topic and partition: what a batch reads, what of it is gone, how many offsets. Pure.
 
 Offsets are not records: transaction markers, aborted and compacted records take up offsets that nobody reads.
+Nor is every number an offset: -1 and -2, "latest" and "earliest", stand for positions that are found out when a query
+starts, so that no range begins or ends at them; `unresolved` names the partitions where that is so.
 """
 
 from __future__ import annotations
@@ -24,22 +26,32 @@ _FOR_EVER = 2**63
 def planned(start: Offsets, end: Offsets) -> Ranges:
     """What a batch from `start` to `end` reads of the partitions that both name.
 
-    Nothing of a partition that went back (`went_back`), and nothing of one that only `end` names (`only_in`): where
-    that one starts is not written down.
+    Nothing of a partition that went back (`went_back`), and nothing of one whose start or end is not written down:
+    it is no position (`unresolved`), or only `end` names it (`only_in`).
     """
     return _collect(
         (topic, partition, ((first, end[topic][partition]),))
         for topic, partition, first in _each(start)
-        if partition in end.get(topic, {})
+        if first >= 0 and end.get(topic, {}).get(partition, -1) >= 0
     )
 
 
+def unresolved(start: Offsets, end: Offsets) -> dict[str, dict[int, Range]]:
+    """Partitions of both that begin or end at no position (below 0): which offsets lie between them nobody can tell."""
+    found: dict[str, dict[int, Range]] = {}
+    for topic, partition, first in _each(start):
+        last = end.get(topic, {}).get(partition)
+        if last is not None and (first < 0 or last < 0):
+            found.setdefault(topic, {})[partition] = (first, last)
+    return found
+
+
 def went_back(start: Offsets, end: Offsets) -> dict[str, dict[int, Range]]:
-    """Partitions whose end lies below their start: such a batch cannot be run again."""
+    """Partitions whose end lies below their start, both being positions: such a batch cannot be run again."""
     found: dict[str, dict[int, Range]] = {}
     for topic, partition, first in _each(start):
         last = end.get(topic, {}).get(partition, first)
-        if last < first:
+        if 0 <= last < first:
             found.setdefault(topic, {})[partition] = (first, last)
     return found
 
@@ -54,12 +66,14 @@ def only_in(offsets: Offsets, others: Offsets) -> dict[str, dict[int, int]]:
 
 
 def is_onward(start: Offsets, end: Offsets) -> bool:
-    """Whether both name the same partitions, and none of them went back."""
+    """Whether both name the same partitions at positions, and none of them went back."""
     if start.keys() != end.keys():
         return False
     for topic, before in start.items():
         after = end[topic]
-        if before.keys() != after.keys() or any(after[partition] < offset for partition, offset in before.items()):
+        if before.keys() != after.keys():
+            return False
+        if any(not 0 <= offset <= after[partition] for partition, offset in before.items()):
             return False
     return True
 

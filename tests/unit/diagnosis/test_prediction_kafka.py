@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from predicting import change, does, fails, line, remove, report, resumes, write
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import diagnose
-from lastgood.diagnosis.restart import Outcome, SinkCalled
+from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
@@ -80,3 +83,107 @@ def test_topic_that_is_new_with_the_planned_batch_and_is_not_what_it_was(
     facts = KafkaFacts("broker:9092", 1, {"orders": orders, "late": late})
     restart = diagnose(World(checkpoint, kafka=facts, is_pattern=is_pattern), SPARK_4_2).restart
     assert (restart.outcome, restart.batch, restart.error) == (Outcome.FAILS, 2, error)
+
+
+# --- a topic that is gone -------------------------------------------------------------------------------------------
+
+ORDERS = TopicFacts(partitions={0: PartitionFacts(0, 99)})
+NO_HOST = "This server does not host this topic-partition"
+BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
+
+
+def two_topics(tmp_path: Path, kafka: KafkaFacts, *, orphan: str | None = None, **others: Any) -> Restart:
+    """What becomes of a query that has read `late` and `orders`; `orphan` is its newest plan, not committed."""
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 1)).run(4)
+    for batch in (2, 3):
+        change(f"offsets/{batch}", line(2, '{"orders":{"0":15},"late":{"0":6}}'))(tmp_path)
+    if orphan is not None:
+        change("offsets/3", line(2, orphan))(tmp_path)
+        remove("commits/3")(tmp_path)
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    return diagnose(World(checkpoint, kafka=kafka, **others), SPARK_4_2).restart
+
+
+def told(*, late: TopicFacts | None, others: Mapping[str, TopicFacts] | None = None) -> KafkaFacts:
+    topics = {"orders": ORDERS, **(others or {})}
+    return KafkaFacts("broker:9092", 1, topics if late is None else {**topics, "late": late})
+
+
+GONE = told(late=TopicFacts(exists=False))
+
+
+def test_topic_that_is_gone_fails_either_way_and_what_differs_is_said(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, GONE)
+    assert (restart.outcome, restart.error, restart.leaves_orphan) == (Outcome.FAILS, NO_HOST, False)
+    assert restart.unknowns == (f"{BY_PATTERN}; if so Spark 4.2 fails: have been deleted, and leaves its plan behind",)
+
+
+def test_topic_that_is_gone_without_loss_of_data_being_an_error_differs_by_the_subscription(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, GONE, fail_on_data_loss=False)
+    assert (restart.outcome, restart.error) == (Outcome.FAILS, NO_HOST)
+    assert restart.unknowns == (f"{BY_PATTERN}; if so Spark 4.2 resumes, batch 4",)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_nothing_is_unknown_where_it_is_known_how_the_topics_are_subscribed(
+    tmp_path: Path, fail_on_data_loss: bool
+) -> None:
+    option = {"fail_on_data_loss": fail_on_data_loss}
+    by_name = two_topics(tmp_path / "name", GONE, is_by_name=True, **option)
+    assert (by_name.outcome, by_name.error, by_name.unknowns) == (Outcome.FAILS, NO_HOST, ())
+    by_pattern = two_topics(tmp_path / "pattern", GONE, is_pattern=True, **option)
+    assert by_pattern.unknowns == ()
+    assert by_pattern.outcome is (Outcome.FAILS if fail_on_data_loss else Outcome.RESUMES)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_pattern_that_matches_no_topic_any_more_has_nothing_to_plan(tmp_path: Path, fail_on_data_loss: bool) -> None:
+    none = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False), "late": TopicFacts(exists=False)})
+    option = {"fail_on_data_loss": fail_on_data_loss}
+    restart = two_topics(tmp_path / "pattern", none, is_pattern=True, **option)
+    assert (restart.outcome, restart.batch, restart.unknowns) == (Outcome.RESUMES, 4, ())
+    either = two_topics(tmp_path / "either", none, **option)
+    assert (either.error, either.unknowns) == (NO_HOST, (f"{BY_PATTERN}; if so Spark 4.2 resumes, batch 4",))
+    others = replace(none, topics={**none.topics, "new": ORDERS})
+    assert two_topics(tmp_path / "others", others, is_pattern=True).error == "have been deleted"
+
+
+def test_topic_that_facts_do_not_name_may_be_gone(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, told(late=None), is_by_name=True)
+    assert (restart.outcome, restart.batch) == (Outcome.RESUMES, 4)
+    (unknown,) = restart.unknowns
+    asked = "whether late exists, which the facts about Kafka do not name"
+    assert unknown == f"{asked}; if not, Spark 4.2 fails: {NO_HOST}"
+
+
+def test_topic_that_facts_do_not_name_may_be_gone_and_be_subscribed_by_a_pattern(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, told(late=None), fail_on_data_loss=False)
+    first, second = restart.unknowns
+    assert first.endswith(f"if not, Spark 4.2 fails: {NO_HOST}")
+    assert second == f"{BY_PATTERN}; if so, and without late, Spark 4.2 resumes, batch 4"
+
+
+@pytest.mark.parametrize("late", [TopicFacts(), TopicFacts(exists=False)])
+def test_topic_without_a_partition_does_not_exist(tmp_path: Path, late: TopicFacts) -> None:
+    assert two_topics(tmp_path, told(late=late), fail_on_data_loss=False).error == NO_HOST
+
+
+def test_topic_of_which_the_broker_tells_nothing_is_not_taken_for_gone(tmp_path: Path) -> None:
+    secret = told(late=TopicFacts(exists=None, unknown="not authorized"))
+    restart = two_topics(tmp_path, secret)
+    assert (restart.outcome, restart.unknowns) == (Outcome.RESUMES, ("Kafka, late: not authorized",))
+
+
+def test_planned_batch_that_does_not_read_the_topic_that_is_gone_runs(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, GONE, orphan='{"orders":{"0":20},"late":{"0":6}}')
+    assert (restart.outcome, restart.batch, restart.unknowns) == (Outcome.RERUNS, 3, ())
+
+
+def test_planned_batch_that_reads_the_topic_that_is_gone_fails_however_it_is_subscribed(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, GONE, orphan='{"orders":{"0":20},"late":{"0":9}}', fail_on_data_loss=False)
+    assert (restart.outcome, restart.batch, restart.unknowns) == (Outcome.FAILS, 3, ())
+
+
+def test_broker_that_has_no_topic_at_all_has_none_of_a_planned_batch(tmp_path: Path) -> None:
+    restart = two_topics(tmp_path, KafkaFacts("broker:9092", 1), orphan='{"orders":{"0":20},"late":{"0":6}}')
+    assert restart.outcome is Outcome.FAILS

@@ -151,10 +151,33 @@ def test_topic_that_does_not_exist_keeps_the_query_from_starting(folder: Path, g
 
 
 def test_topic_of_a_pattern_that_is_gone_counts_as_deleted_partitions(folder: Path) -> None:
-    (found,) = find(folder, facts(TopicFacts(exists=False)), is_pattern=True)
+    others = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False), "orders.eu": WHOLE})
+    (found,) = find(folder, others, is_pattern=True)
     assert "plans a batch and then fails" in found.effect
-    (silent,) = find(folder, facts(TopicFacts(exists=False)), is_pattern=True, fail_on_data_loss=False)
+    (silent,) = find(folder, others, is_pattern=True, fail_on_data_loss=False)
     assert "forgets where it stood" in silent.effect
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_pattern_that_matches_no_topic_any_more_reads_nothing_and_says_nothing(
+    folder: Path, fail_on_data_loss: bool
+) -> None:
+    gone = facts(TopicFacts(exists=False))
+    (found,) = find(folder, gone, is_pattern=True, fail_on_data_loss=fail_on_data_loss)
+    assert (found.condition.name, found.severity) == ("SOURCE_TOPIC_GONE", ERROR)
+    assert found.effect.startswith("The query starts and reads nothing of it, without an error")
+
+
+def test_what_becomes_of_the_query_is_told_for_each_way_to_subscribe(folder: Path) -> None:
+    gone = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False), "orders.eu": WHOLE})
+    (either,) = find(folder, gone, fail_on_data_loss=False)
+    assert either.effect.startswith("Subscribed by name, the query cannot start, whatever failOnDataLoss says")
+    assert "By a pattern: its partitions count as deleted: Spark goes on and forgets" in either.effect
+    (named,) = find(folder, gone, is_by_name=True)
+    assert named.effect == "The query cannot start, whatever failOnDataLoss says, and what was unread in it is lost."
+    (folder / "commits/2").unlink()
+    planned = one(find(folder, gone, is_by_name=True), "SOURCE_TOPIC_GONE")
+    assert planned.effect.startswith("No batch after 2 can be planned")
 
 
 def test_facts_that_leave_a_topic_out_do_not_prove_that_it_is_gone(folder: Path) -> None:

@@ -13,6 +13,7 @@ from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
+from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
@@ -144,3 +145,36 @@ def test_plan_that_was_moved_back_by_a_recovery_is_told_as_that(
     assert told() == [("INFO", f"lastgood report {done.id} --checkpoint {target}")]
     Path(f"{target}.lastgood/recoveries/{done.id}/plan.json").write_bytes(b"{}")
     assert [severity for severity, _ in told()] == ["WARNING"]
+
+
+# --- how topics are subscribed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subscription", "outcome", "unknowns"),
+    [
+        ("Subscribe[orders]", Outcome.FAILS, 0),
+        ("Assign[orders-0]", Outcome.FAILS, 0),
+        ("SubscribePattern[ord.*]", Outcome.RESUMES, 0),
+        (None, Outcome.FAILS, 1),
+    ],
+)
+def test_log_tells_how_the_topic_that_is_gone_was_subscribed(
+    tmp_path: Path, subscription: str | None, outcome: Outcome, unknowns: int
+) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    facts, log = tmp_path / "kafka.json", tmp_path / "driver.log"
+    facts.write_text(json.dumps({"topics": {"others": {"partitions": {"0": {}}}}, "gone": ["orders"]}))
+    lines = [
+        ROW.format(QUERY_ID),
+        "org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] it died",
+        "=== Streaming Query ===",
+        f"Identifier: [id = {QUERY_ID}, runId = {QUERY_ID}]",
+        f'Current Committed Offsets: {{KafkaV2[{subscription}]: {{"orders":{{"0":15,"1":15}}}}}}',
+        f'Current Available Offsets: {{KafkaV2[{subscription}]: {{"orders":{{"0":15,"1":15}}}}}}',
+    ]
+    log.write_text("\n".join(lines))
+    told = None if subscription is None else str(log)
+    options = DiagnoseOptions(EvidenceOptions(kafka=str(facts)), fail_on_data_loss=False, log=told)
+    restart = diagnose(str(tmp_path / "chk"), options).restart
+    assert (restart.outcome, len(restart.unknowns)) == (outcome, unknowns)

@@ -62,8 +62,9 @@ def test_a_partition_that_kafka_no_longer_has_is_lost() -> None:
     )
 
 
-def test_a_topic_that_kafka_no_longer_has_is_lost() -> None:
-    found = judge(KafkaFacts("b", NOW, {"orders": TopicFacts(exists=False)}))
+@pytest.mark.parametrize("topics", [{"orders": TopicFacts(exists=False)}, {"orders": TopicFacts()}, {}])
+def test_a_topic_that_kafka_no_longer_has_is_lost(topics: dict[str, TopicFacts]) -> None:
+    found = judge(KafkaFacts("b", NOW, topics))
     assert (found.losing, found.gone) == (Losing.YES, {"orders": {0: 15, 1: 15}})
 
 

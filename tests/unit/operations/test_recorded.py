@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lastgood.operations.recorded import (
     newest_records,
     recorded_batches,
     recorded_runs,
+    recorded_subscriptions,
     tail_of,
 )
 from lastgood.records.record import Failure, Progress, Record, Source, Started, StateOperator, Subscription, Terminated
@@ -66,6 +68,20 @@ def test_a_source_that_does_not_tell_its_offsets_makes_the_count_unknown() -> No
     silent = Source(description="KafkaV2[Subscribe[x]]", subscription=Subscription(kind="subscribe", value="x"))
     records = [progress(3, 1000, sources=(*progress(3, 0).sources, silent)), progress(4, 1, sources=())]
     assert {(each.offsets, each.behind) for each in recorded_batches(records, QUERY_ID)} == {(None, None)}
+
+
+def test_a_batch_that_began_at_the_earliest_is_not_counted() -> None:
+    begun = replace(progress(3, 0).sources[0], start_offset={"orders": {"0": -2, "1": 10}})
+    (found,) = recorded_batches([progress(3, 1000, sources=(begun,))], QUERY_ID)
+    assert (found.offsets, found.behind) == (None, 1)
+
+
+@pytest.mark.parametrize("kind", ["subscribe", "subscribe_pattern", "assign"])
+def test_how_the_newest_batch_reads_kafka_is_told(kind: Any) -> None:
+    source = replace(progress(3, 0).sources[0], subscription=Subscription(kind=kind, value="orders"))
+    records = [progress(3, 1000), progress(4, 2000, sources=(source,)), progress(9, 3000, query_id="another")]
+    assert recorded_subscriptions(records, QUERY_ID) == (kind,)
+    assert recorded_subscriptions(records, "a third") == ()
 
 
 def test_runs_tell_when_they_lived_and_how_they_ended() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from planning import broker, changes, delta, drafted, files, known, mirror_of, query
+from predicting import change, line
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.recovery.price import Guarantee
-from lastgood.sources.kafka_facts import FoundRecord
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 GOALS = (Resume(), Replan(), Fresh(), Reposition({}, "it stands"))
@@ -96,3 +97,44 @@ def test_table_that_nobody_could_ask_by_the_lost_id_tells_it(tmp_path: Path) -> 
     found = drafted(known(tmp_path, table), Resume())
     assert (changes(found), found.guarantee) == ({"metadata": "written"}, Guarantee.EXACTLY_ONCE)
     assert found.rests_on[-1].startswith(f"delta txn 2 of query {QUERY_ID}")
+
+
+# --- topics that are gone -------------------------------------------------------------------------------------------
+
+GONE = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False)})
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_pattern_whose_topics_are_all_gone_starts_and_is_lossy(tmp_path: Path, option: bool) -> None:
+    query(tmp_path, 3)
+    what = known(tmp_path, delta(2), kafka=GONE, is_pattern=True, fail_on_data_loss=option)
+    found = drafted(what, Resume())
+    assert (found.guarantee, found.is_plain) == (Guarantee.LOSSY, True)
+    assert "orders does not exist: what was unread of it is lost" in found.rests_on
+
+
+def test_topic_that_is_gone_and_subscribed_by_its_name_is_no_start(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    with pytest.raises(RepairRefusedError) as caught:
+        drafted(known(tmp_path, delta(2), kafka=GONE), Resume())
+    assert caught.value.found == "This server does not host this topic-partition"
+
+
+def test_planned_batch_that_reads_nothing_of_the_topic_that_is_gone_is_lossy(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    for batch, orders in ((2, 15), (3, 20)):
+        topics = f'{{"orders":{{"0":{orders},"1":{orders}}},"late":{{"0":6}}}}'
+        change(f"offsets/{batch}", line(2, topics))(tmp_path)
+    served = broker((0, 30), (0, 30))
+    facts = replace(served, topics={**served.topics, "late": TopicFacts(exists=False)})
+    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False, is_pattern=True), Resume())
+    assert found.guarantee is Guarantee.LOSSY
+    assert "late does not exist: what was unread of it is lost" in found.rests_on
+
+
+def test_facts_that_do_not_name_the_topic_are_no_facts_where_loss_is_no_error(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    others = broker((0, 30), (0, 30), topic="clicks")
+    found = drafted(known(tmp_path, delta(2), kafka=others, fail_on_data_loss=False), Resume())
+    assert found.guarantee is Guarantee.LOSSY
+    assert any("no Kafka told" in line for line in found.rests_on)

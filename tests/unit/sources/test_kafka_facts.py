@@ -11,6 +11,7 @@ from lastgood.sources.kafka_facts import (
     PartitionFacts,
     TopicFacts,
     facts_from_json,
+    resolved,
 )
 
 FACTS = KafkaFacts(
@@ -26,7 +27,7 @@ FACTS = KafkaFacts(
             config={"retention.ms": "3600000", "cleanup.policy": "compact,delete"},
             replication_factor=3,
         ),
-        "gone": TopicFacts(exists=False, unknown="Broker: Unknown topic or partition"),
+        "gone": TopicFacts(exists=False),
         "secret": TopicFacts(exists=None, unknown="not authorized", config_unknown="not authorized"),
     },
     first_at={1000: {"orders": {0: FoundRecord(20, 1001), 1: FoundRecord(unknown="no answer in time")}}},
@@ -52,6 +53,50 @@ def test_facts_of_a_cluster_that_did_not_answer_come_back_too() -> None:
     assert silent.unknowns == {"": "Connection refused"}
 
 
+def test_topics_that_are_gone_stand_by_their_names() -> None:
+    written = FACTS.to_json()
+    assert (written["gone"], "gone" in written["topics"]) == (["gone"], False)
+    assert "gone" not in KafkaFacts("broker:9092", 5, {"orders": TopicFacts()}).to_json()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"topics": {}, "gone": ["t"]},
+        {"gone": ["t"]},
+        {"topics": {"t": {"partitions": {}}}, "gone": ["t"]},
+        {"topics": {"t": {"gone": True}}},
+        {"topics": {"t": {"exists": False, "partitions": {}, "unknown": "Broker: Unknown topic or partition"}}},
+    ],
+)
+def test_topic_is_gone_however_a_file_says_so(told: dict[str, object]) -> None:
+    facts = facts_from_json(told)
+    assert facts.topics == {"t": TopicFacts(exists=False)}
+    assert (facts.missing_topics, facts.exists("t"), facts.unknowns) == (("t",), False, {})
+
+
+@pytest.mark.parametrize(
+    ("facts", "exists"),
+    [
+        (KafkaFacts("b", 1), False),
+        (KafkaFacts("b", 1, unknown="no answer"), None),
+        (KafkaFacts("b", 1, {"u": TopicFacts(partitions={0: PartitionFacts()})}), None),
+        (KafkaFacts("b", 1, {"t": TopicFacts(exists=None)}), None),
+        (KafkaFacts("b", 1, {"t": TopicFacts(unknown="not authorized")}), None),
+        (KafkaFacts("b", 1, {"t": TopicFacts()}), False),
+        (KafkaFacts("b", 1, {"t": TopicFacts(partitions={0: PartitionFacts()})}), True),
+    ],
+)
+def test_whether_a_topic_exists_is_known_or_not(facts: KafkaFacts, exists: bool | None) -> None:
+    assert facts.exists("t") is exists
+
+
+def test_earliest_and_latest_are_what_the_cluster_says() -> None:
+    facts = KafkaFacts("b", 1, {"t": TopicFacts(partitions={0: PartitionFacts(3, 9), 1: PartitionFacts(3, 9)})})
+    assert resolved({"t": {0: -2, 1: -1, 2: -2}, "u": {0: -1}}, facts) == {"t": {0: 3, 1: 9, 2: -2}, "u": {0: -1}}
+    assert resolved({"t": {0: 5}}, facts) == {"t": {0: 5}}
+
+
 def test_files_without_the_later_keys_are_read() -> None:
     facts = facts_from_json(OLD)
     topics = {"t": TopicFacts("x", {0: PartitionFacts(1, 2)})}
@@ -73,7 +118,6 @@ def test_offsets_leave_out_what_is_unknown() -> None:
 def test_every_unknown_part_says_why() -> None:
     assert FACTS.unknowns == {
         "orders/1": "latest: no answer in time",
-        "gone": "Broker: Unknown topic or partition",
         "secret": "not authorized",
     }
     assert FACTS.missing_topics == ("gone",)
@@ -94,6 +138,11 @@ def test_cleanup_policy_may_name_both() -> None:
         ({"topics": {"t": {"partitions": {"a": {}}}}}, "a key of topic t"),
         ({"topics": {"t": {"partitions": {"0": {"earliest": "1"}}}}}, "earliest of topic t, partition 0"),
         ({"topics": {"t": {"exists": "no"}}}, "exists of topic t"),
+        ({"topics": {"t": {"gone": "yes"}}}, "gone of topic t"),
+        ({"gone": "t"}, "gone"),
+        ({"gone": [7]}, "gone"),
+        ({"topics": {"t": {"partitions": {"0": {}}}}, "gone": ["t"]}, "topic t"),
+        ({"topics": {"t": {"exists": False, "partitions": {"0": {}}}}}, "topic t"),
         ({"first_at": {"-1": {}}}, "a key of first_at"),
         ({"captured_at_ms": True}, "captured_at_ms of the facts"),
     ],
