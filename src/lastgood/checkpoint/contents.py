@@ -10,6 +10,7 @@ from typing import TypeVar
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SparkVersions
 from lastgood.checkpoint.query import QueryMetadata
@@ -71,10 +72,10 @@ class Checkpoint:
         logs = (self.offsets.listing, self.commits.listing)
         has_log = any(log.exists and (log.newest_listed is not None or not log.foreign) for log in logs)
         is_whole = all(log.exists for log in logs)
-        has_source = any(source.listing.newest_listed is not None for source in self.sources)
+        noted = {source.name for source in self.sources if source.listing.newest_listed is not None}
         operators = self.state.operators if self.state else ()
         has_state = any(each.metadata_path or any(store.files for store in each.stores) for each in operators)
-        return self.query is not None or has_log or is_whole or has_source or has_state
+        return self.query is not None or has_log or is_whole or bool(noted - {OFFSETS, COMMITS}) or has_state
 
     @property
     def last_planned(self) -> int | None:

@@ -248,6 +248,74 @@ def test_a_root_that_cannot_be_listed_is_an_error(root: Path) -> None:
         list(checkpoints_below(RefusingStorage(location), location))
 
 
+def below(root: Path) -> list[str]:
+    return [str(each)[len(str(root)) + 1 :] for each in checkpoints_below(LocalStorage(), parse_location(str(root)))]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ("metadata",),
+        ("offsets",),
+        ("commits",),
+        ("metadata", "commits"),
+        ("metadata", "offsets"),
+        ("metadata", "offsets", "commits"),
+    ],
+    ids=" ".join,
+)
+def test_a_query_that_lost_a_part_is_found_and_is_no_root(lost: tuple[str, ...], tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "team/orders").run(3)
+    for part in lost:
+        shutil.rmtree(tmp_path / "team/orders" / part, ignore_errors=True)
+        (tmp_path / "team/orders" / part).unlink(missing_ok=True)
+    assert below(tmp_path) == ["team/orders"]
+    assert is_root(str(tmp_path))
+    assert not is_root(str(tmp_path / "team/orders"))
+    assert status(str(tmp_path / "team/orders")).grade > Grade.EMPTY or "offsets" in lost
+
+
+def test_a_first_batch_that_failed_is_found_on_a_store_without_empty_folders(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "orders").plan()
+    (tmp_path / "orders/commits").rmdir()
+    (tmp_path / "orders/metadata").unlink()
+    assert below(tmp_path) == ["orders"]
+    (found,) = status_below(str(tmp_path))
+    assert [each.split()[0] for each in found.problems] == ["QUERY_ID_LOST"]
+
+
+@pytest.mark.parametrize("name", ["offsets", "commits", "sources", "state", "metadata"])
+def test_a_query_may_bear_the_name_of_a_part(name: str, tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / name).run(2)
+    CheckpointBuilder(tmp_path / "orders").run(2)
+    assert sorted(below(tmp_path)) == sorted([name, "orders"])
+    assert is_root(str(tmp_path))
+
+
+def test_a_table_by_the_name_of_a_part_hides_no_query(tmp_path: Path) -> None:
+    for folder in ("state/2026/1", "sources/eu/raw", "offsets/old"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "part-0.csv").write_text("x")
+    CheckpointBuilder(tmp_path / "orders").run(2)
+    assert below(tmp_path) == ["orders"]
+    with pytest.raises(CheckpointMissingError):
+        status(str(tmp_path))
+
+
+def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(4)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    (checkpoint / "nested").mkdir(parents=True)
+    (checkpoint / ".metadata.crc").write_bytes(b"x")
+    CheckpointBuilder(checkpoint / "nested/other").run(2)
+    assert not is_root(str(checkpoint))
+    assert below(checkpoint.parent) == ["checkpoint", "checkpoint/nested/other"]
+    lost, healthy = status_below(str(checkpoint.parent))
+    assert (lost.grade, lost.next) == (Grade.DAMAGED, f"lastgood backup restore {checkpoint}")
+    assert healthy.grade is Grade.HEALTHY
+
+
 def test_the_search_goes_six_folders_deep(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "1/2/3/4/5").run(1)
     CheckpointBuilder(tmp_path / "x/2/3/4/5/6/7").run(1)
