@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.operations.exposure import Losing
 from lastgood.operations.status import Status, status, status_below
 from lastgood.operations.surroundings import EvidenceOptions
 
@@ -53,11 +55,20 @@ def require_agreement(found: Status, target: str, asked: EvidenceOptions) -> Non
         assert report.restart.stop is None
 
 
+def asked_ways(case: Path) -> list[EvidenceOptions]:
+    """By its files alone, and with whoever can tell more of it."""
+    asked = options(case)
+    by_pattern = [replace(asked, subscribe_pattern="[a-z]+")] if asked.kafka is not None else []
+    return [EvidenceOptions(), asked, *by_pattern] if asked != EvidenceOptions() else [asked]
+
+
 @pytest.mark.parametrize("case", ALL, ids=name)
-@pytest.mark.parametrize("is_asked", [False, True], ids=["files", "asked"])
-def test_status_says_what_diagnose_knows(case: Path, is_asked: bool) -> None:
-    asked = options(case) if is_asked else EvidenceOptions()
-    require_agreement(status(str(case), options=asked), str(case), asked)
+def test_status_says_what_diagnose_knows(case: Path) -> None:
+    for asked in asked_ways(case):
+        found = status(str(case), options=asked)
+        require_agreement(found, str(case), asked)
+        if found.exposure is not None and found.exposure.losing is Losing.YES:
+            assert found.grade is Grade.LOSING
 
 
 @pytest.mark.parametrize("root", [CASES, SHARED], ids=["cases", "corpus"])

@@ -108,19 +108,22 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     return Diagnosis(_judge(world, spark, failures), saved)
 
 
-def examine(evidence: Evidence, surroundings: Surroundings, facts: AdviceFacts, *, at_ms: int) -> Report:
+def examine(
+    evidence: Evidence, surroundings: Surroundings, facts: AdviceFacts, *, asked: EvidenceOptions, at_ms: int
+) -> Report:
     """The same diagnosis for who has looked around already: `status`, of one checkpoint or of many.
 
     Args:
         evidence: With `BATCHES` of the newest batches, and the mirror where `gather` reads it.
         surroundings: What sinks and Kafka said, asked with `headroom`.
         facts: From `query_facts` at least; with less than `advice_facts` tells there is less advice, and no more.
+        asked: By what options they were asked.
         at_ms: The time, milliseconds since 1970.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    world = world_of(evidence, surroundings, DiagnoseOptions())
+    world = world_of(evidence, surroundings, DiagnoseOptions(asked))
     return judge(replace(_with_facts(world, facts), now_ms=at_ms))
 
 

@@ -223,8 +223,8 @@ def status(
         at_ms = clock_ms()
         facts = beside.submit(query_facts, evidence)
         around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-        found = _judge(evidence, around, facts.result(), at_ms)
-        return replace(found, incident=incident.result(), target=target, options=options)
+        found = _judge(evidence, around, facts.result(), options, at_ms)
+        return replace(found, incident=incident.result(), target=target)
 
 
 def status_below(
@@ -254,7 +254,7 @@ def status_below(
     asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look = _read if asks else partial(_look, at_ms=clock_ms())
+        look = _read if asks else partial(_look, options=options, at_ms=clock_ms())
         asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location)]
         looked = []
         for done in as_completed(asked):
@@ -264,9 +264,9 @@ def status_below(
         read = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
         at_ms = clock_ms()
         around = look_around_all(read, options, now_ms=at_ms) if asks else []
-        found = list(pool.map(partial(_look_again, at_ms=at_ms), read, around))
+        found = list(pool.map(partial(_look_again, options=options, at_ms=at_ms), read, around))
     found += [each for each in looked if isinstance(each, Status)]
-    found = [replace(each, target=str(each.location), options=options) for each in found]
+    found = [replace(each, target=str(each.location), options=options) for each in found]  # of unreadable ones, too
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
 
 
@@ -284,15 +284,15 @@ def _read(storage: Storage, location: Location) -> Evidence:
     return gather_at(Target(str(location)), storage, batches=BATCHES)
 
 
-def _look(storage: Storage, location: Location, *, at_ms: int) -> Status | None:
+def _look(storage: Storage, location: Location, *, options: EvidenceOptions, at_ms: int) -> Status | None:
     """One that nobody else tells of; None if it is none."""
     evidence = _read(storage, location)
-    return _look_again(evidence, Surroundings(), at_ms=at_ms) if _is_any(evidence) else None
+    return _look_again(evidence, Surroundings(), options=options, at_ms=at_ms) if _is_any(evidence) else None
 
 
-def _look_again(evidence: Evidence, around: Surroundings, *, at_ms: int) -> Status:
+def _look_again(evidence: Evidence, around: Surroundings, *, options: EvidenceOptions, at_ms: int) -> Status:
     try:
-        return _judge(evidence, around, query_facts(evidence), at_ms)
+        return _judge(evidence, around, query_facts(evidence), options, at_ms)
     except StorageError as error:
         return Status(evidence.location, None, error)
 
@@ -310,9 +310,11 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
         return error
 
 
-def _judge(evidence: Evidence, around: Surroundings, facts: AdviceFacts, at_ms: int) -> Status:
+def _judge(
+    evidence: Evidence, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, at_ms: int
+) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
-    report = examine(evidence, around, facts, at_ms=at_ms)
+    report = examine(evidence, around, facts, asked=options, at_ms=at_ms)
     checkpoint = evidence.checkpoint
     standings = [
         sink_standing(each, last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
@@ -321,7 +323,8 @@ def _judge(evidence: Evidence, around: Surroundings, facts: AdviceFacts, at_ms: 
     exposure = None
     if around.kafka is not None:
         exposure = exposure_of(reading(evidence), around.kafka, now_ms=at_ms, recorded_ids=facts.topic_ids)
-    return Status(evidence.location, _stand(evidence, report), exposure=exposure, sinks=tuple(standings))
+    stand = _stand(evidence, report)
+    return Status(evidence.location, stand, exposure=exposure, sinks=tuple(standings), options=options)
 
 
 def _stand(evidence: Evidence, report: Report) -> Stand:

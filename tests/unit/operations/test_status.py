@@ -12,7 +12,7 @@ from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
 from lastgood.operations import status as operation
 from lastgood.operations.below import checkpoints_below, is_root
-from lastgood.operations.diagnose import diagnose
+from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.evidence import CheckpointMissingError
 from lastgood.operations.exposure import Agreement, Losing
 from lastgood.operations.status import status, status_below
@@ -458,6 +458,43 @@ def test_a_sink_is_held_against_the_checkpoint(
     assert [each.agreement for each in found.sinks] == [agreement]
     assert (found.grade, found.last_good) == (grade, good)
     assert any("table" in problem for problem in found.problems) == (grade is Grade.LOSING)
+
+
+@pytest.mark.parametrize("shown", [None, 2, 3, 4, 6])
+@pytest.mark.parametrize("is_orphan", [False, True])
+@pytest.mark.parametrize("is_pattern", [False, True])
+@pytest.mark.parametrize("served", ["all", "expired", "shorter", "partition gone", "topic gone", "not named"])
+def test_whatever_kafka_and_the_sink_say_the_grade_is_that_of_the_findings(
+    served: str, is_pattern: bool, is_orphan: bool, shown: int | None, checkpoint: Path
+) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.run(3)
+    if is_orphan:
+        query.plan()
+    first = (18, 40) if served == "expired" else (0, 12) if served == "shorter" else (0, 40)
+    told = json.loads(Path(kafka(checkpoint.parent, {"0": first, "1": (0, 40)})).read_text())
+    if served == "partition gone":
+        del told["topics"]["orders"]["partitions"]["1"]
+    elif served == "topic gone":
+        told["topics"]["orders"] = {"exists": False}
+    elif served == "not named":
+        del told["topics"]["orders"]
+    facts = checkpoint.parent / "facts.json"
+    facts.write_text(json.dumps(told))
+    sinks = () if shown is None else (file_sink(checkpoint.parent / "table", shown),)
+    asked = EvidenceOptions(sinks=sinks, kafka=str(facts), subscribe_pattern="ord.*" if is_pattern else None)
+    alone, (below,) = status(str(checkpoint), options=asked), status_below(str(checkpoint.parent), options=asked)
+    report = diagnose(str(checkpoint), DiagnoseOptions(asked))
+    findings = [each for each in report.findings if each.severity > Severity.INFO]
+    assert [each.to_json() for each in alone.findings] == [each.to_json() for each in findings]
+    assert (alone.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
+    assert alone.exposure is not None
+    if alone.exposure.losing is Losing.YES:
+        assert alone.grade is Grade.LOSING
+    if alone.grade < Grade.UNREADABLE:
+        assert report.restart.stop is None
+    if not sinks:  # of many, a sink that goes by its folder has no say
+        assert [each.condition for each in below.findings] == [each.condition for each in findings]
 
 
 def test_a_pipeline_knows_its_sink_and_its_broker(
