@@ -232,7 +232,8 @@ class _Start:
         for log in self._checkpoint.sources:
             entry = log.entries.get(0)
             if isinstance(entry, Damage) and not self._logs.is_file_source(log):
-                kind = self._logs.kind(log.name)
+                asked = None if self._world.kafka is None else KafkaOffset.kind  # where no plan is left to tell it
+                kind = self._logs.kind(log.name) or asked
                 error = initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
                 path = f"{log.folder}/{log.entry_name(0)}"
                 raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
