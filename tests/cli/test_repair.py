@@ -210,6 +210,9 @@ def test_status_shows_a_sealed_checkpoint_as_ours_with_the_commands_that_go_on(c
     shown = run("status", checkpoint).stdout
     assert f"  next         {found['next']}\n  or           {found['undo']}\n" in shown
     assert "in flight" not in shown
+    table = run("status", checkpoint.parent).stdout
+    assert f"chk: SEALED_BY_LASTGOOD offsets/8: {found['findings'][0]['effect']}\n" in table
+    assert f"  next         {found['next']}\n  or           {found['undo']}\n" in table
     below = answer("status", checkpoint.parent, code=1)["checkpoints"]
     assert [(each["grade"], each["next"], each["undo"]) for each in below] == [("sealed", found["next"], found["undo"])]
     answer(*shlex.split(found[way])[1:])

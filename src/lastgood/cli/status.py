@@ -225,9 +225,13 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         )
     out.print(table)
     for each in found:
-        if not each.time_ms and each.problems:
+        if each.problems and (not each.time_ms or each.tells_the_way):
             name = str(each.location).removeprefix(prefix)
             out.print(f"[red]{escape(name)}[/]: {escape(each.problems[0])}")
+        if each.tells_the_way:
+            out.print(f"  next         {each.next}", markup=False)
+        if each.undo is not None:
+            out.print(f"  or           {each.undo}", markup=False)
     for why in dict.fromkeys(_unknowns(found)):
         out.print(f"unknown, because {why}", markup=False)
     counts: dict[str, int] = {}

@@ -118,11 +118,17 @@ class Status:
     @property
     def next(self) -> str:
         """What to type next."""
-        for finding in self.findings:
-            if finding.condition in _TELLS_THE_WAY and finding.next is not None:
-                return finding.next
+        ways = (finding.next for finding in self.findings if finding.condition in _TELLS_THE_WAY)
+        way = next((each for each in ways if each is not None), None)
+        if way is not None:
+            return way
         verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
         return command_line(verb, self.target, *self.options.words())
+
+    @property
+    def tells_the_way(self) -> bool:
+        """Whether `next` is a command that goes on, rather than one that tells more."""
+        return any(finding.condition in _TELLS_THE_WAY for finding in self.findings)
 
     @property
     def undo(self) -> str | None:
