@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -192,11 +193,31 @@ def test_seal_of_a_repair_that_was_killed_is_named_and_the_repair_finished(check
     whole = _killed_while_sealed(checkpoint, plan)
     found = answer("diagnose", checkpoint, code=1)
     sealed = next(each for each in found["findings"] if each["condition"] == "SEALED_BY_LASTGOOD")
-    assert sealed["next"].startswith("lastgood undo ")
+    assert sealed["next"].startswith("lastgood apply ")
     assert all(each["condition"] != "OFFSET_LOG_DAMAGED" for each in found["findings"])
     assert answer("plan", checkpoint, code=49)["error"]["condition"] == "RECOVERY_OPEN"
     assert answer("apply", plan)["state"] == "applied"  # its proof is noted down, and nobody can have started since
     assert set(files(checkpoint)) == whole
+
+
+@pytest.mark.parametrize("way", ["next", "undo"])
+def test_status_shows_a_sealed_checkpoint_as_ours_with_the_commands_that_go_on(checkpoint: Path, way: str) -> None:
+    before, plan = set(files(checkpoint)), replan(checkpoint)
+    whole = _killed_while_sealed(checkpoint, plan)
+    plan.unlink()  # it is kept beside the checkpoint
+    found = answer("status", checkpoint, code=1)
+    assert (found["grade"], found["findings"][0]["condition"]) == ("sealed", "SEALED_BY_LASTGOOD")
+    shown = run("status", checkpoint).stdout
+    assert f"  next         {found['next']}\n  or           {found['undo']}\n" in shown
+    assert "in flight" not in shown
+    table = run("status", checkpoint.parent).stdout
+    assert f"chk: SEALED_BY_LASTGOOD offsets/8: {found['findings'][0]['effect']}\n" in table
+    assert f"  next         {found['next']}\n  or           {found['undo']}\n" in table
+    below = answer("status", checkpoint.parent, code=1)["checkpoints"]
+    assert [(each["grade"], each["next"], each["undo"]) for each in below] == [("sealed", found["next"], found["undo"])]
+    answer(*shlex.split(found[way])[1:])
+    assert set(files(checkpoint)) == (whole if way == "next" else before)
+    assert answer("status", checkpoint)["grade"] in ("healthy", "in_flight")
 
 
 def _killed_while_sealed(checkpoint: Path, plan: Path) -> set[str]:

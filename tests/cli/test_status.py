@@ -29,7 +29,8 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "chk"
     CheckpointBuilder(root / "orders").run(3)
-    CheckpointBuilder(root / "clicks", FileInput()).plan()
+    (tmp_path / "f000.json").write_text("{}")
+    CheckpointBuilder(root / "clicks", FileInput(tmp_path.as_uri())).plan()
     return root
 
 
@@ -60,9 +61,11 @@ def test_damage_is_exit_code_1_with_what_is_wrong(root: Path) -> None:
     (root / "orders/offsets/2").write_bytes(b"v1\n[/red]\n")
     done = run(root / "orders")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "  damaged\n  problem      offsets/2: not json in line 2: [/red]\n" in done.stdout
+    problem = "OFFSET_LOG_DAMAGED offsets/2: The query cannot start."
+    assert f"  damaged\n  problem      {problem}\n" in done.stdout
     found = json.loads(run(root / "orders", "--format=json").stdout)
-    assert (found["grade"], found["problems"]) == ("damaged", ["offsets/2: not json in line 2: [/red]"])
+    assert (found["grade"], found["problems"]) == ("damaged", [problem])
+    assert found["findings"][0]["evidence"]["found"] == "[/red]"
 
 
 def test_a_folder_is_a_table_worst_first(root: Path) -> None:
@@ -144,13 +147,13 @@ def sink(tmp_path: Path) -> Path:
 def test_sinks_and_kafka_stand_on_the_same_screen(root: Path, facts: Path, sink: Path) -> None:
     done = run(root / "orders", "--kafka", facts, "--sink", sink)
     assert (done.returncode, done.stderr) == (1, "")
-    ahead = "ahead: holds batches 3 to 4, which the checkpoint does not know"
-    drops = "batches 3 to 4 of the query would be dropped without a word"
+    expired = "[15, 20) of orders-0 can no longer be read: batch 3 fails in its tasks, at every start."
+    drops = "Batches 3 to 4 will be committed and dropped by the sink, whatever new rows they bring."
     lines = [line for line in done.stdout.splitlines() if not line.startswith("  planned")]
     assert lines[1:] == [
         "  losing",
-        "  problem      orders/0: offsets 15 to 19 are unread, and Kafka has deleted them",
-        f"  problem      sink {sink}: {ahead}; {drops}",
+        f"  problem      SOURCE_RANGE_EXPIRED orders-0: {expired}",
+        f"  problem      SINK_WOULD_SKIP {sink}: {drops}",
         "  last good    batch 2",
         "  committed    batch 2",
         "  source 0     Kafka, orders: 2 partitions",
@@ -197,7 +200,7 @@ def test_lost_logs_are_told_with_the_command_that_brings_them_back(root: Path) -
     assert f"  next         lastgood backup restore {root}/orders\n" in one.stdout
     below = run(root)
     assert below.returncode == 1
-    assert "orders: both logs are lost; the mirror holds batches 0 to 2\n" in below.stdout
+    assert "orders: CHECKPOINT_LOST offsets, commits: A start begins at batch 0; " in below.stdout
 
 
 def test_a_file_of_facts_that_is_not_there_is_a_usage_error(root: Path, tmp_path: Path) -> None:

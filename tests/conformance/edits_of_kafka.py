@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.folders import entry, ids
+from conformance.folders import entry, ids, source_logs, write
 from conformance.rows import Parameters, row
 
 
@@ -96,3 +96,38 @@ def _deletions(case: Path) -> Iterator[Parameters]:
 @row(_deletions, weight=1)
 def delete_topic(case: Path) -> None:
     write_topic(case, {**read_topic(case), "exists": False})
+
+
+_BEGINNINGS = (
+    "spark-2.1",
+    "any-byte",
+    "any-byte-version-99999",
+    "no-byte",
+    "no-byte-no-version",
+    "byte-only",
+    "no-byte-99",
+)
+"""How else the file could begin in which a Kafka source writes down where it starts; a byte stands before it."""
+
+
+def _beginnings(case: Path) -> Iterator[Parameters]:
+    if is_kafka(case):
+        for log in source_logs(case):
+            for how in _BEGINNINGS:
+                yield {"log": log, "how": how}
+
+
+@row(_beginnings)
+def begin_differently(case: Path, log: str, how: str) -> None:
+    path = entry(case, log, 0)
+    offsets = path.read_bytes().partition(b"\n")[2] if path.is_file() else b'{"t":{"0":0}}'
+    written = {
+        "spark-2.1": bytes([len(offsets) % 256]) + offsets + b"\n",
+        "any-byte": b"0v1\n" + offsets,
+        "any-byte-version-99999": b"0v99999\n" + offsets,
+        "no-byte": b"v1\n" + offsets,
+        "no-byte-no-version": offsets,
+        "byte-only": b"\0",
+        "no-byte-99": b"v99\n" + offsets,
+    }
+    write(path, written[how], crc="none")

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from lastgood.diagnosis.grade import Grade
 from lastgood.operations.evidence import gather
 from lastgood.operations.exposure import Agreement, Losing, exposure_of
 from lastgood.operations.inspect import inspect_batches
 from lastgood.operations.offsets import offsets_after
-from lastgood.operations.status import Grade, Status, status, status_below
+from lastgood.operations.status import Status, status, status_below
 from lastgood.operations.surroundings import EvidenceOptions, look_around, reading
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -28,7 +29,7 @@ CASES = {
     "4.2-kafka-multi-topic": (Grade.IN_FLIGHT, Losing.UNKNOWN, Agreement.AGREES),
     "4.2-kafka-orphan": (Grade.IN_FLIGHT, Losing.UNKNOWN, Agreement.AGREES),
     "4.2-kafka-partitions-added": (Grade.HEALTHY, Losing.UNKNOWN, Agreement.AGREES),
-    "4.2-kafka-recreated-larger": (Grade.HEALTHY, Losing.UNKNOWN, Agreement.AGREES),
+    "4.2-kafka-recreated-larger": (Grade.LOSING, Losing.YES, Agreement.AGREES),
     "4.2-kafka-window-healthy": (Grade.HEALTHY, Losing.UNKNOWN, Agreement.AGREES),
 }
 """Losing is unknown where nobody asked the broker by time, and so nobody knows whether the topic is still the same."""

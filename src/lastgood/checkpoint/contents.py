@@ -10,6 +10,7 @@ from typing import TypeVar
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
 from lastgood.checkpoint.offsets import OffsetEntry, SparkVersions
 from lastgood.checkpoint.partitions import pinned_partitions
@@ -61,6 +62,21 @@ class Checkpoint:
     """None if there is no folder `state`."""
     foreign: tuple[str, ...] = ()
     """What else lies in the checkpoint's own folder; folders end with a slash."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder holds anything of a query; without that it is no checkpoint, whatever else is in it.
+
+        A folder that only bears the name of a part, such as a table called `state` or a query called `offsets`, is no
+        sign of one.
+        """
+        logs = (self.offsets.listing, self.commits.listing)
+        has_log = any(log.exists and (log.newest_listed is not None or not log.foreign) for log in logs)
+        is_whole = all(log.exists for log in logs)
+        noted = {source.name for source in self.sources if source.listing.newest_listed is not None}
+        operators = self.state.operators if self.state else ()
+        has_state = any(each.metadata_path or any(store.files for store in each.stores) for each in operators)
+        return self.query is not None or has_log or is_whole or bool(noted - {OFFSETS, COMMITS}) or has_state
 
     @property
     def last_planned(self) -> int | None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.lines import decode, encode, read_version
-from lastgood.checkpoint.source_offsets import SourceOffset, TextOffset, parse_source_offset
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
 
 VERSION_NEWEST = 1
+_VERSION = re.compile(rb"v\+?\d")
+_VERSION_DAMAGE = (
+    DamageKind.EMPTY,
+    DamageKind.BAD_VERSION_LINE,
+    DamageKind.VERSION_TOO_NEW,
+    DamageKind.VERSION_LINE_ONLY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,7 @@ class InitialOffset:
     offset: SourceOffset
     """Rate: the time the source was made, in milliseconds."""
     has_nul: bool
-    """Kafka puts a NUL byte before the version, for readers of Spark 2.1."""
+    """Kafka writes a NUL byte before the version, where Spark 2.1 wrote the length of the text."""
     raw: bytes | None = field(default=None, compare=False, repr=False)
     """The bytes it was read from, None if it was made or changed."""
 
@@ -36,36 +44,68 @@ class InitialOffset:
 
 
 def parse_initial_offset(raw: bytes) -> InitialOffset | Damage:
-    """Read the initial offset of a source; without a version line it is one of Spark 2.1."""
-    has_nul = raw[:1] == b"\0"
-    text = decode(raw[1:] if has_nul else raw)
+    """Read the initial offset of a source.
+
+    Kafka's source passes over the first byte, whatever it is; a text without a version line behind it is one of Spark
+    2.1. Other sources write no such byte. Which of the two it is shows in what can be read.
+    """
+    behind = _read(raw[1:], has_nul=True, raw=raw)
+    if raw[:1] == b"\0" or (isinstance(behind, InitialOffset) and isinstance(behind.offset, KafkaOffset)):
+        return _as_kafka(behind, raw)
+    if _lacks_its_byte(raw):
+        return damaged(DamageKind.NO_OFFSETS, raw[1:])
+    whole = _read(raw, has_nul=False, raw=raw)
+    return _as_kafka(behind, raw) if isinstance(whole, Damage) and _is_behind_a_byte(raw) else whole
+
+
+def _is_behind_a_byte(raw: bytes) -> bool:
+    """Whether the first byte is followed by what stands there in a file of Kafka's source."""
+    return raw[1:2] == b"{" or _VERSION.match(raw, 1) is not None
+
+
+def _lacks_its_byte(raw: bytes) -> bool:
+    """Whether these are offsets of Kafka of which Spark loses the first byte, and with it their sense."""
+    rest = raw.partition(b"\n")[2] if raw[:1] == b"v" else raw
+    found = _read(rest, has_nul=False, raw=raw) if rest[:1] == b"{" else None
+    return isinstance(found, InitialOffset) and isinstance(found.offset, KafkaOffset)
+
+
+def _as_kafka(found: InitialOffset | Damage, raw: bytes) -> InitialOffset | Damage:
+    """Kafka's source has one message for whatever is no text of offsets, be it cut, no JSON or no text at all."""
+    if isinstance(found, InitialOffset) or found.kind in _VERSION_DAMAGE:
+        return found
+    return damaged(DamageKind.NO_OFFSETS, found.found or raw[1:], found.line)
+
+
+def _read(content: bytes, *, has_nul: bool, raw: bytes) -> InitialOffset | Damage:
+    text = decode(content)
     if isinstance(text, Damage):
         return text
     line = None
     if text[:1] == "v":
         first, newline, text = text.partition("\n")
+        if not newline:  # what the line says is not looked at then
+            return Damage(DamageKind.VERSION_LINE_ONLY, line=2)
         version = read_version(first, newest=VERSION_NEWEST)
         if isinstance(version, Damage):
             return version
-        if not newline:
-            return Damage(DamageKind.VERSION_LINE_ONLY, line=2)
         line = 2
     offset = parse_source_offset(text, line)
     if isinstance(offset, Damage):
         return offset
-    return (
-        damaged(DamageKind.NOT_JSON, text, line)
-        if isinstance(offset, TextOffset)
-        else InitialOffset(offset, has_nul, raw)
-    )
+    if isinstance(offset, TextOffset):
+        return damaged(DamageKind.NOT_JSON, text, line)
+    return InitialOffset(offset, has_nul, raw)
 
 
 def parse_source_entry(raw: bytes) -> InitialOffset | SourceLogEntry | Damage:
     """Read a file `sources/<i>/<n>` of an unknown source: which of the two it is shows in its first bytes."""
-    if raw[:1] == b"\0":
+    if raw[:1] == b"\0" or _is_behind_a_byte(raw):
         return parse_initial_offset(raw)
     entry = parse_source_log_entry(raw)
-    if not isinstance(entry, Damage) or raw.partition(b"\n")[2][:1] == b"{":
+    if not isinstance(entry, Damage):
         return entry
     initial = parse_initial_offset(raw)
-    return entry if isinstance(initial, Damage) else initial
+    if isinstance(initial, Damage):
+        return initial if initial.kind is DamageKind.NO_OFFSETS else entry
+    return entry if raw.partition(b"\n")[2][:1] == b"{" else initial

@@ -25,9 +25,12 @@ _COLOURS = {
     "empty": "dim",
     "unreadable": "red",
     "damaged": "bold red",
+    "sealed": "bold red",
     "losing": "bold red",
 }
 _STALE_MS = 60_000
+_TOLD_BELOW = "ORPHAN_BATCH "
+"""The warning that the line `in flight` tells."""
 
 
 @click.command()
@@ -38,10 +41,11 @@ _STALE_MS = 60_000
 def status(target: str, *, query: str | None, options: EvidenceOptions, output_format: str) -> int:
     r"""Show where a query stands, on one screen; of a folder, every checkpoint below it, worst first.
 
-    It reads only, and needs no configuration. With --kafka it says whether unread records are being deleted, how far
-    the query is behind, and how long Kafka keeps what is unread; with --sink, whether readers see what is committed.
-    A broker or sink that does not answer within 10 s is "unknown". Of a folder, the sinks say whose batches they hold;
-    a folder with _spark_metadata cannot, and is left out.
+    It reads only, and needs no configuration. Whatever `diagnose` calls an error is a problem here, too. With --kafka
+    it says whether unread records are being deleted, how far the query is behind, and how long Kafka keeps what is
+    unread; with --sink, whether readers see what is committed. A broker or sink that does not answer within 10 s is
+    "unknown". Of a folder, the sinks say whose batches they hold; a folder with _spark_metadata cannot, and is left
+    out.
 
     \b
     lastgood status s3a://lake/chk/orders
@@ -49,11 +53,13 @@ def status(target: str, *, query: str | None, options: EvidenceOptions, output_f
     lastgood status s3a://lake/chk                  every checkpoint below
     lastgood status s3a://lake/chk --query orders   spark.sql.streaming.checkpointLocation, by query name
 
-    Exit codes: 0; 1 something that a restart reads is missing or damaged, or records are being lost; 20 no checkpoint;
-    10-13 storage.
+    Exit codes: 0; 1 where diagnose finds an error, or a checkpoint of many cannot be read; 20 no checkpoint; 10-13
+    storage.
     """
-    from lastgood.operations.status import Grade, is_root, status_below
+    from lastgood.diagnosis.grade import Grade
+    from lastgood.operations.below import is_root
     from lastgood.operations.status import status as one
+    from lastgood.operations.status import status_below
 
     if query is None and is_root(target):
         with console(stderr=True).status("looking for checkpoints") as shown:
@@ -84,24 +90,34 @@ def _print_one(found: Status, out: Console) -> None:
     out.print(f"  [{_COLOURS[facts['grade']]}]{word}[/]")
     for problem in found.problems:
         out.print(f"  [red]problem[/]      {escape(problem)}")
+    for warning in found.warnings:
+        if not warning.startswith(_TOLD_BELOW):
+            out.print(f"  [yellow]warning[/]      {escape(warning)}")
     out.print(f"  last good    {_batch(found.last_good)}")
     when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
     out.print(f"  planned      {_batch(facts['last_planned'])}{when}")
     out.print(f"  committed    {_batch(facts['last_committed'])}")
     if facts["stateful"]:
         out.print(f"  state        can be loaded as of batch {facts['last_loadable_state']}")
-    if found.checkpoint is not None and found.checkpoint.orphan is not None:
-        out.print(f"  in flight    batch {found.checkpoint.orphan}: running now, or a restart runs it again as planned")
+    if found.orphan is not None:
+        what = "running now, or a restart runs it again as planned"
+        if facts["restart"] != "reruns":
+            what = "planned, not committed, and a restart does not finish it"
+        out.print(f"  in flight    batch {found.orphan}: {what}")
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
     for label, line in (*_around(found), *_incident(found)):
         out.print(f"  {label:<12} {line}", markup=False)
     out.print(f"  next         {found.next}", markup=False)
+    if found.undo is not None:
+        out.print(f"  or           {found.undo}", markup=False)
 
 
 def _around(found: Status) -> Iterator[tuple[str, str]]:
     """What sinks and Kafka told, as label and line."""
+    from lastgood.diagnosis.findings import Severity
+
     if found.exposure is not None:
         facts = found.exposure.facts
         if facts.asked_at_ms < found.exposure.at_ms - _STALE_MS:
@@ -110,8 +126,10 @@ def _around(found: Status) -> Iterator[tuple[str, str]]:
         yield from _prospect(found.exposure)
     elif found.next_offsets():
         yield "data loss", "not asked: --kafka SERVERS tells whether what is unread is still there, and for how long"
+    blamed = {finding.subject for finding in found.findings if finding.severity is Severity.ERROR}
     for sink in found.sinks:
-        sentence = f"{sink.agreement.value}, see the problem above" if sink.is_bad else sink.sentence
+        is_blamed = sink.evidence.location in blamed
+        sentence = f"{sink.agreement.value}, see the problem above" if is_blamed else sink.sentence
         yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
         for note in sink.evidence.notes:
             yield "", note
@@ -207,9 +225,13 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         )
     out.print(table)
     for each in found:
-        if not each.time_ms and each.problems:
+        if each.problems and (not each.time_ms or each.tells_the_way):
             name = str(each.location).removeprefix(prefix)
             out.print(f"[red]{escape(name)}[/]: {escape(each.problems[0])}")
+        if each.tells_the_way:
+            out.print(f"  next         {each.next}", markup=False)
+        if each.undo is not None:
+            out.print(f"  or           {each.undo}", markup=False)
     for why in dict.fromkeys(_unknowns(found)):
         out.print(f"unknown, because {why}", markup=False)
     counts: dict[str, int] = {}

@@ -140,10 +140,10 @@ class LogReading:
             subject = f"offsets/{batch_id}"
             if isinstance(entry, Damage) and entry.line is not None and entry.line >= _FIRST_SOURCE_LINE:
                 source_id = str(entry.line - _FIRST_SOURCE_LINE)
-                error = source_line_error(entry, self._kind(source_id))
+                error = source_line_error(entry, self.kind(source_id))
                 raise _stopped(error, subject, f"it cannot be read: {entry}")
             for line in entry.sources if isinstance(entry, OffsetEntry) else ():
-                kind = self._kind(line.source_id)
+                kind = self.kind(line.source_id)
                 if isinstance(line.offset, TextOffset) and kind is not None:
                     wrong = damaged(DamageKind.NOT_JSON, line.text)
                     raise _stopped(source_line_error(wrong, kind), subject, f"source {line.source_id} has no offset")
@@ -157,12 +157,12 @@ class LogReading:
 
     def is_file_source(self, log: SourceLog) -> bool:
         """Whether the folder is the log of a file source: Kafka and rate write theirs once."""
-        kind = self._kind(log.name)
+        kind = self.kind(log.name)
         if kind is not None:
             return kind == FileOffset.kind
         return any(isinstance(entry, FileLogEntry) for entry in log.entries.values())
 
-    def _kind(self, source_id: str) -> str | None:
+    def kind(self, source_id: str) -> str | None:
         """What a source is, as most of its offsets say; None if none can be read."""
         read = [entry for entry in self._checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
         offsets = [line.offset for line in (entry.source(source_id) for entry in read) if line]

@@ -1,13 +1,13 @@
 """What Spark says about a file that it cannot read: a literal part of its message. Pure.
 
-Every text was seen with real Spark; a version is asked for only where the texts differ.
+Every text was seen with real Spark, but for one that is marked; a version is asked for only where the texts differ.
 """
 
 from __future__ import annotations
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.source_offsets import KafkaOffset, NumberOffset
-from lastgood.diagnosis.spark_version import SPARK_4_0, SparkVersion
+from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SparkVersion
 
 CONCURRENT_LOG = "Multiple streaming jobs detected for"
 CONCURRENT_FILE = "Multiple streaming queries are concurrently using"
@@ -17,6 +17,7 @@ _LOG_LINE_ENDS = "next on empty iterator"
 _NO_METADATA = 'WatermarkTracker.currentWatermark()" because'
 _NO_METADATA_V2 = "VERSION_2 offset log requires metadata"
 _OFFSET_LOG_V2 = 2
+_NO_KAFKA_OFFSETS = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got'
 NO_TRACKER = "WatermarkTracker.updateWatermark("
 
 
@@ -73,15 +74,34 @@ def log_error(damage: Damage, version: SparkVersion, *, version_newest: int) -> 
 def too_new(found: str, version: SparkVersion, *, version_newest: int) -> str:
     """For a version line above `version_newest`."""
     known = f"v{version_newest}"
+    found = f"v{int(found.removeprefix('v'))}"  # `v+099` is 99
     if version < SPARK_4_0:
         return f"maximum supported log version is {known}, but encountered {found}"
     return f"The maximum supported log version is {known}, but encountered {found}"
 
 
+def initial_error(damage: Damage, version: SparkVersion, *, version_newest: int, kind: str | None) -> str:
+    """For the file `sources/<i>/0` of a source that is no folder; `kind` is what its offsets in the plans are."""
+    match damage.kind:
+        case DamageKind.EMPTY:
+            # Before 4.1 `KafkaSourceInitialOffsetWriter` asserts what it requires since; that is read in its source.
+            is_required = kind == KafkaOffset.kind and version >= SPARK_4_1
+            return "requirement failed" if is_required else "assertion failed"
+        case DamageKind.VERSION_LINE_ONLY:
+            return "failed to detect the log file version line"
+        case DamageKind.NO_OFFSETS:
+            return _NO_KAFKA_OFFSETS
+        case DamageKind.BAD_VERSION_LINE if kind == KafkaOffset.kind and not damage.found.startswith("v"):
+            return _NO_KAFKA_OFFSETS
+        case DamageKind.BAD_VERSION_LINE | DamageKind.VERSION_TOO_NEW:
+            return log_error(damage, version, version_newest=version_newest)
+    return source_line_error(damage, kind)
+
+
 def source_line_error(damage: Damage, kind: str | None) -> str:
     """For the line of a source that its source cannot parse; `kind` is what its other offsets are."""
     if kind == KafkaOffset.kind:
-        return 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got'
+        return _NO_KAFKA_OFFSETS
     if kind == NumberOffset.kind:
         return "For input string"
     return json_error(damage)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from lastgood.checkpoint.contents import Mode
-from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
 from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
@@ -21,7 +21,7 @@ from lastgood.diagnosis.file_sink import writing
 from lastgood.diagnosis.file_source import next_name, opening, reading
 from lastgood.diagnosis.kafka_source import Gap, KafkaGap, is_without_topics, planning_gaps, replay_gaps, stop_of
 from lastgood.diagnosis.log_reading import LogReading
-from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
+from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, initial_error, metadata_error
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
@@ -245,9 +245,9 @@ class _Start:
         for log in self._checkpoint.sources:
             entry = log.entries.get(0)
             if isinstance(entry, Damage) and not self._logs.is_file_source(log):
-                error = "assertion failed"
-                if entry.kind is not DamageKind.EMPTY:
-                    error = log_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST)
+                asked = None if self._world.kafka is None else KafkaOffset.kind  # where no plan is left to tell it
+                kind = self._logs.kind(log.name) or asked
+                error = initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
                 path = f"{log.folder}/{log.entry_name(0)}"
                 raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
 

@@ -18,8 +18,8 @@ planned and not committed, another where its commit would. By Spark's own rules 
 checkpoint, and none can start: it fails at once (`Incomplete log file`), before its sink is called.
 
 The seal goes as the last step of the repair. If it stands and nobody is at work, the repair was interrupted; nothing is
-lost by that. `lastgood apply` with the same plan finishes it, `lastgood undo` takes it back. Do not remove the empty
-files by hand: what has been done so far would then be left half done.""",
+lost by that. `lastgood apply` with the same plan, which is kept beside the checkpoint, finishes it, `lastgood undo`
+takes it back. Do not remove the empty files by hand: what has been done so far would then be left half done.""",
 )
 CONDITIONS = (SEALED_BY_LASTGOOD,)
 
@@ -28,13 +28,19 @@ def find_seal(world: World) -> Iterator[Finding]:
     """The one finding, if there is a seal."""
     if world.seal is None:
         return
-    yield Finding(
-        SEALED_BY_LASTGOOD,
-        world.seal.paths[0],
-        "No driver can start on this checkpoint until the repair is finished or taken back.",
-        {"recovery": world.seal.recovery, "stage": world.seal.stage, "seal": list(world.seal.paths)},
-        command_line("undo", world.seal.recovery, "--checkpoint", world.location),
-    )
+    seal = world.seal
+    undo = command_line("undo", seal.recovery, "--checkpoint", world.location)
+    effect = "No driver can start on this checkpoint until the repair is finished or taken back."
+    if seal.finish is None:
+        effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."
+    evidence = {
+        "recovery": seal.recovery,
+        "stage": seal.stage,
+        "seal": list(seal.paths),
+        "finish": seal.finish,
+        "undo": undo,
+    }
+    yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, seal.finish or undo)
 
 
 def not_of_the_seal(world: World, findings: Sequence[Finding]) -> list[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.unsound import Unsound
@@ -25,6 +26,8 @@ class Seal:
     """How far it has come."""
     paths: tuple[str, ...]
     """The empty files of the seal that stand."""
+    finish: str | None = None
+    """The command that finishes it; None where somebody has begun to take it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class World:
     """Per Delta source: what its table still serves."""
     seal: Seal | None = None
     """None: no repair is open."""
+    mirrored: BatchIds | None = None
+    """Where both logs are lost: the batches of which the mirror holds plans; None where that is not so."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)

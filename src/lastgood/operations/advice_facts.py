@@ -77,6 +77,22 @@ def advice_facts(
     )
 
 
+def query_facts(evidence: Evidence) -> AdviceFacts:
+    """Of these facts those on which more than advice rests: what was recorded of the query, and its topics' ids."""
+    questions: list[Callable[[], Any]] = [partial(_recorded, evidence)]
+    if evidence.location.name:
+        questions.append(partial(read_topic_ids, evidence.storage, evidence.location, evidence.query_id))
+    answers = ask_all(
+        questions,
+        parallel=len(questions),
+        deadline=Deadline.after(TIMEOUT_SECONDS),
+        subject=str(evidence.location),
+    )
+    recorded, *topics = (answer.value for answer in answers)
+    facts: AdviceFacts = recorded or AdviceFacts()
+    return replace(facts, topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})})
+
+
 def _signs_of_tables(location: Location) -> list[tuple[str, Location]]:
     """What to look for, and in which of the folders above; nearest first, not in the root."""
     above = [str(path) for path in PurePosixPath(location.path).parents][:_FOLDERS_ABOVE]

@@ -21,7 +21,7 @@ from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.evidence import Evidence, gather, mirrored_only, now_ms
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
 from lastgood.operations.unread_files import unread_files
@@ -99,8 +99,8 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
-        known = advice.result()
-        world = replace(advised(world_of(evidence, surroundings, asked), known), tables=tables.result())
+        world = advised(world_of(evidence, surroundings, asked), advice.result())
+        world = replace(world, tables=tables.result())
     failures = log.failures if log else ()
     saved = None
     if options.save is not None:
@@ -108,6 +108,25 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
 
         saved = save_bundle(options.save, evidence, world, failures=failures)
     return Diagnosis(_judge(world, spark, failures), saved)
+
+
+def examine(
+    evidence: Evidence, surroundings: Surroundings, facts: AdviceFacts, *, asked: EvidenceOptions, at_ms: int
+) -> Report:
+    """The same diagnosis for who has looked around already: `status`, of one checkpoint or of many.
+
+    Args:
+        evidence: With `BATCHES` of the newest batches, and the mirror where `gather` reads it.
+        surroundings: What sinks and Kafka said, asked with `headroom`.
+        facts: From `query_facts` at least; with less than `advice_facts` tells there is less advice, and no more.
+        asked: By what options they were asked.
+        at_ms: The time, milliseconds since 1970.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    world = world_of(evidence, surroundings, DiagnoseOptions(asked))
+    return judge(replace(advised(world, facts), now_ms=at_ms))
 
 
 def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
@@ -190,6 +209,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
         seal=_seal(evidence),
+        mirrored=mirrored_only(evidence),
         rewritten=_rewritten(evidence),
     )
 
@@ -234,7 +254,7 @@ def _seal(evidence: Evidence) -> Seal | None:
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
     if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
         return None
-    from lastgood.recovery.room import Room, open_recovery
+    from lastgood.recovery.room import Room, finishing, open_recovery
     from lastgood.recovery.seal import stands
 
     recovery = open_recovery(evidence.storage, evidence.location)
@@ -243,7 +263,10 @@ def _seal(evidence: Evidence) -> Seal | None:
     room = Room(evidence.location, recovery, open_writable(evidence.location))
     stage = room.stage()
     paths = tuple(path for path in room.seal() if stands(room, path))
-    return Seal(recovery, stage.value if stage else "", paths) if paths else None
+    if not paths:
+        return None
+    finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery)
+    return Seal(recovery, stage.value if stage else "", paths, finish)
 
 
 def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:

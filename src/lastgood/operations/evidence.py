@@ -252,11 +252,28 @@ def gather(
     """
     resolved = resolve_target(target) if config is None else resolve_target(target, config)
     location = parse_location(resolved.checkpoint)
-    storage = open_storage(location)
+    evidence = gather_at(resolved, open_storage(location), batches=batches, mirror=mirror)
+    known = remembered(ledger, location, evidence.query_id)
+    if not evidence.mirror and known is None and not may_be_missing:
+        require_checkpoint(location, evidence.checkpoint)
+    return replace(evidence, remembered=known)
+
+
+def gather_at(
+    target: Target, storage: Storage, *, batches: int | None, mirror: MirrorUse = MirrorUse.WHERE_WANTED
+) -> Evidence:
+    """The same for a target that is resolved, in a storage that is open; that there is nothing is no error.
+
+    Raises:
+        LocationInvalidError: the location is not understood.
+        StorageError: the storage does not answer, or does not let us look (subclasses).
+    """
+    location = parse_location(target.checkpoint)
     wanted = ALL_BATCHES if batches is None else batches
 
     def mirrored() -> tuple[Copy, ...]:
-        return tuple(packed(read_mirror(storage, mirror_folder(location))))
+        # The root of a bucket has nothing beside it.
+        return tuple(packed(read_mirror(storage, mirror_folder(location)))) if location.name else ()
 
     if batches is None and mirror is MirrorUse.WHERE_WANTED:
         mirror = MirrorUse.ALWAYS  # for nobody knows beforehand how many there are
@@ -266,11 +283,7 @@ def gather(
         copies = early.result() if early else ()
     if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
         copies = mirrored()
-    evidence = Evidence(resolved, location, storage, checkpoint, copies)
-    known = remembered(ledger, location, evidence.query_id)
-    if not copies and known is None and not may_be_missing:
-        require_checkpoint(location, checkpoint)
-    return replace(evidence, remembered=known)
+    return Evidence(target, location, storage, checkpoint, copies)
 
 
 def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
@@ -279,8 +292,7 @@ def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
     Raises:
         CheckpointMissingError: there is nothing that Spark would read.
     """
-    logs = checkpoint.offsets.listing.exists or checkpoint.commits.listing.exists
-    if logs or checkpoint.query is not None or checkpoint.sources or checkpoint.state is not None:
+    if checkpoint.is_there:
         return
     found = {Presence.MISSING: "no such folder", Presence.EMPTY: "an empty folder"}
     is_folder = checkpoint.presence is Presence.PRESENT
@@ -332,6 +344,17 @@ def lineage(evidence: Evidence) -> list[FormerQuery]:
         FormerQuery(query_id, tuple(copy for copy in evidence.mirror if copy.query_id == query_id))
         for query_id in sorted(first_seen, key=first_seen.__getitem__)
     ]
+
+
+def mirrored_only(evidence: Evidence) -> BatchIds | None:
+    """Where both logs are lost: the batches of the newest query in the mirror; None where there are none."""
+    checkpoint = evidence.checkpoint
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        return None
+    copies = [copy for query in lineage(evidence)[-1:] for copy in query.copies]
+    planned = [batch_of(copy.path, OFFSETS) for copy in copies]
+    ids = BatchIds.of([batch_id for batch_id in planned if batch_id is not None])
+    return ids or None
 
 
 class MirroredBatch(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.operations.surroundings import Reading
 from lastgood.query.sink_batches import Held
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
 from lastgood.sources.kafka_retention import (
@@ -155,10 +155,11 @@ def exposure_of(
         reading: Where the query stands.
         facts: What the cluster said; with `unread` and `first_at` as `look_around(headroom=True)` asks for them.
         now_ms: The time by which to judge, milliseconds since 1970.
-        recorded_ids: Topic → the id that was written down while the query ran.
+        recorded_ids: Topic → the id that was written down while the query ran; facts may know it as well.
         is_same_topic: Whether a person says that they are the topics that were read.
     """
     next_offsets = resolved(reading.next_offsets, facts)
+    ids = {**facts.topic_ids_before, **(recorded_ids or {})}
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
     gone: dict[str, dict[int, int]] = {}
     rooms: dict[tuple[str, int], Headroom] = {}
@@ -194,7 +195,7 @@ def exposure_of(
             and (added := {each: spans for each, spans in parts.items() if each not in next_offsets[name]})
         },
         topics={
-            name: _identity(topic, name, reading, facts, (recorded_ids or {}).get(name), is_same_topic=is_same_topic)
+            name: _identity(topic, name, reading, facts, ids.get(name), is_same_topic=is_same_topic)
             for name, topic in facts.topics.items()
             if name in next_offsets and topic.partitions
         },
@@ -268,16 +269,6 @@ class SinkStanding:
     """What is so, for a person."""
     would_drop: tuple[int, int] | None = None
     """First and last of the batches still to come that the sink would drop without a word; None if it drops none."""
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether rows are missing from the sink, or will be."""
-        if self.evidence.presumed_app_id is not None:
-            return False  # that it is this query's sink is not proven
-        # Under a name of its own a function of the user writes, which may leave out a batch without rows.
-        is_behind = self.agreement is Agreement.BEHIND and self.evidence.dedupe_key is not DedupeKey.APP_ID
-        is_gone = self.agreement is Agreement.NONE and self.evidence.kind == "absent"
-        return is_behind or is_gone or self.agreement is Agreement.AHEAD or self.would_drop is not None
 
     def to_json(self) -> dict[str, Any]:
         """One element of `sinks` in `status --format json`."""

@@ -1,13 +1,16 @@
 """Whether the files of the state that the next batch loads are still what was written; on a local disk.
 
 There Hadoop keeps a checksum beside each file, and Spark 4.1 may keep one of its own. To compare costs reading the
-files, so only `diagnose` does, and no more than `BYTES_MAX` of them.
+files, so no more than `BYTES_MAX` of them are read.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.contents import Checkpoint
@@ -37,12 +40,22 @@ def unsound_state(
     """
     if checkpoint.state is None or location.scheme != "file":
         return {}
-    checks = _Checks(storage, location)
     state = checkpoint.state
     each = itertools.chain.from_iterable(_loaded(state, version) for version in versions)
     loaded = {f"{store.folder}/{file.name}": (store, file) for store, file in each}
-    found = ((name, checks.of(store, file)) for name, (store, file) in loaded.items())
-    return {name: unsound for name, unsound in found if unsound}
+    checks = _Checks(storage, location)
+    # What is read is settled before anything is, so that it is the same each time.
+    asked = [(name, file, question) for name, (store, file) in loaded.items() for question in checks.of(store, file)]
+    with ThreadPoolExecutor(storage.parallel) as pool:
+        answers = list(pool.map(lambda each: each[2](), asked))
+    found: dict[str, Unsound] = {}
+    for (name, file, _), wrong in zip(asked, answers, strict=True):
+        if wrong is None or name in found:  # of a snapshot its first part that is wrong is told
+            continue
+        is_snapshot = file.kind is StateFileKind.ZIP
+        is_corrupt = not is_snapshot and checks.is_corrupt(location / name, file.size or 0)
+        found[name] = Unsound(wrong.damage, is_snapshot=is_snapshot, by_spark=wrong.by_spark, is_corrupt=is_corrupt)
+    return found
 
 
 def _loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]]:
@@ -50,6 +63,14 @@ def _loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]
         ids = unique_ids_of(store, state.commits)
         paths = (Loads(store, ids, auto_repair=repair).path(version) for repair in (False, True))
         yield from ((store, file) for file in dict.fromkeys(file for path in paths for file in path) if file.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """A file does not fit its checksum: Spark's own, or Hadoop's."""
+
+    damage: Damage
+    by_spark: bool
 
 
 class _Checks:
@@ -62,41 +83,51 @@ class _Checks:
         self._left_spark = SPARK_BYTES_MAX
         self._left_unpacked = UNPACKED_BYTES_MAX
 
-    def of(self, store: StateStore, file: StateFile) -> Unsound | None:
-        """What is wrong with a file, or with the first part of a snapshot that is wrong; None if nothing is."""
+    def of(self, store: StateStore, file: StateFile) -> Iterator[Callable[[], _Wrong | None]]:
+        """What to ask of a file: one question, or of a snapshot one for each of its parts."""
         folder = self._location / store.folder
         if file.kind is StateFileKind.ZIP:
-            parts = (self._by_hadoop(*each) for each in _parts(folder, store, file))
-            wrong = next((damage for damage in parts if damage), None)
-            return Unsound(wrong, is_snapshot=True, by_spark=False) if wrong else None
+            for path, size in _parts(folder, store, file):
+                yield partial(self._answer, path, size, by_spark=False, by_hadoop=self._may_read(size))
+            return
         path, size = folder / file.name, file.size or 0
-        by_spark = self._by_spark(path, size)
-        damage = by_spark or self._by_hadoop(path, size)
-        if damage is None:
-            return None
-        is_corrupt = self._is_corrupt(path, size)
-        return Unsound(damage, is_snapshot=False, by_spark=by_spark is not None, is_corrupt=is_corrupt)
+        by_spark, by_hadoop = self._may_compare(size), self._may_read(size)
+        yield partial(self._answer, path, size, by_spark=by_spark, by_hadoop=by_hadoop)
 
-    def _is_corrupt(self, file: Location, size: int) -> bool:
+    def is_corrupt(self, file: Location, size: int) -> bool:
+        """Whether a file that does not fit cannot be unpacked either."""
         if size > self._left_unpacked:
             return False
         self._left_unpacked -= size
         content = self._storage.read(file, limit=UNPACKED_BYTES_MAX)
         return content is not None and corruption(content) is not None
 
-    def _by_hadoop(self, file: Location, size: int) -> Damage | None:
+    def _may_read(self, size: int) -> bool:
         if size > self._left:
-            return None
+            return False
         self._left -= size
+        return True
+
+    def _may_compare(self, size: int) -> bool:
+        if size > self._left_spark:
+            return False
+        self._left_spark -= size
+        return True
+
+    def _answer(self, file: Location, size: int, *, by_spark: bool, by_hadoop: bool) -> _Wrong | None:
+        damage = self._by_spark(file, size) if by_spark else None
+        if damage is not None:
+            return _Wrong(damage, by_spark=True)
+        damage = self._by_hadoop(file, size) if by_hadoop else None
+        return None if damage is None else _Wrong(damage, by_spark=False)
+
+    def _by_hadoop(self, file: Location, size: int) -> Damage | None:
         folder = Location(file.scheme, file.authority, file.path.rpartition("/")[0])
         raw = self._storage.read(folder / f".{file.name}.crc", limit=BYTES_MAX)
         checksum = None if raw is None else parse_hadoop_checksum(raw)
         return self._compared(checksum, file, size) if isinstance(checksum, HadoopChecksum) else None
 
     def _by_spark(self, file: Location, size: int) -> Damage | None:
-        if size > self._left_spark:
-            return None
-        self._left_spark -= size
         raw = self._storage.read(Location(file.scheme, file.authority, f"{file.path}.crc"), limit=SPARK_BYTES_MAX)
         checksum = None if raw is None else parse_spark_checksum(raw)
         return self._compared(checksum, file, size) if isinstance(checksum, SparkChecksum) else None

@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
+from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis.advice_facts import AdviceFacts
+from lastgood.diagnosis.engine import Report
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.rules_lost import CHECKPOINT_LOST
+from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.errors import LastgoodError, StorageError, command_line
-from lastgood.operations.evidence import Evidence, lineage, now_ms, require_checkpoint
-from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
+from lastgood.operations.advice_facts import query_facts
+from lastgood.operations.below import checkpoints_below
+from lastgood.operations.diagnose import BATCHES, examine
+from lastgood.operations.evidence import Evidence, gather_at, now_ms, require_checkpoint
+from lastgood.operations.exposure import Exposure, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
-from lastgood.position import locate
-from lastgood.query.sink_batches import planned_anew
-from lastgood.recovery.copies import batch_of
+from lastgood.position import Position
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
-from lastgood.recovery.mirror import WORK_SUFFIX
-from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
-_DEPTH_MAX = 6
-_NEVER_INSIDE = ("_delta_log", "_spark_metadata", "metadata", "state")
 _NOTHING_ASKED = EvidenceOptions()
+_TELLS_THE_WAY = (SEALED_BY_LASTGOOD, CHECKPOINT_LOST)
+"""Findings with a command that goes on by itself; of any other `diagnose` tells more."""
 
 
-class Grade(enum.IntEnum):
-    """How bad it looks, from the files and from whoever was asked; worse is larger."""
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """What one checkpoint, its sinks and Kafka come to: the report of `diagnose`, without all that it rests on."""
 
-    HEALTHY = 0
-    """Every planned batch is committed, and all that a restart reads is there."""
-    IN_FLIGHT = 1
-    """One batch is planned and not committed: it is running, or the query died in it and a restart runs it again."""
-    EMPTY = 2
-    """No batch has been planned yet."""
-    UNREADABLE = 3
-    """The storage does not let us look, or does not answer."""
-    DAMAGED = 4
-    """Something that a restart reads is missing or damaged."""
-    LOSING = 5
-    """Unread records are gone from Kafka, or committed rows from the sink, or the sink would drop the next ones."""
+    grade: Grade
+    position: Position
+    findings: tuple[Finding, ...]
+    """Those of `diagnose` that are errors and warnings, worst first."""
+    outcome: Outcome
+    """What Spark would do, started as things stand."""
+    query_id: str | None
+    """From `metadata`, else from the mirror of lost logs."""
+    mode: Mode
+    is_stateful: bool
+    newest: OffsetEntry | None
+    """The newest plan that can be read."""
+    mirrored: BatchIds | None = None
+    """Where both logs are lost: the batches that the mirror knows; None where that is not so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,9 @@ class Status:
     """Where one query stands."""
 
     location: Location
-    checkpoint: Checkpoint | None
+    stand: Stand | None
+    """None: it cannot be read."""
     error: LastgoodError | None = None
-    query_id: str | None = None
-    """From `metadata`, else from the mirror of lost logs."""
-    mirrored: BatchIds | None = None
-    """Where both logs are lost: the batches that the mirror knows; None where that is not so."""
     exposure: Exposure | None = None
     """None if Kafka was not asked."""
     sinks: tuple[SinkStanding, ...] = ()
@@ -75,79 +79,96 @@ class Status:
 
     @property
     def grade(self) -> Grade:
-        """The worst that is known."""
-        if self.checkpoint is None:
-            return Grade.UNREADABLE
-        is_losing = self.exposure is not None and self.exposure.losing is Losing.YES
-        if is_losing or any(sink.is_bad for sink in self.sinks):
-            return Grade.LOSING
-        if self.checkpoint.damage or self.checkpoint.absent or self.mirrored is not None:
-            return Grade.DAMAGED
-        if self.checkpoint.last_planned is None:
-            return Grade.EMPTY
-        return Grade.HEALTHY if self.checkpoint.orphan is None else Grade.IN_FLIGHT
+        """The worst that is known: what `diagnose` finds, at a glance."""
+        return Grade.UNREADABLE if self.stand is None else self.stand.grade
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The errors and warnings of `diagnose`, worst first."""
+        return () if self.stand is None else self.stand.findings
 
     @property
     def last_good(self) -> int | None:
         """The newest batch on which logs, state and sinks agree, as far as they are known."""
-        if self.checkpoint is None:
-            return None
-        return locate(self.checkpoint, [sink.evidence for sink in self.sinks]).last_good
+        return None if self.stand is None else self.stand.position.last_good
+
+    @property
+    def orphan(self) -> int | None:
+        """The batch that is planned and not committed; None if there is none, or where a seal stands in its place."""
+        return None if self.stand is None or self.grade is Grade.SEALED else self.stand.position.orphan
 
     @property
     def time_ms(self) -> int | None:
         """Processing time of the newest planned batch."""
-        newest = self.checkpoint.newest_offsets if self.checkpoint else None
+        newest = None if self.stand is None else self.stand.newest
         return newest.metadata.batch_timestamp_ms if newest and newest.metadata else None
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What is damaged, missing or lost, each thing one line for a person."""
-        if self.checkpoint is None:
-            return () if self.error is None else (self.error.sentence,)
-        found = []
-        if self.mirrored is not None:
-            found = [f"both logs are lost; the mirror holds batches {self.mirrored.oldest} to {self.mirrored.newest}"]
-        found += [f"{path}: {damage}" for path, damage in self.checkpoint.damage.items()]
-        found += [f"{path}: not there" for path in self.checkpoint.absent]
-        found += self.exposure.problems if self.exposure else ()
-        found += [f"sink {sink.evidence.location}: {sink.sentence}" for sink in self.sinks if sink.is_bad]
-        return tuple(found)
+        if self.error is not None:
+            return (self.error.sentence,)
+        return tuple(_line(finding) for finding in self.findings if finding.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is not as it is to be, though the query works."""
+        return tuple(_line(finding) for finding in self.findings if finding.severity is Severity.WARNING)
 
     @property
     def next(self) -> str:
         """What to type next."""
-        if self.mirrored is not None:
-            return command_line("backup", "restore", self.target)
+        ways = (finding.next for finding in self.findings if finding.condition in _TELLS_THE_WAY)
+        way = next((each for each in ways if each is not None), None)
+        if way is not None:
+            return way
         verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
         return command_line(verb, self.target, *self.options.words())
 
+    @property
+    def tells_the_way(self) -> bool:
+        """Whether `next` is a command that goes on, rather than one that tells more."""
+        return any(finding.condition in _TELLS_THE_WAY for finding in self.findings)
+
+    @property
+    def undo(self) -> str | None:
+        """The command that takes a repair back that was begun; None where there is none, or where it is `next`."""
+        sealed = (finding for finding in self.findings if finding.condition is SEALED_BY_LASTGOOD)
+        undo = next((str(finding.evidence["undo"]) for finding in sealed), None)
+        return None if undo == self.next else undo
+
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""
-        newest = self.checkpoint.newest_offsets if self.checkpoint else None
-        lines = newest.sources if isinstance(newest, OffsetEntry) else ()
+        newest = None if self.stand is None else self.stand.newest
+        lines = newest.sources if newest is not None else ()
         return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
 
     def to_json(self) -> dict[str, Any]:
         """What `status --format json` prints of one checkpoint."""
-        checkpoint = self.checkpoint
+        stand = self.stand
+        position = stand.position if stand else None
+        mirrored = stand.mirrored if stand else None
         return {
             "checkpoint": str(self.location),
             "grade": self.grade.name.lower(),
-            "query_id": self.query_id,
-            "mode": checkpoint.mode.value if checkpoint else None,
-            "stateful": checkpoint.is_stateful if checkpoint else None,
-            "last_planned": checkpoint.last_planned if checkpoint else None,
-            "last_committed": checkpoint.last_committed if checkpoint else None,
-            "last_loadable_state": checkpoint.last_loadable if checkpoint else None,
+            "query_id": stand.query_id if stand else None,
+            "mode": stand.mode.value if stand else None,
+            "stateful": stand.is_stateful if stand else None,
+            "last_planned": position.planned if position else None,
+            "last_committed": position.committed if position else None,
+            "last_loadable_state": position.state if position else None,
             "last_good": self.last_good,
             "time_ms": self.time_ms,
+            "restart": stand.outcome.value if stand else None,
             "problems": list(self.problems),
-            "mirrored": None if self.mirrored is None else [self.mirrored.oldest, self.mirrored.newest],
+            "warnings": list(self.warnings),
+            "findings": [finding.to_json() for finding in self.findings],
+            "mirrored": None if mirrored is None else [mirrored.oldest, mirrored.newest],
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
             "last_incident": self._incident_json(),
             "next": self.next,
+            "undo": self.undo,
         }
 
     def _incident_json(self) -> dict[str, Any] | None:
@@ -200,27 +221,16 @@ def status(
         resolved = replace(resolved, checkpoint=target)
     location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
-    with ThreadPoolExecutor(1) as beside:
-        asked = beside.submit(_last_incident, storage, location)
-        evidence = _read(storage, location, resolved)
-        incident = asked.result()
-    if not evidence.mirror:
-        require_checkpoint(location, evidence.checkpoint)
-    at_ms = clock_ms()
-    around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-    return replace(
-        _judge(evidence, around, at_ms, is_same_topic=options.topic_is_the_same),
-        incident=incident,
-        target=target,
-        options=options,
-    )
-
-
-def is_root(target: str) -> bool:
-    """True for a folder that is no checkpoint itself, and may hold some."""
-    location = parse_location(resolve_target(target).checkpoint)
-    names = list(open_storage(location).names(location) or ())
-    return bool(names) and not _is_checkpoint(names)
+    with ThreadPoolExecutor(2) as beside:
+        incident = beside.submit(_last_incident, storage, location)
+        evidence = gather_at(resolved, storage, batches=BATCHES)
+        if not evidence.mirror:
+            require_checkpoint(location, evidence.checkpoint)
+        at_ms = clock_ms()
+        facts = beside.submit(query_facts, evidence)
+        around = look_around(evidence, options, now_ms=at_ms, headroom=True)
+        found = _judge(evidence, around, facts.result(), options, at_ms)
+        return replace(found, incident=incident.result(), target=target)
 
 
 def status_below(
@@ -247,82 +257,55 @@ def status_below(
     options = options.of(resolved)
     location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
+    asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
-        asked = [pool.submit(_look, storage, each) for each in checkpoints_below(storage, location)]
+        # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
+        look = _read if asks else partial(_look, options=options, at_ms=clock_ms())
+        asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location)]
         looked = []
         for done in as_completed(asked):
             looked.append(done.result())
             if progress is not None:
                 progress(len(looked))
-    at_ms = clock_ms()
-    read = [each for each in looked if isinstance(each, Evidence) and not _is_nothing(each)]
-    around = look_around_all(read, options, now_ms=at_ms)
-    found = [
-        _judge(evidence, told, at_ms, is_same_topic=options.topic_is_the_same)
-        for evidence, told in zip(read, around, strict=True)
-    ]
+        read = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
+        at_ms = clock_ms()
+        around = look_around_all(read, options, now_ms=at_ms) if asks else []
+        found = list(pool.map(partial(_look_again, options=options, at_ms=at_ms), read, around))
     found += [each for each in looked if isinstance(each, Status)]
-    found = [replace(each, target=str(each.location), options=options) for each in found]
+    found = [replace(each, target=str(each.location), options=options) for each in found]  # of unreadable ones, too
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
 
 
-def checkpoints_below(storage: Storage, folder: Location) -> Iterator[Location]:
-    """Every checkpoint below a folder, and whatever may be one.
-
-    That is a folder that cannot be listed, and one that is gone or empty while its work folder is still there. Nothing
-    is sought inside a checkpoint or in a work folder.
-
-    Raises:
-        StorageError: the folder itself cannot be listed.
-    """
-
-    def listed(place: Location) -> list[str] | None:
-        try:
-            return list(storage.names(place) or ())
-        except StorageError:
-            if place == folder:
-                raise
-            return None
-
-    level, worked_on = [folder], set[Location]()
-    with ThreadPoolExecutor(storage.parallel) as pool:
-        for _ in range(_DEPTH_MAX):
-            found = zip(level, pool.map(listed, level), strict=True)
-            level = []
-            for place, names in found:
-                if names is None or _is_checkpoint(names) or (not names and place in worked_on):
-                    yield place
-                    continue
-                inside = {place / name[:-1] for name in names if name.endswith("/") and _may_hold(name[:-1])}
-                suffix = f"{WORK_SUFFIX}/"
-                owners = {place / name.removesuffix(suffix) for name in names if name.endswith(suffix)}
-                yield from sorted(owners - inside, key=str)
-                worked_on |= owners
-                level += sorted(inside, key=str)
-
-
-def _may_hold(name: str) -> bool:
-    return not name.endswith(WORK_SUFFIX) and not name.startswith(".") and name not in _NEVER_INSIDE
-
-
-def _is_checkpoint(names: list[str]) -> bool:
-    present = set(names)
-    return METADATA in present or {f"{OFFSETS}/", f"{COMMITS}/"} <= present
-
-
-def _look(storage: Storage, location: Location) -> Evidence | Status:
+def _one_of_many(
+    look: Callable[[Storage, Location], Evidence | Status | None], storage: Storage, location: Location
+) -> Evidence | Status | None:
+    """What is told of a checkpoint that may not let us look: of many, it is one line."""
     try:
-        return _read(storage, location, Target(str(location)))
+        return look(storage, location)
     except StorageError as error:
         return Status(location, None, error)
 
 
-def _read(storage: Storage, location: Location, target: Target) -> Evidence:
-    """The checkpoint, and its mirror where both logs are lost."""
-    checkpoint = read_checkpoint(storage, location, batches=2)
-    evidence = Evidence(target, location, storage, checkpoint, ())
-    is_lost = checkpoint.last_planned is None and checkpoint.last_committed is None
-    return evidence.with_mirror() if is_lost else evidence
+def _read(storage: Storage, location: Location) -> Evidence:
+    return gather_at(Target(str(location)), storage, batches=BATCHES)
+
+
+def _look(storage: Storage, location: Location, *, options: EvidenceOptions, at_ms: int) -> Status | None:
+    """One that nobody else tells of; None if it is none."""
+    evidence = _read(storage, location)
+    return _look_again(evidence, Surroundings(), options=options, at_ms=at_ms) if _is_any(evidence) else None
+
+
+def _look_again(evidence: Evidence, around: Surroundings, *, options: EvidenceOptions, at_ms: int) -> Status:
+    try:
+        return _judge(evidence, around, query_facts(evidence), options, at_ms)
+    except StorageError as error:
+        return Status(evidence.location, None, error)
+
+
+def _is_any(evidence: Evidence) -> bool:
+    """Whether there is a checkpoint, or a mirror of one."""
+    return bool(evidence.mirror) or evidence.checkpoint.is_there
 
 
 def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
@@ -333,13 +316,11 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
         return error
 
 
-def _is_nothing(evidence: Evidence) -> bool:
-    """Whether there is neither a checkpoint nor a mirror of one."""
-    checkpoint = evidence.checkpoint
-    return not evidence.mirror and checkpoint.query is None and not checkpoint.offsets.listing.exists
-
-
-def _judge(evidence: Evidence, around: Surroundings, at_ms: int, *, is_same_topic: bool) -> Status:
+def _judge(
+    evidence: Evidence, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, at_ms: int
+) -> Status:
+    """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
+    report = examine(evidence, around, facts, asked=options, at_ms=at_ms)
     checkpoint = evidence.checkpoint
     standings = [
         sink_standing(
@@ -352,26 +333,31 @@ def _judge(evidence: Evidence, around: Surroundings, at_ms: int, *, is_same_topi
     ]
     exposure = None
     if around.kafka is not None:
-        noted = read_topic_ids(evidence.storage, evidence.location, evidence.query_id)
         exposure = exposure_of(
-            reading(evidence), around.kafka, now_ms=at_ms, recorded_ids=noted, is_same_topic=is_same_topic
+            reading(evidence),
+            around.kafka,
+            now_ms=at_ms,
+            recorded_ids=facts.topic_ids,
+            is_same_topic=options.topic_is_the_same,
         )
-    return Status(
-        evidence.location,
-        checkpoint,
-        query_id=evidence.query_id,
-        mirrored=_mirrored(evidence),
-        exposure=exposure,
-        sinks=tuple(standings),
+    stand = _stand(evidence, report)
+    return Status(evidence.location, stand, exposure=exposure, sinks=tuple(standings), options=options)
+
+
+def _stand(evidence: Evidence, report: Report) -> Stand:
+    checkpoint = evidence.checkpoint
+    return Stand(
+        grade_of(report),
+        report.position,
+        tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
+        report.restart.outcome,
+        evidence.query_id,
+        checkpoint.mode,
+        checkpoint.is_stateful,
+        checkpoint.newest_offsets,
+        report.world.mirrored,
     )
 
 
-def _mirrored(evidence: Evidence) -> BatchIds | None:
-    """The batches of the newest query in the mirror of lost logs."""
-    checkpoint = evidence.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
-        return None
-    copies = [copy for query in lineage(evidence)[-1:] for copy in query.copies]
-    planned = [batch_of(copy.path, OFFSETS) for copy in copies]
-    ids = BatchIds.of([batch_id for batch_id in planned if batch_id is not None])
-    return ids or None
+def _line(finding: Finding) -> str:
+    return f"{finding.condition.name} {finding.subject}: {finding.effect}"

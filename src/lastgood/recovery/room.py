@@ -168,6 +168,11 @@ def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
     return None
 
 
+def finishing(checkpoint: Location, recovery: str) -> str:
+    """The command that finishes a repair, by the plan that is kept with it."""
+    return command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json")
+
+
 def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None = None) -> None:
     """See that no repair of a checkpoint is half done.
 
@@ -177,12 +182,11 @@ def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None =
     recovery = open_recovery(storage, checkpoint)
     if recovery in (None, but):
         return
-    finish = command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json")
     raise RecoveryOpenError(
         f"recovery {recovery} was begun here, and neither finished nor taken back",
         subject=str(checkpoint),
         effect="the checkpoint may be sealed; nothing has been changed",
-        next=f"{finish}, or {command_line('undo', recovery, '--checkpoint', checkpoint)}",
+        next=f"{finishing(checkpoint, recovery)}, or {command_line('undo', recovery, '--checkpoint', checkpoint)}",
     )
 
 

@@ -13,7 +13,7 @@ from predicting import change, does, fails, line, remove, report, resumes, write
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
-from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.diagnosis.world import World
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage import LocalStorage, parse_location
@@ -46,6 +46,43 @@ def test_planned_batch_that_begins_at_no_position_fails_too(tmp_path: Path) -> N
     builder.plan()
     write("sources/0/0", '\x00v1\n{"orders":{"0":-3}}')(tmp_path)
     assert does(report(tmp_path, SPARK_4_2)) == fails("earliest offset -3 does not equal -2", 0)
+
+
+_EXPECTED = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got'
+
+
+@pytest.mark.parametrize(
+    ("raw", "version", "error"),
+    [
+        (b'2{"orders":{"0":0}}\n', SPARK_4_2, None),  # as Spark 2.1 wrote it
+        (b'0v1\n{"orders":{"0":0}}', SPARK_4_2, None),
+        (b'0v99999\n{"orders":{"0":0}}', SPARK_4_2, "The maximum supported log version is v1, but encountered v99999"),
+        (b'0v99999\n{"orders":{"0":0}}', SPARK_3_5, "maximum supported log version is v1, but encountered v99999"),
+        (b'\0v+02\n{"orders":{"0":0}}', SPARK_4_3, "The maximum supported log version is v1, but encountered v2"),
+        (b'v1\n{"orders":{"0":0}}', SPARK_4_2, _EXPECTED),
+        (b'v99\n{"orders":{"0":0}}', SPARK_4_2, _EXPECTED),
+        (b'{"orders":{"0":0}}', SPARK_4_2, _EXPECTED),
+        (b'\0v1\n{"orders', SPARK_4_2, _EXPECTED),
+        (b"\0v1\n", SPARK_4_2, _EXPECTED),
+        (b"\0\xff\x13garbage", SPARK_4_2, _EXPECTED),
+        (b"garbage", SPARK_4_2, _EXPECTED),
+        (b"\0v1", SPARK_4_2, "failed to detect the log file version line"),
+        (b"\0v", SPARK_4_2, "failed to detect the log file version line"),
+        (b"\0vx\n", SPARK_4_2, "failed to read correct log version from"),
+        (b"\0", SPARK_4_2, "requirement failed"),
+        (b"", SPARK_4_2, "requirement failed"),
+        (b"", SPARK_4_0, "assertion failed"),
+    ],
+)
+def test_where_the_first_batch_begins_is_read_as_spark_reads_it(
+    tmp_path: Path, raw: bytes, version: SparkVersion, error: str | None
+) -> None:
+    """All but those of other versions were seen with Spark 4.2."""
+    CheckpointBuilder(tmp_path, KafkaInput("orders", 1)).plan()
+    (tmp_path / "sources/0/0").write_bytes(raw)
+    found = report(tmp_path, version).restart
+    assert found.error == error
+    assert found.outcome is (Outcome.RERUNS if error is None else Outcome.FAILS)
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])

@@ -18,6 +18,7 @@ import pytest
 from lastgood.bundle.archive import PART_BYTES_MAX, BundleInvalidError
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import SourceFile
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.diagnosis.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.failure_class import FailureClass
@@ -123,7 +124,8 @@ def everything(evidence: Evidence) -> World:
         is_local=False,
         files={"0": (FileFacts(SourceFile("file:/a", 1, 0), FileState.CHANGED, 5),)},
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
-        seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7")),
+        seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7"), "lastgood apply plan.json"),
+        mirrored=BatchIds.of([0, 1, 3]),
         rewritten={7: "20261121-160058-7f3a"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(

@@ -200,14 +200,13 @@ def test_a_sink_is_held_against_what_is_planned_and_committed(
 ) -> None:
     found = sink_standing(sink(last, skips=skips), last_planned=planned, last_committed=committed)
     assert (found.agreement, found.would_drop) == (agreement, drops)
-    assert found.is_bad == (agreement in (Agreement.AHEAD, Agreement.BEHIND) or drops is not None)
 
 
 def test_a_sink_that_did_not_answer_is_unknown() -> None:
     found = sink_standing(
         unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), last_planned=1, last_committed=1
     )
-    assert (found.agreement, found.sentence, found.is_bad) == (Agreement.UNKNOWN, "unknown, because denied", False)
+    assert (found.agreement, found.sentence) == (Agreement.UNKNOWN, "unknown, because denied")
 
 
 @pytest.mark.parametrize(
@@ -219,13 +218,8 @@ def test_a_mark_that_may_not_be_the_last_counts_as_far_as_it_is_seen(
 ) -> None:
     untold = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog")
     found = sink_standing(replace(untold, skips_up_to=mark), last_planned=planned, last_committed=5)
-    assert (found.agreement, found.would_drop, found.is_bad) == (Agreement.UNKNOWN, drops, drops is not None)
+    assert (found.agreement, found.would_drop) == (Agreement.UNKNOWN, drops)
     assert ("may be dropped without a word" in found.sentence) is (drops is not None)
-
-
-def test_a_function_of_the_user_may_leave_out_what_holds_no_rows() -> None:
-    found = sink_standing(sink(3, key=DedupeKey.APP_ID), last_planned=5, last_committed=5)
-    assert (found.agreement, found.is_bad) == (Agreement.BEHIND, False)
 
 
 def test_what_is_so_is_said_in_one_line() -> None:

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
 from lastgood.operations import status as operation
+from lastgood.operations.below import checkpoints_below, is_root
+from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.evidence import CheckpointMissingError
 from lastgood.operations.exposure import Agreement, Losing
-from lastgood.operations.status import Grade, checkpoints_below, is_root, status, status_below
+from lastgood.operations.status import status, status_below
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, Location, parse_location
@@ -45,12 +49,16 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "last_loadable_state": None,
         "last_good": 2,
         "time_ms": STARTED_MS + 2000,
+        "restart": "resumes",
         "problems": [],
+        "warnings": [],
+        "findings": [],
         "mirrored": None,
         "kafka": None,
         "sinks": [],
         "last_incident": None,
         "next": f"lastgood inspect {checkpoint}",
+        "undo": None,
     }
 
 
@@ -75,22 +83,40 @@ def test_a_query_that_has_planned_nothing_is_empty(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda root: (root / "offsets/2").write_bytes(b""), "offsets/2: empty"),
-        (lambda root: (root / "offsets/1").unlink(), "offsets/1: not there"),
-        (lambda root: (root / "offsets/2").unlink(), "offsets/2: not there"),
-        (lambda root: (root / "metadata").unlink(), "metadata: not there"),
-        (lambda root: (root / "metadata").write_bytes(b"x"), "metadata: not json: x"),
-        (lambda root: (root / "commits/2").write_bytes(b""), "commits/2: empty"),
-        (lambda root: (root / "sources/0/2").unlink(), "sources/0/2: not there"),
+        (lambda root: (root / "offsets/2").write_bytes(b""), "OFFSET_LOG_DAMAGED offsets/2"),
+        (lambda root: (root / "offsets/1").unlink(), "OFFSET_LOG_GAP offsets/1"),
+        (lambda root: (root / "offsets/2").unlink(), "COMMITS_AHEAD commits/2"),
+        (lambda root: (root / "metadata").unlink(), "QUERY_ID_LOST metadata"),
+        (lambda root: (root / "metadata").write_bytes(b"x"), "QUERY_ID_LOST metadata"),
+        (lambda root: (root / "commits/2").write_bytes(b""), "COMMIT_LOG_DAMAGED commits/2"),
+        (lambda root: (root / "sources/0/2").unlink(), "SOURCE_LOG_DAMAGED sources/0/2"),
     ],
 )
 def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem: str, checkpoint: Path) -> None:
-    CheckpointBuilder(checkpoint, FileInput()).run(3)
+    CheckpointBuilder(checkpoint, files(checkpoint.parent, 3)).run(3)
     assert callable(damage)
     damage(checkpoint)
     found = status(str(checkpoint))
-    assert (found.grade, found.problems) == (Grade.DAMAGED, (problem,))
-    assert found.to_json()["problems"] == [problem]
+    assert found.grade is Grade.DAMAGED
+    assert [each.partition(": ")[0] for each in found.problems] == [problem]
+    (finding,) = (each for each in diagnose(str(checkpoint)).findings if each.severity is Severity.ERROR)
+    assert found.problems == (f"{problem}: {finding.effect}",)
+    assert found.to_json()["findings"][0] == finding.to_json()
+
+
+def files(folder: Path, count: int) -> FileInput:
+    """Input files that are there."""
+    for number in range(count):
+        (folder / f"f{number:03d}.json").write_text("{}")
+    return FileInput(folder.as_uri())
+
+
+def test_files_that_no_batch_has_read_and_that_are_gone_are_lost(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint, files(checkpoint.parent, 1)).plan()
+    assert status(str(checkpoint)).grade is Grade.IN_FLIGHT
+    (checkpoint.parent / "f000.json").unlink()
+    found = status(str(checkpoint))
+    assert (found.grade, found.problems[0].split()[0]) == (Grade.LOSING, "SOURCE_FILES_GONE")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +151,7 @@ def test_a_batch_whose_state_cannot_be_loaded_is_not_good(tmp_path: Path) -> Non
     (case / "state/0/0/8.delta").unlink()
     broken = status(str(case))
     assert (broken.grade, broken.last_good) == (Grade.DAMAGED, 6)
-    assert "state/0/0/8.delta: not there" in broken.problems
+    assert broken.problems[0].startswith("STATE_FILE_MISSING state/0/0/8.delta: ")
     for file in (case / "state/0/0").glob("*.delta"):
         file.unlink()
     for file in (case / "state/0/0").glob("*.snapshot"):
@@ -222,6 +248,74 @@ def test_a_root_that_cannot_be_listed_is_an_error(root: Path) -> None:
         list(checkpoints_below(RefusingStorage(location), location))
 
 
+def below(root: Path) -> list[str]:
+    return [str(each)[len(str(root)) + 1 :] for each in checkpoints_below(LocalStorage(), parse_location(str(root)))]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ("metadata",),
+        ("offsets",),
+        ("commits",),
+        ("metadata", "commits"),
+        ("metadata", "offsets"),
+        ("metadata", "offsets", "commits"),
+    ],
+    ids=" ".join,
+)
+def test_a_query_that_lost_a_part_is_found_and_is_no_root(lost: tuple[str, ...], tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "team/orders").run(3)
+    for part in lost:
+        shutil.rmtree(tmp_path / "team/orders" / part, ignore_errors=True)
+        (tmp_path / "team/orders" / part).unlink(missing_ok=True)
+    assert below(tmp_path) == ["team/orders"]
+    assert is_root(str(tmp_path))
+    assert not is_root(str(tmp_path / "team/orders"))
+    assert status(str(tmp_path / "team/orders")).grade > Grade.EMPTY or "offsets" in lost
+
+
+def test_a_first_batch_that_failed_is_found_on_a_store_without_empty_folders(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "orders").plan()
+    (tmp_path / "orders/commits").rmdir()
+    (tmp_path / "orders/metadata").unlink()
+    assert below(tmp_path) == ["orders"]
+    (found,) = status_below(str(tmp_path))
+    assert [each.split()[0] for each in found.problems] == ["QUERY_ID_LOST"]
+
+
+@pytest.mark.parametrize("name", ["offsets", "commits", "sources", "state", "metadata"])
+def test_a_query_may_bear_the_name_of_a_part(name: str, tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / name).run(2)
+    CheckpointBuilder(tmp_path / "orders").run(2)
+    assert sorted(below(tmp_path)) == sorted([name, "orders"])
+    assert is_root(str(tmp_path))
+
+
+def test_a_table_by_the_name_of_a_part_hides_no_query(tmp_path: Path) -> None:
+    for folder in ("state/2026/1", "sources/eu/raw", "offsets/old"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "part-0.csv").write_text("x")
+    CheckpointBuilder(tmp_path / "orders").run(2)
+    assert below(tmp_path) == ["orders"]
+    with pytest.raises(CheckpointMissingError):
+        status(str(tmp_path))
+
+
+def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint: Path) -> None:
+    CheckpointBuilder(checkpoint).run(4)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    (checkpoint / "nested").mkdir(parents=True)
+    (checkpoint / ".metadata.crc").write_bytes(b"x")
+    CheckpointBuilder(checkpoint / "nested/other").run(2)
+    assert not is_root(str(checkpoint))
+    assert below(checkpoint.parent) == ["checkpoint", "checkpoint/nested/other"]
+    lost, healthy = status_below(str(checkpoint.parent))
+    assert (lost.grade, lost.next) == (Grade.DAMAGED, f"lastgood backup restore {checkpoint}")
+    assert healthy.grade is Grade.HEALTHY
+
+
 def test_the_search_goes_six_folders_deep(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "1/2/3/4/5").run(1)
     CheckpointBuilder(tmp_path / "x/2/3/4/5/6/7").run(1)
@@ -277,7 +371,9 @@ def test_lost_logs_that_the_mirror_knows_are_damage_and_not_an_empty_query(left:
         CheckpointBuilder(checkpoint)
     found = status(str(checkpoint))
     assert (found.grade, found.last_good) == (Grade.DAMAGED, None)
-    assert found.problems[0] == "both logs are lost; the mirror holds batches 0 to 3"
+    assert found.problems[0].startswith("CHECKPOINT_LOST offsets, commits: ")
+    assert found.problems[0].endswith("; the mirror holds batches 0 to 3.")
+    assert diagnose(str(checkpoint)).findings[0].next == found.next
     assert found.next == f"lastgood backup restore {checkpoint}"
     assert found.to_json()["mirrored"] == [0, 3]
     below = status_below(str(checkpoint.parent))
@@ -339,7 +435,8 @@ def test_what_kafka_has_deleted_unread_is_the_worst_grade(checkpoint: Path) -> N
     facts = kafka(checkpoint.parent, {"0": (20, 30), "1": (0, 15)})
     found = status(str(checkpoint), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert found.grade is Grade.LOSING
-    assert found.problems == ("orders/0: offsets 15 to 19 are unread, and Kafka has deleted them",)
+    (problem,) = found.problems
+    assert problem.startswith("SOURCE_RANGE_EXPIRED orders-0: [15, 20) of orders-0 can no longer be read: ")
     assert found.next == f"lastgood diagnose {checkpoint} --kafka '{facts}'"
 
 
@@ -349,7 +446,7 @@ def test_what_kafka_has_deleted_unread_is_the_worst_grade(checkpoint: Path) -> N
         (3, Agreement.AGREES, Grade.HEALTHY, 2),
         (5, Agreement.AHEAD, Grade.LOSING, 2),
         (2, Agreement.BEHIND, Grade.LOSING, 1),
-        (0, Agreement.NONE, Grade.HEALTHY, None),
+        (0, Agreement.NONE, Grade.LOSING, None),
     ],
 )
 def test_a_sink_is_held_against_the_checkpoint(
@@ -361,6 +458,43 @@ def test_a_sink_is_held_against_the_checkpoint(
     assert [each.agreement for each in found.sinks] == [agreement]
     assert (found.grade, found.last_good) == (grade, good)
     assert any("table" in problem for problem in found.problems) == (grade is Grade.LOSING)
+
+
+@pytest.mark.parametrize("shown", [None, 2, 3, 4, 6])
+@pytest.mark.parametrize("is_orphan", [False, True])
+@pytest.mark.parametrize("is_pattern", [False, True])
+@pytest.mark.parametrize("served", ["all", "expired", "shorter", "partition gone", "topic gone", "not named"])
+def test_whatever_kafka_and_the_sink_say_the_grade_is_that_of_the_findings(
+    served: str, is_pattern: bool, is_orphan: bool, shown: int | None, checkpoint: Path
+) -> None:
+    query = CheckpointBuilder(checkpoint)
+    query.run(3)
+    if is_orphan:
+        query.plan()
+    first = (18, 40) if served == "expired" else (0, 12) if served == "shorter" else (0, 40)
+    told = json.loads(Path(kafka(checkpoint.parent, {"0": first, "1": (0, 40)})).read_text())
+    if served == "partition gone":
+        del told["topics"]["orders"]["partitions"]["1"]
+    elif served == "topic gone":
+        told["topics"]["orders"] = {"exists": False}
+    elif served == "not named":
+        del told["topics"]["orders"]
+    facts = checkpoint.parent / "facts.json"
+    facts.write_text(json.dumps(told))
+    sinks = () if shown is None else (file_sink(checkpoint.parent / "table", shown),)
+    asked = EvidenceOptions(sinks=sinks, kafka=str(facts), subscribe_pattern="ord.*" if is_pattern else None)
+    alone, (below,) = status(str(checkpoint), options=asked), status_below(str(checkpoint.parent), options=asked)
+    report = diagnose(str(checkpoint), DiagnoseOptions(asked))
+    findings = [each for each in report.findings if each.severity > Severity.INFO]
+    assert [each.to_json() for each in alone.findings] == [each.to_json() for each in findings]
+    assert (alone.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
+    assert alone.exposure is not None
+    if alone.exposure.losing is Losing.YES:
+        assert alone.grade is Grade.LOSING
+    if alone.grade < Grade.UNREADABLE:
+        assert report.restart.stop is None
+    if not sinks:  # of many, a sink that goes by its folder has no say
+        assert [each.condition for each in below.findings] == [each.condition for each in findings]
 
 
 def test_a_pipeline_knows_its_sink_and_its_broker(
@@ -381,7 +515,7 @@ def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -
     root = tmp_path / "chk"
     CheckpointBuilder(root / "late").run(3)
     CheckpointBuilder(root / "early").run(6)
-    CheckpointBuilder(root / "files", FileInput()).run(2)
+    CheckpointBuilder(root / "files", files(tmp_path, 2)).run(2)
     facts = kafka(tmp_path, {"0": (20, 40), "1": (0, 40)}, last=5)
     found = status_below(str(root), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert [(each.location.name, each.grade) for each in found] == [
