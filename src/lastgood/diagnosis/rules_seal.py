@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.world import World
-from lastgood.errors import command_line
 
 SEALED_BY_LASTGOOD = Condition(
     "SEALED_BY_LASTGOOD",
@@ -33,7 +32,7 @@ def find_seal(world: World) -> Iterator[Finding]:
         world.seal.paths[0],
         "No driver can start on this checkpoint until the repair is finished or taken back.",
         {"recovery": world.seal.recovery, "stage": world.seal.stage, "seal": list(world.seal.paths)},
-        command_line("undo", world.seal.recovery, "--checkpoint", world.location),
+        world.command("undo", world.seal.recovery),
     )
 
 

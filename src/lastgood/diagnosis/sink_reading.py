@@ -132,7 +132,7 @@ class SinkReading:
 
     def status(self) -> str:
         """The command that asks the sink again."""
-        return self.world.command("status", "--sink", self.sink.location)
+        return self.world.command("status")
 
     def backups(self) -> str:
         """The command that shows what there is to put back."""

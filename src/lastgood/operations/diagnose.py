@@ -22,7 +22,14 @@ from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, now_ms
 from lastgood.operations.state_checksums import unsound_state
-from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
+from lastgood.operations.surroundings import (
+    TIMEOUT_SECONDS,
+    EvidenceOptions,
+    Surroundings,
+    asked_of,
+    look_around,
+    start_words,
+)
 from lastgood.operations.unread_files import unread_files
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
@@ -89,7 +96,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if Path(target).is_file():  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = gather(target, config=config, batches=BATCHES)
+    evidence = gather(target, config=config, batches=BATCHES, said=options.evidence.words())
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
     with ThreadPoolExecutor(2) as pool:
@@ -114,7 +121,7 @@ def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]
     from lastgood.diagnosis.rules_failures import find_failures
 
     query = world.checkpoint.query
-    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None)
+    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None, world)
     return judge(world, spark, failures, others=list(found))
 
 
@@ -128,6 +135,9 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
         world = bundle.world(bundle.evidence(batches=BATCHES).checkpoint)
         if options.fail_on_data_loss is not None:
             world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
+        if options.spark is not None or options.fail_on_data_loss is not None:
+            start = start_words(options.spark, fail_on_data_loss=world.fail_on_data_loss)
+            world = replace(world, asked=replace(world.asked, start=start))
         if options.max_downtime_ms is not None:
             world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))
         if spark is None and world.advice.spark is not None:
@@ -178,6 +188,12 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
     return World(
         evidence.checkpoint,
         location=str(evidence.location),
+        asked=asked_of(
+            evidence.target,
+            options.evidence,
+            spark=options.spark,
+            fail_on_data_loss=options.fail_on_data_loss is not False,
+        ),
         now_ms=now_ms(),
         sinks=surroundings.sinks,
         kafka=surroundings.kafka,

@@ -132,7 +132,7 @@ def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
             expected="--sink LOCATION, one that shows batches of this query",
         )
     batch = shown.pop() or 0
-    standing = offsets_after(target, batch=batch, config=config)
+    standing = offsets_after(target, batch=batch, said=found.asked.words(), config=config)
     marks = [f"{sink.location} shows batch {batch}: {sink.because}" for sink in sinks]
     told_by = f"where batch {batch} ended, as logs, mirror or ledger tell"
     holes = [f"{sink.location} lacks batches {sink.holes}, taken back before" for sink in sinks if sink.holes]

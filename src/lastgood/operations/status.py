@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.errors import LastgoodError, StorageError, command_line
+from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.evidence import Evidence, lineage, now_ms, require_checkpoint
 from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
@@ -117,9 +118,13 @@ class Status:
     def next(self) -> str:
         """What to type next."""
         if self.mirrored is not None:
-            return command_line("backup", "restore", self.target)
-        verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
-        return command_line(verb, self.target, *self.options.words())
+            return self.asked.command("backup restore")
+        return self.asked.command("inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose")
+
+    @property
+    def asked(self) -> Asked:
+        """How it was asked for; the commands that are printed carry the same."""
+        return Asked(self.target or str(self.location), self.options.words())
 
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""
@@ -166,7 +171,7 @@ class Status:
             "first_batch": incident.first_batch,
             "back_after_seconds": incident.back_after_seconds,
             "promise": incident.promise_state,
-            "next": command_line("report", incident.id, "--checkpoint", self.target or str(self.location)),
+            "next": self.asked.command("report", incident.id),
             "error": None,
         }
 
@@ -204,7 +209,7 @@ def status(
         evidence = _read(storage, location, resolved)
         incident = asked.result()
     if not evidence.mirror:
-        require_checkpoint(location, evidence.checkpoint)
+        require_checkpoint(location, evidence.checkpoint, options.words())
     at_ms = clock_ms()
     around = look_around(evidence, options, now_ms=at_ms, headroom=True)
     return replace(_judge(evidence, around, at_ms), incident=incident, target=target, options=options)

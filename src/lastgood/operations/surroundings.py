@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import ExtraMissingError, UsageError
@@ -21,7 +22,8 @@ from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.sinks.sink import open_sink
+from lastgood.sinks.fence import without_secrets
+from lastgood.sinks.sink import is_database, open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import LocationInvalidError
@@ -32,7 +34,7 @@ ONE_SECONDS = 9.0
 """How long one of them may: what it says of its own silence tells more than that time is up."""
 _PARALLEL = 16
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
-"""In the URL of a database."""
+"""In a location; `without_secrets` knows more of the URL of a database."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -70,6 +72,17 @@ class EvidenceOptions:
             txn_app_id=self.txn_app_id or target.txn_app_id,
         )
 
+    def beyond(self, target: Target) -> EvidenceOptions:
+        """What of it is said beyond the configuration, which knows the rest of the target."""
+        configured = EvidenceOptions().of(target)
+        nothing = EvidenceOptions()
+        unsaid = {
+            field.name: getattr(nothing, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) == getattr(configured, field.name)
+        }
+        return replace(self, **unsaid)
+
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
@@ -80,9 +93,35 @@ class EvidenceOptions:
         return tuple(word for name, value in given if value for word in (name, value))
 
 
+def asked_of(
+    target: Target, options: EvidenceOptions, *, spark: str | None = None, fail_on_data_loss: bool = True
+) -> Asked:
+    """How a verb was called, for the commands that it prints.
+
+    A pipeline that is known here goes by its name: then its configuration says the rest, also what no command may
+    show. Any other is told by its location, and by all that is known of it.
+
+    Args:
+        target: What it is about.
+        options: Where else it looked.
+        spark: The version that will start; None: nobody said it.
+        fail_on_data_loss: As the Kafka source has it.
+    """
+    start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
+    if target.name is not None:
+        return Asked(target.name, options.beyond(target).words(), start)
+    return Asked(target.checkpoint, options.of(target).words(), start, policy=target.policy)
+
+
+def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
+    """What was said of the Spark that will start, as words of a command line."""
+    version = () if spark is None else ("--spark", spark)
+    return version if fail_on_data_loss else (*version, "--fail-on-data-loss", "false")
+
+
 def without_password(text: str) -> str:
-    """The URL of a database as it may be kept; a driver finds the password in its own places, such as `PGPASSWORD`."""
-    return _PASSWORD.sub(r"\1@", text)
+    """A sink as it may be kept; the driver of a database finds a password in its own places, such as `PGPASSWORD`."""
+    return without_secrets(text) if is_database(text) else _PASSWORD.sub(r"\1@", text)
 
 
 def options_of(words: Sequence[str]) -> EvidenceOptions:
@@ -251,7 +290,7 @@ def sink_question(
         app_id: What its function gives as `txnAppId`; None: its own id.
         is_default: As `Question.is_default`.
     """
-    shown = _PASSWORD.sub(r"\1:***@", text)
+    shown = without_secrets(text, instead=":***") if is_database(text) else _PASSWORD.sub(r"\1:***@", text)
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
     return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
 

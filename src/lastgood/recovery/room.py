@@ -75,6 +75,11 @@ class Stage(enum.Enum):
         return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether the seal surely stands: that the driver was dead was proven before, and none has started since."""
+        return self in (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
+
+    @property
     def is_back(self) -> bool:
         """Whether somebody has begun to take it back: then it cannot be carried out any more."""
         return self in (Stage.UNDOING, Stage.TAKING_BACK, Stage.UNDONE, Stage.TAKEN_BACK)
