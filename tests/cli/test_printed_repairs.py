@@ -66,8 +66,18 @@ def test_from_a_plan_to_its_undo_by_what_is_printed_alone(checkpoint: Path, kafk
     accepted = run(*accepting[0].words)
     applied = run(*the(accepted, "apply").words)
     assert (applied.code, files(checkpoint) == before) == (0, False), applied.out
+    for form in ("json", "text"):
+        told = run("report", "last", "--checkpoint", str(checkpoint), *kafka, "--format", form)
+        assert same(told, "undo").words == the(applied, "undo").words
     undone = run(*the(applied, "undo").words)
     assert (undone.code, files(checkpoint)) == (0, before), undone.out
+
+
+def test_status_names_the_report_of_the_last_incident(checkpoint: Path, kafka: list[str]) -> None:
+    assert run("recover", str(checkpoint), "--goal", "replan", *kafka).code == 3
+    for form in ("json", "text"):
+        told = run("status", str(checkpoint), *kafka, "--format", form)
+        assert run(*same(told, "report").words).code == 0
 
 
 def test_recover_says_its_own_command_with_all_that_was_said(

@@ -11,7 +11,9 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from printed import Answer, Printed, parsed, require_same, run
 
+from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.errors import command_line
 from lastgood.operations.evidence import gather
 
 CASES = Path(__file__).parent / "cases"
@@ -29,6 +31,8 @@ VERBS = (
     ["plan", "--goal", "reposition", "--stable-lag", "1"],
     ["plan", "--goal", "reposition", "--earliest", "--accept", "duplicates"],
     ["plan", "--goal", "fresh", "--earliest"],
+    ["verify"],
+    ["backup list"],
     ["recover", "--observe"],
     ["recover", "--goal", "reposition", "--stable-lag", "1", "--accept", "duplicates"],
 )
@@ -100,18 +104,14 @@ def follow(checkpoint: Path, said: list[str]) -> None:
     done: set[str] = set()
     for verb in VERBS:
         for form in ("json", "text"):
-            words = [verb[0], str(checkpoint), *verb[1:], *said]
+            words = [*verb[0].split(), str(checkpoint), *verb[1:], *(said if verb[0] in LOOKING else ())]
             answer = run(*words, "--format", form)
-            asked = parsed(f"lastgood {' '.join(map(quoted, words))}")
-            check(answer, asked, done, DEPTH)
+            check(answer, parsed(command_line(*words)), done, DEPTH)
             if form == "json":
                 require_kept(answer)
-
-
-def quoted(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)
+    below = run("status", str(checkpoint.parent.parent), *said, "--format", "json")
+    assert below.printed()
+    check(below, parsed(command_line(*below.words)), done, DEPTH)
 
 
 def check(answer: Answer, asked: Printed, done: set[str], depth: int) -> None:

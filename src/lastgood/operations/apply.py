@@ -11,8 +11,14 @@ from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead, word_needed
+from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.operations.driver_death import (
+    DEAD,
+    DriverNotProvenDeadError,
+    driver_shut_out,
+    prove_driver_dead,
+    word_needed,
+)
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
@@ -165,7 +171,10 @@ def undo(
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
-    location = _where(recovery) if checkpoint is None else parse_location(_target(checkpoint, config))
+    if checkpoint is None:
+        location = _where(recovery, driver_is_dead=driver_is_dead)
+    else:
+        location = parse_location(_target(checkpoint, config))
     storage = open_writable(location)
     room = Room(location, find_recovery(storage, location, recovery), storage)
     plan = room.plan()
@@ -386,7 +395,7 @@ def _target(text: str, config: Path | None) -> str:
     return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
 
 
-def _where(recovery: str) -> Location:
+def _where(recovery: str, *, driver_is_dead: bool) -> Location:
     """Where a recovery works, as this machine remembers it."""
     if recovery == LAST:
         raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
@@ -395,6 +404,6 @@ def _where(recovery: str) -> Location:
         raise RecoveryUnknownError(
             f"this machine does not remember a recovery {recovery}",
             expected="--checkpoint LOCATION",
-            next=command_line("undo", recovery, "--checkpoint", "LOCATION"),
+            next=Asked("LOCATION").command("undo", recovery, *([DEAD] if driver_is_dead else [])),
         )
     return location

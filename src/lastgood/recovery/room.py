@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
@@ -187,7 +188,7 @@ def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None =
         f"recovery {recovery} was begun here, and neither finished nor taken back",
         subject=str(checkpoint),
         effect="the checkpoint may be sealed; nothing has been changed",
-        next=f"{finish}, or {command_line('undo', recovery, '--checkpoint', checkpoint)}",
+        next=f"{finish}, or {Asked(str(checkpoint)).command('undo', recovery)}",
     )
 
 
