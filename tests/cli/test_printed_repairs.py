@@ -146,6 +146,9 @@ def test_a_pipeline_goes_by_its_name_so_that_its_secrets_stay_where_they_are(che
         assert sink not in each.line
     other = run("diagnose", "orders", "--kafka", "b:1", "--format", "json")
     assert all("--kafka" in each.words for each in other.printed() if each.verb in ("status", "inspect", "plan"))
+    run("diagnose", "orders", "--save", "orders.bundle")
+    for each in run("diagnose", "orders.bundle", "--format", "json").printed():
+        assert str(checkpoint) in each.words or each.verb == "explain"
     assert checkpoint.exists()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
@@ -30,6 +31,7 @@ from lastgood.operations.surroundings import (
     look_around,
     start_words,
 )
+from lastgood.operations.target import Target
 from lastgood.operations.unread_files import unread_files
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
@@ -111,7 +113,9 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if options.save is not None:
         from lastgood.operations.bundle import save_bundle
 
-        saved = save_bundle(options.save, evidence, world, failures=failures)
+        # Where the bundle is read, nobody knows the pipeline by its name.
+        elsewhere = replace(evidence.target, name=None)
+        saved = save_bundle(options.save, evidence, replace(world, asked=_asked(elsewhere, asked)), failures=failures)
     return Diagnosis(_judge(world, spark, failures), saved)
 
 
@@ -188,12 +192,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
     return World(
         evidence.checkpoint,
         location=str(evidence.location),
-        asked=asked_of(
-            evidence.target,
-            options.evidence,
-            spark=options.spark,
-            fail_on_data_loss=options.fail_on_data_loss is not False,
-        ),
+        asked=_asked(evidence.target, options),
         now_ms=now_ms(),
         sinks=surroundings.sinks,
         kafka=surroundings.kafka,
@@ -205,6 +204,11 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         seal=_seal(evidence),
         rewritten=_rewritten(evidence),
     )
+
+
+def _asked(target: Target, options: DiagnoseOptions) -> Asked:
+    fails = options.fail_on_data_loss is not False
+    return asked_of(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
 
 
 def _rewritten(evidence: Evidence) -> Mapping[int, str]:

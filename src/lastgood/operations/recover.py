@@ -237,7 +237,7 @@ class _Work:
     def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
         fresh = replace(self.options, goal="fresh", where=self._where_if_lost())
-        missing.next = found.world.asked.command("plan", *fresh.goal_words())
+        missing.next = found.world.command("plan", *fresh.goal_words())
         missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
         try:
             return replace(self, options=fresh).plan()

@@ -99,7 +99,7 @@ def asked_of(
     """How a verb was called, for the commands that it prints.
 
     A pipeline that is known here goes by its name: then its configuration says the rest, also what no command may
-    show. Any other is told by its location, and by all that is known of it.
+    show. Any other is told by its location, which is left open here, and by all that is known of it.
 
     Args:
         target: What it is about.
@@ -110,7 +110,7 @@ def asked_of(
     start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
     if target.name is not None:
         return Asked(target.name, options.beyond(target).words(), start)
-    return Asked(target.checkpoint, options.of(target).words(), start, policy=target.policy)
+    return Asked(evidence=options.of(target).words(), start=start, policy=target.policy)
 
 
 def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
