@@ -190,5 +190,7 @@ def test_verify_says_again_what_was_said() -> None:
     assert parsed(refused.said["error"]["next"]).options | {"data": True} == {
         **parsed("lastgood verify chk --data --key id --kafka b:1 --where 'a > '\\''b'\\'''").options
     }
+    submit = "spark-submit --conf spark.hadoop.fs.s3a.secret.key=hidden"
+    assert "hidden" not in run("verify", "chk", "--key", "id", "--spark-submit", submit).out
     lacking = run("verify", "chk", "--data", "--key", "id", "--kafka", "b:1", "--format", "json")
     assert lacking.said["error"]["next"] == "lastgood verify chk --data --kafka b:1 --key id --sink TABLE"

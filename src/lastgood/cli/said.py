@@ -7,11 +7,12 @@ from click.core import ParameterSource
 
 
 def options_said(*but: str) -> tuple[str, ...]:
-    """Every option that was given, by the command line or by its variable, as words of a command line.
+    """Every option that was given, by the command line or by its variable, as words of a command line without secrets.
 
     Args:
         but: Names of options that are left out, such as `--data`.
     """
+    from lastgood.bundle.redaction import redacted
     from lastgood.operations.surroundings import without_password
 
     context = click.get_current_context()
@@ -28,5 +29,5 @@ def options_said(*but: str) -> tuple[str, ...]:
             continue
         values = (value or ()) if option.multiple else (value,)
         for each in values:
-            words += [name, without_password(str(each))]
+            words += [name, redacted(without_password(str(each)))]
     return tuple(words)
