@@ -110,6 +110,7 @@ def verify(
     if kafka is None or sink is None:
         missing = [name for name, value in (("--kafka", kafka), ("--sink", sink)) if value is None]
         lacking = [word for name in missing for word in (name, _PLACEHOLDERS[name])]
+        lacking += [] if keys else ["--key", "COLUMN"]
         raise UsageError(
             f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
