@@ -166,7 +166,8 @@ def test_recovery_that_was_made_by_hand_has_its_page(call: Call, query: Checkpoi
     _, out, _ = call("report", recovery)
     assert out.startswith(f"# Recovery {recovery}: chk\n")
     assert "| 0 (kafka) | written twice | orders/0 | [35, 40) | at most 5 |" in out
-    assert f"`lastgood undo {recovery} --checkpoint {query.folder}`, as long as the query has not gone on." in out
+    undo = f"lastgood undo {recovery} --driver-is-dead --checkpoint {query.folder}"
+    assert f"`{undo}`, as long as the query has not gone on." in out
     assert "- accepted: duplicates" in out
     assert "--driver-is-dead was given" in out
 

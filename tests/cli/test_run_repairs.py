@@ -117,7 +117,7 @@ def test_nothing_is_repaired_while_a_driver_may_be_alive(tmp_path: Path, checkpo
     assert (code, names(events)) == (3, ["called"])
     called, error = only(events, "called"), events[-1]["error"]
     assert error["condition"] == "PERSON_NEEDED"
-    assert called["next"] == error["next"] == f"lastgood recover {checkpoint} --sink file:sink --driver-is-dead"
+    assert called["next"] == error["next"] == f"lastgood recover {checkpoint} --driver-is-dead --sink file:sink"
     assert Path(called["file"]).exists()
     assert incident(checkpoint).outcome == "person"
 

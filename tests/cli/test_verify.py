@@ -101,20 +101,22 @@ def test_what_was_not_compared_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "missing"),
+    ("arguments", "missing", "whole"),
     [
-        (["--data"], "--kafka and --sink"),
-        (["--data", "--sink=table:t"], "--kafka"),
-        (["--data", "--kafka=broker:9092"], "--sink"),
+        (["--data"], "--kafka and --sink", "--kafka SERVERS --sink TABLE"),
+        (["--data", "--sink=table:t"], "--kafka", "--sink table:t --kafka SERVERS"),
+        (["--data", "--kafka=broker:9092"], "--sink", "--kafka broker:9092 --sink TABLE"),
     ],
 )
-def test_missing_option_is_a_usage_error_that_shows_the_whole_command(arguments: list[str], missing: str) -> None:
+def test_missing_option_is_a_usage_error_that_shows_the_whole_command(
+    arguments: list[str], missing: str, whole: str
+) -> None:
     command = [LASTGOOD, "verify", "/my chk", "--format", "json", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     error = json.loads(ended.stdout)["error"]
     assert (ended.returncode, ended.stderr, error["condition"]) == (2, "", "USAGE")
     assert error["sentence"] == f"verify --data needs {missing}"
-    assert error["next"] == "lastgood verify '/my chk' --data --kafka SERVERS --sink TABLE --key COLUMN"
+    assert error["next"] == f"lastgood verify '/my chk' --data {whole} --key COLUMN"
 
 
 def test_option_of_the_comparison_alone_is_a_usage_error() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.repair import teller
+from lastgood.cli.repair import take_back, teller
 
 
 @click.command()
@@ -46,5 +46,5 @@ def apply(plan: str, *, driver_is_dead: bool, output_format: str) -> int:
     else:
         out.print("Applied. Start the application.")
         out.print(f"Every file that was touched is kept in {done.backup}.", markup=False)
-        out.print(f"Take it back with: {done.undo_command}", markup=False)
+        out.print(take_back(done), markup=False)
     return 0

@@ -30,7 +30,8 @@ def backup() -> None:
     r"""Keep the logs of a query, and put a lost checkpoint back from them.
 
     A backup holds metadata, offsets, commits and sources, byte for byte; it does not hold state. The mirror, which
-    `lastgood run` keeps by itself, holds the same, batch by batch.
+    `lastgood run` keeps by itself, holds the same, batch by batch, and no state either: a query that keeps state, and
+    has lost it, does not come back from them.
 
     \b
     lastgood backup create orders

@@ -90,7 +90,7 @@ def inspect(
     if not questions:
         _show(operation.inspect_batches(target, limit=limit, options=options), _print_batches, output_format)
         return 0
-    row, evidence, how = _find(target, batch, place, file_name, time_ms)
+    row, evidence, how = _find(target, options, batch, place, file_name, time_ms)
     around = operation.surroundings_of(evidence, options)
     if output_format == "json":
         facts = operation.batch_json(row, evidence, around)
@@ -111,22 +111,29 @@ def _show(found: _Shown, show: Callable[[_Shown, Console], None], output_format:
 
 
 def _find(
-    target: str, batch: int | None, place: str | None, file_name: str | None, time_ms: int | None
+    target: str,
+    options: EvidenceOptions,
+    batch: int | None,
+    place: str | None,
+    file_name: str | None,
+    time_ms: int | None,
 ) -> tuple[BatchRow, Evidence, str | None]:
     from lastgood.operations import inspect as operation
 
     if place is not None:
         with batches_read() as progress:
-            row, evidence = operation.find_offset(target, *operation.parse_place(place), progress=progress)
+            row, evidence = operation.find_offset(
+                target, *operation.parse_place(place), options=options, progress=progress
+            )
         return row, evidence, place
     if file_name is not None:
         with batches_read() as progress:
-            row, path, evidence = operation.find_file(target, file_name, progress=progress)
+            row, path, evidence = operation.find_file(target, file_name, options=options, progress=progress)
         return row, evidence, path
     if time_ms is not None:
-        row, evidence = operation.find_time(target, time_ms)
+        row, evidence = operation.find_time(target, time_ms, options=options)
         return row, evidence, clock(time_ms)
-    row, evidence = operation.inspect_batch(target, batch or 0)
+    row, evidence = operation.inspect_batch(target, batch or 0, options=options)
     return row, evidence, None
 
 

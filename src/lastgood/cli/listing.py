@@ -28,7 +28,7 @@ def show_listing(target: str, options: EvidenceOptions, output_format: str) -> N
     """
     lines = _Packed()
     with batches_read() as progress:
-        rows = inspect_all(target, progress=progress)
+        rows = inspect_all(target, options=options, progress=progress)
         evidence = rows.evidence
         comparison = Comparison(evidence, surroundings_of(evidence, options, kafka=False).sinks)
         widths = [len(title) for title in headings(comparison)]

@@ -11,7 +11,7 @@ import click
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.cli.progress import stages
-from lastgood.cli.repair import print_plan
+from lastgood.cli.repair import carry_out, print_plan
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
@@ -99,9 +99,10 @@ def plan(
         return _exit_code(made)
     out = console()
     print_plan(made, out)
-    next_command = f"Carry it out with: {command_line('apply', file)}"
+    options = [*(["--prove"] if prove else []), "-o", file]
+    next_command = carry_out(made, file)
     if made.needs:
-        again = command_line("plan", target, *wanted.words(), "--accept", made.price, "-o", file)
+        again = command_line("plan", target, *wanted.words(), "--accept", made.price, *options)
         next_command = f"Accept what it costs with: {again}"
     out.print(f"Saved {file}. {next_command}", markup=False)
     nothing_changed()

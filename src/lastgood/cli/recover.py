@@ -9,8 +9,7 @@ import click
 
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.repair import print_plan, teller
-from lastgood.errors import command_line
+from lastgood.cli.repair import carry_out, print_plan, take_back, teller
 
 if TYPE_CHECKING:
     from lastgood.operations.plan import PlanOptions
@@ -102,10 +101,10 @@ def _print(decision: Decision) -> None:
         out.print(f"The plan is saved: {decision.file}", markup=False)
     if decision.next is not None:
         out.print(f"Allow it with: {decision.next}", markup=False)
-    elif decision.file is not None:
-        out.print(f"Carry it out with: {command_line('apply', decision.file)}", markup=False)
+    elif decision.file is not None and decision.plan is not None:
+        out.print(carry_out(decision.plan, decision.file), markup=False)
     if decision.recovery is not None and decision.recovery.plan.steps:
         out.print(f"Every file that was touched is kept in {decision.recovery.backup}.", markup=False)
-        out.print(f"Take it back with: {decision.recovery.undo_command}", markup=False)
+        out.print(take_back(decision.recovery), markup=False)
     else:
         out.print("Nothing has been changed.")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from lastgood.errors import command_line
+
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.operations.apply import Recovery
     from lastgood.recovery.plan import Plan
     from lastgood.recovery.proof import Proof
     from lastgood.recovery.steps import Step
@@ -64,6 +67,24 @@ def _print_proof(proof: Proof, out: Console) -> None:
     out.print(Text.assemble(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
     for each in proof.leaves_open:
         out.print(Text(f"          not proven: {each}", style="dim"))
+
+
+def carry_out(plan: Plan, file: object) -> str:
+    """How a saved plan is carried out: what to see first, and what to type."""
+    from lastgood.operations.driver_death import word_needed
+
+    words = word_needed(plan.checkpoint, plan)
+    return f"{_first(words)}Carry it out with: {command_line('apply', file, *words)}"
+
+
+def take_back(done: Recovery) -> str:
+    """How a recovery is taken back: what to see first, and what to type."""
+    return f"{_first(done.undo_words)}Take it back with: {done.undo_command}"
+
+
+def _first(words: Sequence[str]) -> str:
+    """What has to be done first, since a person vouches for it by these words."""
+    return "First see that the application has ended. " if words else ""
 
 
 def teller(out: Console) -> Callable[[str], None]:

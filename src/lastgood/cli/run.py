@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
@@ -86,11 +87,15 @@ def run(
     with the plan saved. Later restarts wait longer each time; a new committed batch resets the count. Ctrl-C and
     SIGTERM are passed on; whatever the command started ends with it.
 
+    Without a policy in lastgood.toml nothing is accepted beyond Spark's own restart; a batch that fails three times, or
+    for ten minutes, is planned anew; after five restarts without a new batch it stops; and a command that runs and
+    commits nothing is left alone. The logs are mirrored beside the checkpoint; state is not.
+
     With ledger = "URL" in lastgood.toml, or in LASTGOOD_LEDGER, the history is kept in that database as well; nothing
     waits for it.
 
     Exit codes: 0 the command ended with 0; 3 a person is needed; 71 it failed too often without progress; 72 it
-    cannot be started; 73 another run holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
+    cannot be started; 73 another lastgood holds the checkpoint; 130, 143 stopped by Ctrl-C, SIGTERM.
     """
     from lastgood.operations.run import prepare, supervise
 
@@ -139,15 +144,14 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
         raise UsageError(
             "a command follows two dashes",
             found=command_line("run", *names),
-            next=command_line("run", "--", *names),
+            next=command_line("run", *options_said(), "--", *names),
         )
     for name, value in zip(("checkpoint", "sink", "kafka"), told, strict=True):
         if value:
-            text = value if isinstance(value, str) else value[0]
             raise UsageError(
                 f"--{name} goes with -- COMMAND",
                 expected=f"{name} = … in {config}",
-                next=command_line("run", f"--{name}", text, "--", "COMMAND"),
+                next=command_line("run", *options_said(), "--", "COMMAND"),
             )
     return choose_pipeline(load_config(config), names[0] if names else None, config)
 

@@ -13,6 +13,7 @@ import click
 from lastgood.cli.inspect import print_summary
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.cli.progress import batches_read, stages
+from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _RANGES_SHOWN = 10
 _SAMPLES_SHOWN = 3
+_PLACEHOLDERS = {"--kafka": "SERVERS", "--sink": "TABLE"}
 
 
 @click.command()
@@ -94,7 +96,9 @@ def verify(
         given = {"--key": keys, "--compare": compare, "--where": where, "--isolation-level": isolation_level}
         options = [name for name, value in given.items() if value]
         if options:
-            raise UsageError(f"{options[0]} goes with --data", next=f"{command_line('verify', target, '--data')} …")
+            raise UsageError(
+                f"{options[0]} goes with --data", next=command_line("verify", target, "--data", *options_said())
+            )
         return _verify_logs(target, output_format)
     from lastgood.operations.target import resolve_target
     from lastgood.operations.verify import SparkSubmit, verify_data
@@ -105,10 +109,12 @@ def verify(
     sink = sink or known.sink
     if kafka is None or sink is None:
         missing = [name for name, value in (("--kafka", kafka), ("--sink", sink)) if value is None]
+        lacking = [word for name in missing for word in (name, _PLACEHOLDERS[name])]
+        lacking += [] if keys else ["--key", "COLUMN"]
         raise UsageError(
             f"verify --data needs {' and '.join(missing)}",
             expected="source and sink to compare",
-            next=command_line("verify", target, "--data", "--kafka", "SERVERS", "--sink", "TABLE", "--key", "COLUMN"),
+            next=command_line("verify", target, "--data", *options_said("--data"), *lacking),
         )
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
     with stages() as tell:

@@ -16,6 +16,7 @@ from typing import Any
 import lastgood
 from lastgood.diagnosis import (
     rules_advice,
+    rules_failures,
     rules_kafka,
     rules_logs,
     rules_lost,
@@ -35,6 +36,7 @@ _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     ("Kafka", rules_kafka.CONDITIONS),
     ("Other sources", rules_sources.CONDITIONS),
     ("Sinks", rules_sinks.CONDITIONS),
+    ("Failures that a driver's log tells of", rules_failures.CONDITIONS),
     ("Advice", rules_advice.CONDITIONS),
 )
 CONDITIONS: tuple[Condition, ...] = tuple(condition for _, conditions in _THEMES for condition in conditions)

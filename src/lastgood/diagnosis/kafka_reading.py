@@ -123,8 +123,7 @@ def readings(world: World, restart: Restart) -> Iterator[KafkaReading]:
 
 def status_command(world: World) -> str:
     """The command that shows what is lost and what will be."""
-    servers = world.kafka.bootstrap if world.kafka else ""
-    return world.command("status", *(("--kafka", servers) if servers else ()))
+    return world.command("status")
 
 
 def topics_of(offset: SourceOffset | None) -> Offsets:

@@ -8,6 +8,8 @@ from typing import Any
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.diagnosis.world import World
+from lastgood.errors import command_line
 
 
 def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
@@ -89,13 +91,15 @@ failure may leave a plan behind that fails at every start.""",
         "memory, disk or slots did not suffice",
         """\
 The batch is planned and runs again with the same range: smaller limits do not make it smaller. Give it more, or have it
-planned anew with today's limits.""",
+planned anew with today's limits: `lastgood plan TARGET --goal replan` says what that costs.""",
     ),
     FailureClass.STOPPED_ON_PURPOSE: _condition(
         FailureClass.STOPPED_ON_PURPOSE,
         Severity.INFO,
         "somebody ended the query",
-        "A signal, `stop()`, or the end of the driver. Nothing is wrong.",
+        """\
+A signal, `stop()`, or the end of the driver. Nothing is wrong: the next start goes on from the newest committed batch,
+and runs the batch that was in flight again.""",
     ),
     FailureClass.UNKNOWN: _condition(
         FailureClass.UNKNOWN,
@@ -109,14 +113,22 @@ judged by the other findings.""",
 CONDITIONS = tuple(_BY_CLASS[cls] for cls in FailureClass)
 
 
-def find_failures(failures: Sequence[Failure], query_id: str | None) -> Iterator[Finding]:
+def find_failures(failures: Sequence[Failure], query_id: str | None, world: World) -> Iterator[Finding]:
     """Findings about the failures of a query that a log tells of; those of other queries are left out."""
     for failure in failures:
         if query_id is not None and failure.query_id not in (None, query_id):
             continue
         effect = f"{failure.because[:1].upper()}{failure.because[1:]}."
-        command = f"lastgood explain {_BY_CLASS[failure.cls].name}"
-        yield Finding(_BY_CLASS[failure.cls], _subject(failure), effect, _evidence(failure), command)
+        yield Finding(_BY_CLASS[failure.cls], _subject(failure), effect, _evidence(failure), _command(failure, world))
+
+
+def _command(failure: Failure, world: World) -> str:
+    """What to type: the other findings say what is wrong now, but for a batch that is too large for its means."""
+    orphan = world.checkpoint.orphan
+    is_orphan = orphan is not None and failure.batch_id in (None, orphan)
+    if failure.cls is FailureClass.RESOURCES and is_orphan:
+        return world.command("plan", "--goal", "replan")
+    return command_line("explain", _BY_CLASS[failure.cls].name)
 
 
 def _subject(failure: Failure) -> str:

@@ -30,7 +30,9 @@ The next start runs exactly that batch again: with its recorded range, its time 
 as `maxOffsetsPerTrigger` do not make it smaller. A sink that recognises a batch by its number (Delta, the file sink)
 takes it once; any other gets its rows again.
 
-If the query runs, all is well. If it is dead, start it: nothing is lost by that.""",
+If the query runs, all is well. If it is dead, start it: nothing is lost by that. If it dies of the batch at every
+start, since it is too large for memory, disk or time, give it more, or drop the plan: `lastgood plan TARGET --goal
+replan` says what that costs, and the batch is planned anew with today's limits.""",
 )
 COMMITS_AHEAD = Condition(
     "COMMITS_AHEAD",
@@ -308,13 +310,17 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
         found = {**evidence, "skipped": _some(skipped)}
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
+        anew = world.command("plan", "--goal", "replan")
         effect = (
             f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
-            " range; nothing is lost by that."
+            " range; nothing is lost by that. If it fails at every start since it is too large,"
+            f" `{anew}` has it planned anew with today's limits."
         )
+        command = world.command("inspect", "--batch", str(planned))
     else:
         effect = f"Batch {planned} is not finished, and a start cannot finish it as things stand."
-    yield Finding(ORPHAN_BATCH, subject, effect, evidence, world.command("inspect", "--batch", str(planned)))
+        command = world.command("plan")
+    yield Finding(ORPHAN_BATCH, subject, effect, evidence, command)
 
 
 def _holes(world: World) -> Iterator[Finding]:

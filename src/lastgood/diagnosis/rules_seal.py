@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.world import World
-from lastgood.errors import command_line
 
 SEALED_BY_LASTGOOD = Condition(
     "SEALED_BY_LASTGOOD",
@@ -29,7 +28,7 @@ def find_seal(world: World) -> Iterator[Finding]:
     if world.seal is None:
         return
     seal = world.seal
-    undo = command_line("undo", seal.recovery, "--checkpoint", world.location)
+    undo = world.command("undo", seal.recovery)
     effect = "No driver can start on this checkpoint until the repair is finished or taken back."
     if seal.finish is None:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."

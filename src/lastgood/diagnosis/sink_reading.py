@@ -136,15 +136,15 @@ class SinkReading:
 
     def status(self) -> str:
         """The command that asks the sink again."""
-        return self.world.command("status", "--sink", self.sink.location)
+        return self.world.command("status")
 
     def verify(self) -> str:
         """The command that counts what is there."""
-        return self.world.command("verify", "--data", "--sink", self.sink.location)
+        return self.world.command("verify", "--data")
 
     def plan(self) -> str:
         """The command that offers a way out."""
-        return self.world.command("plan", "--sink", self.sink.location)
+        return self.world.command("plan")
 
     def ranges(self, batch_id: int) -> dict[str, Any]:
         """What a batch reads of each Kafka source, by topic and partition, as far as its plans tell."""

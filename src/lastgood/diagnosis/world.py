@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -37,6 +38,8 @@ class World:
     checkpoint: Checkpoint
     location: str = "."
     """Of the checkpoint, as a person types it."""
+    asked: Asked = field(default_factory=Asked)
+    """How the verb was called that looks at it; the commands that it prints carry the same."""
     now_ms: int = 0
     sinks: tuple[SinkEvidence, ...] = ()
     """Empty: none was asked."""
@@ -76,11 +79,15 @@ class World:
 
     def report_of(self, recovery: str) -> str:
         """The command that shows what a recovery did."""
-        return shlex.join(["lastgood", "report", recovery, "--checkpoint", self.location])
+        return self.command("report", recovery)
 
     def command(self, verb: str, *options: str) -> str:
-        """A command about this checkpoint that can be pasted; `verb` may be two words."""
-        return shlex.join(["lastgood", *verb.split(), self.location, *options])
+        """A command about this checkpoint that can be pasted, with all that was asked; see `Asked.command`."""
+        return self.asked.about(self.location).command(verb, *options)
+
+    def again(self, *options: str) -> str:
+        """The command that plans what was asked for, with more said."""
+        return self.asked.about(self.location).again(*options)
 
 
 def _ran_without_data(checkpoint: Checkpoint) -> bool:

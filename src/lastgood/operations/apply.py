@@ -9,10 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.errors import LastgoodError, Retry, UsageError, command_line
-from lastgood.operations.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead
+from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.operations.driver_death import (
+    DEAD,
+    DriverNotProvenDeadError,
+    driver_shut_out,
+    prove_driver_dead,
+    word_needed,
+)
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
@@ -30,13 +37,10 @@ from lastgood.recovery.room import LAST, RecoveryUnknownError, Room, Stage, find
 from lastgood.recovery.sink_steps import sink_edits
 from lastgood.recovery.steps import files_after
 from lastgood.storage import Location, open_storage, parse_location
-from lastgood.supervise.hold import hold_checkpoint, lock_file
+from lastgood.supervise.hold import Work, hold_checkpoint, lock_file
 from lastgood.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
 
 Tell = Callable[[str], None]
-
-_SEALED = (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
-"""Stages in which the seal surely stands."""
 
 
 class WaiverNeededError(LastgoodError):
@@ -69,6 +73,8 @@ class Recovery:
     """It was done before, and nothing has moved since."""
     proof: str | None = None
     """Why no driver was alive; None for a plain restart."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
 
     @property
     def id(self) -> str:
@@ -78,7 +84,7 @@ class Recovery:
     @property
     def undo_command(self) -> str:
         """What takes it back."""
-        return command_line("undo", self.plan.recovery, "--checkpoint", self.plan.checkpoint)
+        return Asked(self.plan.checkpoint).command("undo", self.plan.recovery, *self.undo_words)
 
     def to_json(self) -> dict[str, Any]:
         """The plan, and what became of it."""
@@ -127,7 +133,7 @@ def apply_plan(
             found=f"it is {plan.guarantee.value}",
             expected=f"--accept {plan.price}",
             effect="nothing has been changed",
-            next=command_line("plan", plan.checkpoint, "--goal", plan.goal, "--accept", plan.price, *plan.evidence),
+            next=plan.again(paying=True),
         )
     location = parse_location(plan.checkpoint)
     found = _survey(plan, config)
@@ -166,7 +172,10 @@ def undo(
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
-    location = _where(recovery) if checkpoint is None else parse_location(_target(checkpoint, config))
+    if checkpoint is None:
+        location = _where(recovery, driver_is_dead=driver_is_dead)
+    else:
+        location = parse_location(_target(checkpoint, config))
     storage = open_writable(location)
     room = Room(location, find_recovery(storage, location, recovery), storage)
     plan = room.plan()
@@ -196,7 +205,8 @@ class _Work:
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
             if self.owner is None:
-                held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location)))
+                work_of_ours = Work.UNDO if found is None else Work.APPLY
+                held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location), work_of_ours))
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
             require_no_open(storage, self.location, but=self.plan.recovery)
@@ -254,7 +264,7 @@ class _Work:
         stage = room.stage()
         if stage is Stage.TAKEN_BACK or (is_forth and stage is Stage.CLOSED):
             return "nothing is left to do"
-        if stage in _SEALED:
+        if stage is not None and stage.is_sealed:
             noted = room.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
             if isinstance(noted, str):
                 return noted
@@ -292,7 +302,7 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
             found=f"{promise.outcome}, batch {promise.batch}: {promise.because}",
             expected=f"{plan.promise.outcome}, batch {plan.promise.batch}",
             effect="nothing has been changed",
-            next=command_line("plan", plan.checkpoint, "--goal", plan.goal, *plan.evidence),
+            next=plan.again(),
         )
     starts_at = plan.options.get("starts_at")
     told = None if starts_at is None else {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
@@ -319,7 +329,7 @@ def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) 
         found=", ".join(more) if more else "no answer of Kafka",
         expected=", ".join(reckoned) or "all that the first batch is to read",
         effect="nothing has been changed",
-        next=command_line("plan", plan.checkpoint, "--goal", plan.goal, *plan.evidence),
+        next=plan.again(),
     )
 
 
@@ -347,7 +357,7 @@ def _require_rows(plan: Plan) -> None:
                 found=found,
                 expected=f"version {version}, or newer ones without new rows",
                 effect="nothing has been changed",
-                next="make the plan again, once the query has ended",
+                next=plan.again(),
             )
 
 
@@ -365,7 +375,8 @@ def _survey(plan: Plan, config: Path | None) -> Survey:
 
 def _recovered(done: Done, location: Location, *, undone: bool = False) -> Recovery:
     folder = Room(location, done.plan.recovery, open_writable(location)).folder / "before"
-    return Recovery(done.plan, str(folder), undone=undone, already=done.already)
+    words = word_needed(str(location))
+    return Recovery(done.plan, str(folder), undone=undone, already=done.already, undo_words=words)
 
 
 def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
@@ -389,7 +400,7 @@ def _target(text: str, config: Path | None) -> str:
     return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
 
 
-def _where(recovery: str) -> Location:
+def _where(recovery: str, *, driver_is_dead: bool) -> Location:
     """Where a recovery works, as this machine remembers it."""
     if recovery == LAST:
         raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
@@ -398,6 +409,6 @@ def _where(recovery: str) -> Location:
         raise RecoveryUnknownError(
             f"this machine does not remember a recovery {recovery}",
             expected="--checkpoint LOCATION",
-            next=command_line("undo", recovery, "--checkpoint", "LOCATION"),
+            next=Asked("LOCATION").command("undo", recovery, *([DEAD] if driver_is_dead else [])),
         )
     return location

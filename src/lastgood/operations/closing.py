@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS
 from lastgood.diagnosis.restart import Outcome
-from lastgood.errors import command_line
+from lastgood.operations.driver_death import word_needed
 from lastgood.operations.promise import Kept, Promised, check_promise
 from lastgood.operations.surroundings import EvidenceOptions, options_of
 from lastgood.operations.target import pipeline_of
@@ -34,6 +35,8 @@ class CarriedOut:
     """Why no driver was alive."""
     backup: str
     """Where every touched file is kept as it was."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
 
     @property
     def stage(self) -> Stage:
@@ -48,7 +51,7 @@ class CarriedOut:
     @property
     def undo_command(self) -> str:
         """What takes it back."""
-        return command_line("undo", self.recovery, "--checkpoint", self.checkpoint)
+        return Asked(self.checkpoint).command("undo", self.recovery, *self.undo_words)
 
     def to_json(self) -> dict[str, Any]:
         """One of `recoveries` of a report."""
@@ -85,6 +88,7 @@ def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) 
     except (RecoveryUnknownError, PlanInvalidError):
         plan = None
     proof = room.note(Stage.BEGUN).get("proof")
+    is_sealed = stages[-1][0].is_sealed
     return CarriedOut(
         recovery,
         str(checkpoint),
@@ -92,6 +96,7 @@ def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) 
         stages,
         proof if isinstance(proof, str) else None,
         str(room.folder / "before"),
+        () if is_sealed else word_needed(str(checkpoint)),
     )
 
 

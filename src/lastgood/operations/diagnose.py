@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
@@ -23,7 +24,15 @@ from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, mirrored_only, now_ms
 from lastgood.operations.state_checksums import unsound_state
-from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
+from lastgood.operations.surroundings import (
+    TIMEOUT_SECONDS,
+    EvidenceOptions,
+    Surroundings,
+    asked_of,
+    look_around,
+    start_words,
+)
+from lastgood.operations.target import Target
 from lastgood.operations.unread_files import unread_files
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
@@ -92,7 +101,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if Path(target).is_file():  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = gather(target, config=config, batches=BATCHES)
+    evidence = gather(target, config=config, batches=BATCHES, said=options.evidence.words())
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
     with ThreadPoolExecutor(2) as pool:
@@ -106,7 +115,9 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if options.save is not None:
         from lastgood.operations.bundle import save_bundle
 
-        saved = save_bundle(options.save, evidence, world, failures=failures)
+        # Where the bundle is read, nobody knows the pipeline by its name.
+        elsewhere = replace(evidence.target, name=None)
+        saved = save_bundle(options.save, evidence, replace(world, asked=_asked(elsewhere, asked)), failures=failures)
     return Diagnosis(_judge(world, spark, failures), saved)
 
 
@@ -135,7 +146,7 @@ def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]
     from lastgood.diagnosis.rules_failures import find_failures
 
     query = world.checkpoint.query
-    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None)
+    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None, world)
     return judge(world, spark, failures, others=list(found))
 
 
@@ -149,6 +160,9 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
         world = bundle.world(bundle.evidence(batches=BATCHES).checkpoint)
         if options.fail_on_data_loss is not None:
             world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
+        if options.spark is not None or options.fail_on_data_loss is not None:
+            start = start_words(options.spark, fail_on_data_loss=world.fail_on_data_loss)
+            world = replace(world, asked=replace(world.asked, start=start))
         if options.max_downtime_ms is not None:
             world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))
         if spark is None and world.advice.spark is not None:
@@ -198,6 +212,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
     return World(
         evidence.checkpoint,
         location=str(evidence.location),
+        asked=_asked(evidence.target, options),
         now_ms=now_ms(),
         sinks=surroundings.sinks,
         kafka=surroundings.kafka,
@@ -225,6 +240,11 @@ def advised(world: World, facts: AdviceFacts) -> World:
         is_pattern=is_pattern,
         is_by_name=not is_pattern and (world.is_by_name or bool(kinds)),
     )
+
+
+def _asked(target: Target, options: DiagnoseOptions) -> Asked:
+    fails = options.fail_on_data_loss is not False
+    return asked_of(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
 
 
 def _rewritten(evidence: Evidence) -> Mapping[int, str]:

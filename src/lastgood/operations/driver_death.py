@@ -6,11 +6,14 @@ import subprocess
 from collections.abc import Sequence
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.operations.target import pipeline_of
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.sink_steps import DeltaStep
 from lastgood.storage import parse_location
 
 CHECK_SECONDS = 60.0
+DEAD = "--driver-is-dead"
+"""What a person says who has seen it; a command that is printed with it says to look first."""
 _NEVER_OVERWRITTEN = ("file:", "hdfs:")
 
 
@@ -34,6 +37,22 @@ def driver_shut_out(plan: Plan) -> str | None:
     if len(used) != 1 or len(plan.sinks) != 1 or not all(place.startswith(_NEVER_OVERWRITTEN) for place in places):
         return None
     return f"none is needed: batch {used[0].batch} is used up, and a driver inside it can write nothing any more"
+
+
+def word_needed(checkpoint: str, plan: Plan | None = None) -> tuple[str, ...]:
+    """What a person who types `apply` or `undo` here has to add, having seen that the driver is dead; often nothing.
+
+    Args:
+        checkpoint: Location of the query.
+        plan: Is to be carried out; None: a recovery is to be taken back, for which the driver has to be dead.
+    """
+    if plan is not None and (not plan.steps or driver_shut_out(plan) is not None):
+        return ()
+    try:
+        pipeline = pipeline_of(checkpoint)
+    except LastgoodError:  # whoever types the command is told what is wrong with the configuration
+        return (DEAD,)
+    return () if pipeline is not None and pipeline.driver_check else (DEAD,)
 
 
 def prove_driver_dead(

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.commits import parse_commit_entry
 from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
@@ -20,7 +21,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
 from lastgood.checkpoint.search import Place, search_log
-from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.errors import LastgoodError, Retry
 from lastgood.history import BatchRecord, InitialOffsets, merge
 from lastgood.operations.remembered import Remembered, remembered
 from lastgood.operations.target import Target, resolve_target
@@ -64,6 +65,12 @@ class Evidence:
     """What the ledger knows of it; None without one."""
     recalled: tuple[BatchRecord, ...] = ()
     """What was asked of the ledger, because neither checkpoint nor mirror has it."""
+    said: tuple[str, ...] = ()
+    """Where else is looked, as words of a command line; the commands that are printed carry it."""
+
+    def command(self, verb: str, *options: object) -> str:
+        """A command about this query that can be pasted; see `Asked.command`."""
+        return Asked(self.target.name or str(self.location), self.said).command(verb, *options)
 
     @property
     def query_id(self) -> str | None:
@@ -234,6 +241,7 @@ def gather(
     mirror: MirrorUse = MirrorUse.WHERE_WANTED,
     ledger: Ledger | None = None,
     may_be_missing: bool = False,
+    said: tuple[str, ...] = (),
 ) -> Evidence:
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
 
@@ -244,6 +252,7 @@ def gather(
         mirror: Whether its mirror is read.
         ledger: Knows what neither of them has; open as long as the evidence is used.
         may_be_missing: Whether it is no error that there is nothing yet.
+        said: Where else is looked, as `EvidenceOptions.words`, for the commands that errors name.
 
     Raises:
         CheckpointMissingError: there is neither a checkpoint nor a mirror of one, nor does the ledger know it.
@@ -255,8 +264,8 @@ def gather(
     evidence = gather_at(resolved, open_storage(location), batches=batches, mirror=mirror)
     known = remembered(ledger, location, evidence.query_id)
     if not evidence.mirror and known is None and not may_be_missing:
-        require_checkpoint(location, evidence.checkpoint)
-    return replace(evidence, remembered=known)
+        require_checkpoint(location, evidence.checkpoint, said)
+    return replace(evidence, remembered=known, said=said)
 
 
 def gather_at(
@@ -286,8 +295,8 @@ def gather_at(
     return Evidence(target, location, storage, checkpoint, copies)
 
 
-def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
-    """Refuse a folder that holds nothing of a checkpoint.
+def require_checkpoint(location: Location, checkpoint: Checkpoint, said: tuple[str, ...] = ()) -> None:
+    """Refuse a folder that holds nothing of a checkpoint; `said` as of `gather`.
 
     Raises:
         CheckpointMissingError: there is nothing that Spark would read.
@@ -301,7 +310,7 @@ def require_checkpoint(location: Location, checkpoint: Checkpoint) -> None:
         subject=str(location),
         found=found.get(checkpoint.presence, "a folder without offsets and commits"),
         expected="a folder with offsets and commits, or a mirror beside it",
-        next=command_line("status", location) if is_folder else None,
+        next=Asked(str(location), said).command("status") if is_folder else None,
     )
 
 
@@ -322,7 +331,7 @@ def batch_unknown(evidence: Evidence, batch_id: int) -> BatchUnknownError:
         subject=str(evidence.location),
         found=f"batches {known.oldest} to {known.newest}" if known else "no batch",
         expected=f"batch {batch_id} in the offset log or in its mirror",
-        next=command_line("inspect", evidence.location),
+        next=evidence.command("inspect"),
     )
 
 

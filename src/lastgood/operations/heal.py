@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lastgood.asked import Asked
 from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.errors import LastgoodError, Retry
 from lastgood.operations.apply import Owner
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
@@ -123,7 +124,7 @@ class Healer:
         for checkpoint, query in self._queries.items():
             query.story.gave_up("nothing else is left to try", query.waiting)
             if query.waiting is not None and found is None:
-                found = _person(checkpoint, query.waiting)
+                found = _person(checkpoint, query.evidence, query.waiting)
         return found
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class Healer:
             if decision.verdict is Verdict.PERSON:
                 if rung is Rung.RESUME:
                     query.story.went(decision, seconds)
-                    raise _person(checkpoint, decision)
+                    raise _person(checkpoint, query.evidence, decision)
                 query.waiting = query.waiting or decision
             elif decision.recovery is None:
                 plain = plain or decision
@@ -220,15 +221,15 @@ def _is_told_by_sink(decision: Decision) -> bool:
     return decision.plan is not None and any(sink.known for sink in decision.plan.sinks)
 
 
-def _person(checkpoint: str, decision: Decision) -> PersonNeededError:
-    error = decision.error
+def _person(checkpoint: str, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
+    asked, error = Asked(checkpoint, evidence.words()), decision.error
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=checkpoint,
         found=error.found if error is not None else None,
         expected=error.expected if error is not None else None,
         effect="the command is not started",
-        next=decision.next or (error.next if error is not None else None) or command_line("diagnose", checkpoint),
+        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
     )
     needed.file = None if decision.file is None else str(decision.file)
     return needed

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.errors import LastgoodError, command_line
+from lastgood.asked import Asked
+from lastgood.errors import LastgoodError
 from lastgood.operations.closing import carried_out, closed
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.promise import Kept
@@ -137,7 +138,7 @@ def _close_last(
     if found.promise is not None and found.promise_state == Kept.BROKEN:
         lines = "; ".join(found.promise["because"])
         tell(f"the promise of incident {found.id} was broken: {lines}")
-        tell(f"see {command_line('report', found.id, '--checkpoint', target)}")
+        tell(f"see {Asked(target, evidence.words()).command('report', found.id)}")
 
 
 def _last(incidents: Incidents) -> Incident | None:

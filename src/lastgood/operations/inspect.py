@@ -13,7 +13,7 @@ from typing import Any
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
-from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.history import SourceRead
 from lastgood.operations.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
@@ -115,34 +115,44 @@ def inspect_batches(
         StorageError: the storage does not answer (subclasses).
     """
     if limit is None:
-        everything = inspect_all(target, config=config)
+        everything = inspect_all(target, config=config, options=options)
         rows = list(everything)
         evidence, known = everything.evidence, len(rows)
     else:
-        evidence = gather(target, config=config, batches=limit + 1)
+        evidence = gather(target, config=config, batches=limit + 1, said=options.words())
         rows = list(rows_of(evidence))[::-1]
         known = max(len(rows), len(evidence.checkpoint.offsets.ids))
     comparison = Comparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
     return Inspection(evidence, (*comparison.only_in_sinks(), *rows)[:limit], known, comparison)
 
 
-def inspect_all(target: str, *, config: Path | None = None, progress: Progress | None = None) -> AllRows:
+def inspect_all(
+    target: str,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    config: Path | None = None,
+    progress: Progress | None = None,
+) -> AllRows:
     """Every batch that is known, newest first, to iterate over once: a long log is never held as a whole.
+
+    `options` here and below say where the caller looks as well; the commands that errors name carry them.
 
     Raises:
         CheckpointMissingError: there is none.
         StorageError: the storage does not answer (subclasses); also while iterating.
     """
-    return AllRows(gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS), progress)
+    return AllRows(gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS, said=options.words()), progress)
 
 
-def inspect_batch(target: str, batch_id: int, *, config: Path | None = None) -> tuple[BatchRow, Evidence]:
+def inspect_batch(
+    target: str, batch_id: int, *, options: EvidenceOptions = _NOTHING_ASKED, config: Path | None = None
+) -> tuple[BatchRow, Evidence]:
     """One batch in full.
 
     Raises:
         BatchUnknownError: neither checkpoint nor mirror has it.
     """
-    return _one(gather(target, config=config, batches=2), batch_id)
+    return _one(gather(target, config=config, batches=2, said=options.words()), batch_id)
 
 
 def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
@@ -228,6 +238,7 @@ def find_offset(
     partition: int,
     offset: int,
     *,
+    options: EvidenceOptions = _NOTHING_ASKED,
     config: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[BatchRow, Evidence]:
@@ -239,7 +250,7 @@ def find_offset(
     Raises:
         NotFoundInHistoryError: no known batch did; says what is known of that partition.
     """
-    evidence = gather(target, config=config, batches=2)
+    evidence = gather(target, config=config, batches=2, said=options.words())
     search = OffsetSearch(topic, partition, offset)
     batch_id = search.quickly(evidence)
     if batch_id is None:
@@ -253,26 +264,31 @@ def find_offset(
             subject=str(evidence.location),
             found=f"batch {search.perhaps} begins or ends there at the earliest or latest offset of its time",
             expected="an offset that lies between two positions of the log",
-            next=command_line("inspect", evidence.location, "--batch", search.perhaps),
+            next=evidence.command("inspect", "--batch", search.perhaps),
         )
     raise NotFoundInHistoryError(
         f"no known batch holds offset {offset} of {topic}/{partition}",
         subject=str(evidence.location),
         found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
         expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
-        next=command_line("inspect", evidence.location),
+        next=evidence.command("inspect"),
     )
 
 
 def find_file(
-    target: str, name: str, *, config: Path | None = None, progress: Progress | None = None
+    target: str,
+    name: str,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    config: Path | None = None,
+    progress: Progress | None = None,
 ) -> tuple[BatchRow, str, Evidence]:
     """The batch that read an input file whose path ends with `name`, and that path.
 
     Raises:
         NotFoundInHistoryError: no entry of a file source's log names it.
     """
-    evidence = gather(target, config=config, batches=2)
+    evidence = gather(target, config=config, batches=2, said=options.words())
     found = find_file_quickly(evidence, name)
     if found is None:
         evidence = evidence.with_mirror()
@@ -287,13 +303,15 @@ def find_file(
     )
 
 
-def find_time(target: str, time_ms: int, *, config: Path | None = None) -> tuple[BatchRow, Evidence]:
+def find_time(
+    target: str, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED, config: Path | None = None
+) -> tuple[BatchRow, Evidence]:
     """The batch that was running at a time: the newest one planned at or before it.
 
     Raises:
         NotFoundInHistoryError: the oldest known batch is younger.
     """
-    evidence = gather(target, config=config, batches=2)
+    evidence = gather(target, config=config, batches=2, said=options.words())
     batch_id = evidence.planned_at(time_ms)
     if batch_id is not None:
         return _one(evidence, batch_id)
@@ -306,7 +324,7 @@ def find_time(target: str, time_ms: int, *, config: Path | None = None) -> tuple
             "no known batch is that old",
             subject=str(evidence.location),
             found="no batch" if oldest is None else f"the oldest is batch {oldest}",
-            next=command_line("inspect", evidence.location, "--all"),
+            next=evidence.command("inspect", "--all"),
         )
     return _one(evidence, before[-1])
 

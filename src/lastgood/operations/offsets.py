@@ -10,7 +10,7 @@ from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, name_offset
-from lastgood.errors import UsageError, command_line
+from lastgood.errors import UsageError
 from lastgood.operations.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.ledger import asked_ledger
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
@@ -75,7 +75,7 @@ class Standing:
             sentence,
             subject=str(location),
             found=", ".join(self.sources),
-            next=command_line("offsets", location, "--batch", self.batch, "--source", first),
+            next=self.evidence.command("offsets", "--batch", self.batch, "--source", first),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +107,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     time_ms: int | None = None,
     stable_lag: int | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
+    said: tuple[str, ...] = (),
     ledger: str | None = None,
     config: Path | None = None,
     clock_ms: Callable[[], int] = now_ms,
@@ -119,6 +120,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
         stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
         options: Sinks and Kafka. Partitions that Kafka has and the batch does not know are added at -2.
+        said: Where the caller looks, as words of a command line, for the commands that errors name; else `options`.
         ledger: URL or path of a ledger, which knows what neither checkpoint nor mirror has. None: that of the
             configuration, else of `LASTGOOD_LEDGER`, if it answers.
         config: Another configuration than `lastgood.toml` here.
@@ -133,7 +135,12 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
         raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
     with asked_ledger(target, ledger, config=config, environment=os.environ) as opened:
-        evidence, wanted = _choose(gather(target, config=config, batches=2, ledger=opened), batch, time_ms, stable_lag)
+        evidence, wanted = _choose(
+            gather(target, config=config, batches=2, ledger=opened, said=said or options.words()),
+            batch,
+            time_ms,
+            stable_lag,
+        )
         current = evidence.current
         records = evidence.records([wanted, *(() if current is None else (current,))])
         chosen = records.get(wanted)
@@ -148,7 +155,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
             subject=str(evidence.location),
             found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
             expected="offsets of Kafka",
-            next=command_line("inspect", evidence.location),
+            next=evidence.command("inspect"),
         )
     around = look_around(evidence, options, now_ms=clock_ms())
     known = {topic for topics in sources.values() for topic in topics}
@@ -232,7 +239,7 @@ def _too_far_back(evidence: Evidence, current: int, stable_lag: int) -> BatchUnk
         subject=str(evidence.location),
         found=f"CURRENT is {current}, and the oldest batch that is known is {oldest}",
         expected=f"--stable-lag {current - oldest} at most",
-        next=command_line("offsets", evidence.location, "--stable-lag", current - oldest),
+        next=evidence.command("offsets", "--stable-lag", current - oldest),
     )
 
 
@@ -251,6 +258,6 @@ def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:
             "no known batch is that old",
             subject=str(evidence.location),
             found=f"the oldest is batch {oldest}",
-            next=command_line("offsets", evidence.location, "--batch", oldest),
+            next=evidence.command("offsets", "--batch", oldest),
         )
     return evidence, max(before)

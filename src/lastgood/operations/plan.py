@@ -21,7 +21,7 @@ from lastgood.operations.prove import Prover, Tell
 from lastgood.operations.seeds import Seeding
 from lastgood.operations.sinks_back import sink_steps
 from lastgood.operations.start_file import start_steps
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.surroundings import EvidenceOptions, start_words
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.topic_notes import topic_ids_of
 from lastgood.overlay import OverlayStorage
@@ -29,7 +29,7 @@ from lastgood.position import locate
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
-from lastgood.recovery.plan import Plan, Promise
+from lastgood.recovery.plan import ASKED, Plan, Promise
 from lastgood.recovery.planner import alternatives, draft, ranked
 from lastgood.recovery.price import Guarantee, Waiver, needed
 from lastgood.recovery.room import require_no_open
@@ -65,12 +65,18 @@ class PlanOptions:
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
 
     def words(self) -> tuple[str, ...]:
-        """What `recover` takes of it as words of a command line, without what is accepted."""
+        """All of it as words of a command line, without what is accepted."""
+        return (*self.goal_words(), *self.start_words(), *self.evidence.words())
+
+    def start_words(self) -> tuple[str, ...]:
+        """What was said of the Spark that will start."""
+        return start_words(self.spark, fail_on_data_loss=self.fail_on_data_loss)
+
+    def goal_words(self) -> tuple[str, ...]:
+        """The goal, and where to start."""
         via = self.via
         told = {
             "--goal": None if self.goal == "resume" else self.goal,
-            "--spark": self.spark,
-            "--fail-on-data-loss": None if self.fail_on_data_loss else "false",
             "--via": None if via is None else "app-config",
             "--start-file": None if via is None else via.location,
             "--start-form": None if via is None else via.form.value,
@@ -78,7 +84,7 @@ class PlanOptions:
         }
         options = [word for name, value in told.items() if value is not None for word in (name, str(value))]
         any_number = ["--takes-any-number"] if self.takes_any_number else []
-        return (*options, *self.where.words(), *any_number, *self.evidence.words())
+        return (*options, *self.where.words(), *any_number)
 
 
 def make_plan(
@@ -114,7 +120,7 @@ def make_plan(
         fail_on_data_loss=options.fail_on_data_loss,
         config=config,
         may_be_missing=options.goal == "fresh",
-    )
+    ).wanting(options.goal_words(), options.accept)
     require_no_open(found.evidence.storage, found.location)
     known = found.known()
     goal = _goal(target, options, found, known, config)
@@ -178,6 +184,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
             **goal.to_json(),
             **_reckoned(found, drafted, options, then, promise),
             **topic_ids_of(found.world),
+            ASKED: [*options.goal_words(), *options.start_words()],
         },
         checkpoint=str(location),
         query_id=found.evidence.query_id,
@@ -258,7 +265,7 @@ def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence])
             subject=str(found.location),
             found=promise.because,
             effect="nothing has been changed",
-            next=found.world.command("diagnose", *found.asked.words()),
+            next=found.world.command("diagnose"),
         )
     following = promise.batch if promise.outcome != Outcome.RERUNS.value else (promise.batch or 0) + 1
     for sink in sinks:
@@ -269,7 +276,7 @@ def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence])
                 subject=sink.location,
                 found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {following}",
                 effect="nothing has been changed",
-                next=found.world.command("diagnose", *found.asked.words()),
+                next=found.world.command("diagnose"),
             )
 
 

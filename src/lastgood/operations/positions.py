@@ -126,7 +126,9 @@ def chosen_offsets(
     """
     where.require_one()
     if where.stable_lag is not None or where.batch is not None:
-        standing = offsets_after(target, batch=where.batch, stable_lag=where.stable_lag, config=config)
+        standing = offsets_after(
+            target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked.words(), config=config
+        )
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
         others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning
         offsets: dict[str, Offsets] = {

@@ -10,16 +10,17 @@ from typing import Any
 
 import platformdirs
 
-from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.asked import Asked
+from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
-from lastgood.operations.driver_death import DriverNotProvenDeadError
+from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
-from lastgood.operations.target import pipeline_of, require_known, resolve_target
+from lastgood.operations.target import pipeline_of, policy_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
@@ -219,7 +220,7 @@ class _Work:
         options = self.options
         found = survey(
             self.target, evidence=options.evidence, spark=options.spark, config=self.config, may_be_missing=True
-        )
+        ).wanting(options.goal_words(), options.accept)
         for sink in found.world.sinks:
             if sink.others or sink.last_batch is not None:
                 return self._start_again(missing, found, sink)
@@ -235,10 +236,11 @@ class _Work:
 
     def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
-        missing.next = command_line("plan", self.target, "--goal", "fresh", *found.asked.words())
+        fresh = replace(self.options, goal="fresh", where=self._where_if_lost())
+        missing.next = found.world.command("plan", *fresh.goal_words())
         missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
         try:
-            return replace(self, options=replace(self.options, goal="fresh", where=self._where_if_lost())).plan()
+            return replace(self, options=fresh).plan()
         except LastgoodError as error:
             if error.retry is Retry.LATER:
                 return Decision(Verdict.LATER, error.sentence, error=error)
@@ -253,7 +255,7 @@ class _Work:
             LastgoodError: neither.
         """
         if isinstance(error, DriverNotProvenDeadError):
-            return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again("--driver-is-dead"))
+            return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again(DEAD))
         if isinstance(error, RepairRefusedError):
             return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
         if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
@@ -279,7 +281,13 @@ class _Work:
 
     def _again(self, *words: str) -> str:
         """The command of the same recovery, with more said."""
-        return command_line("recover", self.target, *self.options.words(), *words)
+        options = self.options
+        accepted = tuple(waiver.value for waiver in options.accept)
+        start = options.start_words()
+        asked = Asked(self.target, options.evidence.words(), start, accepted, policy=policy_of(self.config))
+        dead = [DEAD] if self.driver_is_dead and DEAD not in words else []
+        output = [] if self.save_to is None else ["--output", str(self.save_to)]
+        return asked.command("recover", *options.goal_words(), *words, *dead, *output)
 
     def _apply(self, planned: str | Plan) -> Recovery:
         return apply_plan(

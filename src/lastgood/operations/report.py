@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lastgood.errors import StorageError, UsageError, command_line
+from lastgood.asked import Asked
+from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.closing import CarriedOut, carried_out, closed
 from lastgood.operations.lost_ranges import LostRange, lost_ranges
@@ -144,7 +145,7 @@ def report(
         UsageError: nobody knows which checkpoint is meant; an option is not understood (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
-    target, location = _place(recovery, checkpoint, config)
+    target, location = _place(recovery, checkpoint, options, config)
     storage = open_writable(location)
     incident = _incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
@@ -239,7 +240,9 @@ def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[
     yield from lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
 
 
-def _place(recovery: str, checkpoint: str | None, config: Path | None) -> tuple[str, Location]:
+def _place(
+    recovery: str, checkpoint: str | None, options: EvidenceOptions, config: Path | None
+) -> tuple[str, Location]:
     """The checkpoint that is meant, as it was named and where it is."""
     if checkpoint is not None:
         resolved = resolve_target(checkpoint) if config is None else resolve_target(checkpoint, config)
@@ -255,7 +258,7 @@ def _place(recovery: str, checkpoint: str | None, config: Path | None) -> tuple[
             "the last incident of which checkpoint?",
             found=", ".join(map(str, configured)) or None,
             expected="--checkpoint TARGET: a location, or the name of a pipeline",
-            next=command_line("report", LAST, "--checkpoint", configured[0] if configured else "TARGET"),
+            next=Asked(str(configured[0]) if configured else "TARGET", options.words()).command("report", LAST),
         )
     for location in configured:
         storage = open_writable(location)
@@ -264,7 +267,7 @@ def _place(recovery: str, checkpoint: str | None, config: Path | None) -> tuple[
     raise RecoveryUnknownError(
         f"this machine does not remember {recovery}, nor does a checkpoint of its configuration",
         expected="--checkpoint TARGET",
-        next=command_line("report", recovery, "--checkpoint", "TARGET"),
+        next=Asked("TARGET", options.words()).command("report", recovery),
     )
 
 

@@ -133,7 +133,7 @@ def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
             expected="--sink LOCATION, one that shows batches of this query",
         )
     batch = shown.pop() or 0
-    standing = offsets_after(target, batch=batch, config=config)
+    standing = offsets_after(target, batch=batch, said=found.asked.words(), config=config)
     planned_ms = {} if standing.time_ms is None else {batch: standing.time_ms}
     for sink in sinks:
         held = origins(sink, planned_ms).get(batch)

@@ -11,7 +11,6 @@ from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import DELTA_LOG
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.diagnosis.sink_reading import DELTA
-from lastgood.errors import command_line
 from lastgood.parallel import Deadline
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.plan import Plan
@@ -124,5 +123,5 @@ def _moved(edit: SinkEdit, found: str) -> RepairRefusedError:
         found=found,
         expected="the sink as it was a moment ago",
         effect="nothing has been changed",
-        next=command_line("diagnose", "--sink", edit.location),
+        next="make the plan again",
     )

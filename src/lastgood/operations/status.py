@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -20,7 +21,7 @@ from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_lost import CHECKPOINT_LOST
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
-from lastgood.errors import LastgoodError, StorageError, command_line
+from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.advice_facts import query_facts
 from lastgood.operations.below import checkpoints_below
 from lastgood.operations.diagnose import BATCHES, examine
@@ -30,6 +31,7 @@ from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import Position
+from lastgood.query.sink_batches import planned_anew
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
 from lastgood.sources.kafka_ranges import Offsets
@@ -122,8 +124,12 @@ class Status:
         way = next((each for each in ways if each is not None), None)
         if way is not None:
             return way
-        verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
-        return command_line(verb, self.target, *self.options.words())
+        return self.asked.command("inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose")
+
+    @property
+    def asked(self) -> Asked:
+        """How it was asked for; the commands that are printed carry the same."""
+        return Asked(self.target or str(self.location), self.options.words())
 
     @property
     def tells_the_way(self) -> bool:
@@ -188,7 +194,7 @@ class Status:
             "first_batch": incident.first_batch,
             "back_after_seconds": incident.back_after_seconds,
             "promise": incident.promise_state,
-            "next": command_line("report", incident.id, "--checkpoint", self.target or str(self.location)),
+            "next": self.asked.command("report", incident.id),
             "error": None,
         }
 
@@ -225,7 +231,7 @@ def status(
         incident = beside.submit(_last_incident, storage, location)
         evidence = gather_at(resolved, storage, batches=BATCHES)
         if not evidence.mirror:
-            require_checkpoint(location, evidence.checkpoint)
+            require_checkpoint(location, evidence.checkpoint, options.words())
         at_ms = clock_ms()
         facts = beside.submit(query_facts, evidence)
         around = look_around(evidence, options, now_ms=at_ms, headroom=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
@@ -24,7 +25,8 @@ from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.query.topics import reads_of
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.sinks.sink import open_sink
+from lastgood.sinks.fence import without_secrets
+from lastgood.sinks.sink import is_database, open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.kafka_retention import ReadUpTo
@@ -37,7 +39,7 @@ ONE_SECONDS = 9.0
 _PARALLEL = 16
 _TOPIC_IS_THE_SAME = "--topic-is-the-same"
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
-"""In the URL of a database."""
+"""In a location; `without_secrets` knows more of the URL of a database."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -77,6 +79,17 @@ class EvidenceOptions:
             txn_app_id=self.txn_app_id or target.txn_app_id,
         )
 
+    def beyond(self, target: Target) -> EvidenceOptions:
+        """What of it is said beyond the configuration, which knows the rest of the target."""
+        configured = EvidenceOptions().of(target)
+        nothing = EvidenceOptions()
+        unsaid = {
+            field.name: getattr(nothing, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) == getattr(configured, field.name)
+        }
+        return replace(self, **unsaid)
+
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
@@ -88,9 +101,35 @@ class EvidenceOptions:
         return (*(word for name, value in given if value for word in (name, value)), *flags)
 
 
+def asked_of(
+    target: Target, options: EvidenceOptions, *, spark: str | None = None, fail_on_data_loss: bool = True
+) -> Asked:
+    """How a verb was called, for the commands that it prints.
+
+    A pipeline that is known here goes by its name: then its configuration says the rest, also what no command may
+    show. Any other is told by its location, which is left open here, and by all that is known of it.
+
+    Args:
+        target: What it is about.
+        options: Where else it looked.
+        spark: The version that will start; None: nobody said it.
+        fail_on_data_loss: As the Kafka source has it.
+    """
+    start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
+    if target.name is not None:
+        return Asked(target.name, options.beyond(target).words(), start)
+    return Asked(evidence=options.of(target).words(), start=start, policy=target.policy)
+
+
+def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
+    """What was said of the Spark that will start, as words of a command line."""
+    version = () if spark is None else ("--spark", spark)
+    return version if fail_on_data_loss else (*version, "--fail-on-data-loss", "false")
+
+
 def without_password(text: str) -> str:
-    """The URL of a database as it may be kept; a driver finds the password in its own places, such as `PGPASSWORD`."""
-    return _PASSWORD.sub(r"\1@", text)
+    """A sink as it may be kept; the driver of a database finds a password in its own places, such as `PGPASSWORD`."""
+    return without_secrets(text) if is_database(text) else _PASSWORD.sub(r"\1@", text)
 
 
 def options_of(words: Sequence[str]) -> EvidenceOptions:
@@ -277,7 +316,7 @@ def sink_question(
         app_id: What its function gives as `txnAppId`; None: its own id.
         is_default: As `Question.is_default`.
     """
-    shown = _PASSWORD.sub(r"\1:***@", text)
+    shown = without_secrets(text, instead=":***") if is_database(text) else _PASSWORD.sub(r"\1:***@", text)
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
     return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
 

@@ -27,6 +27,7 @@ from lastgood.recovery.endings import as_left, endings_of
 from lastgood.recovery.left_out import left_out
 from lastgood.recovery.plan import PlannedSink, Promise
 from lastgood.recovery.planner import batches_wanted
+from lastgood.recovery.price import Waiver
 from lastgood.recovery.repairs_lost import RETAINED
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import taken_back
@@ -62,6 +63,11 @@ class Survey:
         """The same, once sinks have gone back."""
         sinks = tuple(taken_back(sink, edits) for sink in self.world.sinks)
         return replace(self, world=replace(self.world, sinks=sinks))
+
+    def wanting(self, words: tuple[str, ...], accept: Iterable[Waiver]) -> Survey:
+        """The same; the commands that are printed want this again, and accept as much."""
+        asked = replace(self.world.asked, wanted=words, accepted=tuple(waiver.value for waiver in accept))
+        return replace(self, world=replace(self.world, asked=asked))
 
     def known(self) -> Known:
         """What a planner goes by.
@@ -140,13 +146,14 @@ def survey(
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True)
+    said = evidence.words()
+    found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
         found = found.with_mirror(_mirror_since(checkpoint))
     found = _as_left(found)
     if not (found.mirror or may_be_missing):
-        require_checkpoint(found.location, found.checkpoint)
+        require_checkpoint(found.location, found.checkpoint, said)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
     if any(sink.known and (sink.last_batch or 0) < found.mirror_since for sink in around.sinks):

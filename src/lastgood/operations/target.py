@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lastgood.errors import UsageError
@@ -28,6 +28,10 @@ class Target:
     topics: tuple[str, ...] = ()
     offset_columns: str | None = None
     txn_app_id: str | None = None
+    name: str | None = field(default=None, compare=False)
+    """By which the `lastgood.toml` here knows it; None for a location, and for a name in another configuration."""
+    policy: str | None = field(default=None, compare=False)
+    """Another configuration than the `lastgood.toml` here."""
 
 
 def target_of(pipeline: Pipeline, query: Query) -> Target:
@@ -58,10 +62,22 @@ def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
         name, _, query = text.partition(".")
         pipelines = load_config(config)
         if name in pipelines:
-            return target_of(pipelines[name], _query(pipelines[name], query, config))
+            return _known_here(target_of(pipelines[name], _query(pipelines[name], query, config)), text, config)
         if not any(Path(place).exists() for place in (text, f"{text}{WORK_SUFFIX}")):
             raise _unknown(text, pipelines.values(), config)
-    return Target(text)
+    return _known_here(Target(text), None, config)
+
+
+def _known_here(target: Target, name: str | None, config: Path) -> Target:
+    """With the name that stands for it in a command typed here, or the configuration that one has to name."""
+    policy = policy_of(config)
+    return replace(target, name=name) if policy is None else replace(target, policy=policy)
+
+
+def policy_of(config: Path | None) -> str | None:
+    """How a command has to name a configuration; None where it is the one that it finds here by itself."""
+    is_here = config is None or config.absolute() == Path(CONFIG_NAME).absolute()
+    return None if is_here else str(config)
 
 
 def require_known(text: str, config: Path = Path(CONFIG_NAME)) -> None:

@@ -367,7 +367,7 @@ def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tel
             raise UsageError(
                 f"the libraries of Kafka and Delta for Spark {environment.version} are not known",
                 expected="their coordinates",
-                next="lastgood verify … --packages GROUP:ARTIFACT:VERSION,…",
+                next="--packages GROUP:ARTIFACT:VERSION,… added to the same command",
             )
         jars = fetch_jars([environment.jar_set], java=java, progress=tell)[environment.jar_set]
         return submit(_JOB, arguments, environment=environment, java=java, jars=jars, conf=conf, output=output)

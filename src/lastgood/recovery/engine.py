@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
-from lastgood.errors import LastgoodError, Retry, StorageError, command_line
+from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.overlay import OverlayStorage
 from lastgood.recovery.lease import Lease, LeaseLostError, unless_overtaken
 from lastgood.recovery.plan import Plan, PlannedSink, Promise
@@ -416,7 +417,7 @@ class Engine:
                     "the seal was broken by somebody else",
                     subject=str(self._room.file(path)),
                     effect="a driver may have started; nothing further has been changed",
-                    next=command_line("diagnose", self._room.checkpoint),
+                    next=self._looking("diagnose"),
                 )
 
     def _seal_now(self) -> tuple[str, ...]:
@@ -438,7 +439,11 @@ class Engine:
         return {"at_ms": self._now_ms, "lease": self._lease.number, **more}
 
     def _undo_command(self) -> str:
-        return command_line("undo", self._plan.recovery, "--checkpoint", self._room.checkpoint)
+        return self._looking("undo", self._plan.recovery)
+
+    def _looking(self, verb: str, *options: str) -> str:
+        """A command about the query, which looks where the plan did."""
+        return Asked(str(self._room.checkpoint), self._plan.evidence).command(verb, *options)
 
     def _stale(self, why: str, subject: str, found: str | None = None, expected: str | None = None) -> PlanStaleError:
         return PlanStaleError(
@@ -447,7 +452,7 @@ class Engine:
             found=found,
             expected=expected,
             effect="nothing has been changed",
-            next=command_line("plan", self._room.checkpoint),
+            next=self._plan.again(),
         )
 
     def _moved(self, subject: object) -> LastgoodError:
@@ -455,7 +460,7 @@ class Engine:
             "the query has gone on since the recovery",
             subject=str(subject),
             effect="nothing has been changed",
-            next=command_line("plan", self._room.checkpoint),
+            next=self._looking("plan"),
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any, Final
 
+from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.price import Guarantee, SourcePrice, Waiver
 from lastgood.recovery.proof import Proof
@@ -23,6 +24,8 @@ from lastgood.recovery.steps import Step, parse_step, require_own
 from lastgood.storage import LocationInvalidError, parse_location
 
 FORMAT: Final = 1
+ASKED: Final = "asked"
+"""Key of the options that holds how it was asked for: words of a command line."""
 PLAN_BYTES_MAX = 256 * 1024 * 1024
 _RECOVERY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SEALS = re.compile(r"(offsets|commits)/(0|[1-9]\d{0,17})")
@@ -157,6 +160,14 @@ class Plan:
     def price(self) -> str:
         """What `--accept` has to say before it may be applied."""
         return ",".join(waiver.value for waiver in (*self.accepted, *self.needs))
+
+    def again(self, *, paying: bool = False) -> str:
+        """The command that makes it anew as the world is now; `paying`: with all accepted that it costs."""
+        words = self.options.get(ASKED)
+        asked = [str(word) for word in words] if isinstance(words, list) else ["--goal", self.goal]
+        accepted = (*self.accepted, *self.needs) if paying else self.accepted
+        known = Asked(self.checkpoint, self.evidence, accepted=tuple(waiver.value for waiver in accepted))
+        return known.command("plan", *asked)
 
     def to_json(self) -> dict[str, Any]:
         """The object in the plan file and in the output of every verb, without its checksum."""

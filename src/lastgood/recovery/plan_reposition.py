@@ -125,7 +125,7 @@ def _bounded(standing: Standing, reached: Reached) -> Reached:
             found="; ".join(standing.marks()),
             expected="a mirror that holds its plan, or a broker that tells how much there is",
             effect="nobody could say how much would be written twice",
-            next=standing.world.command("plan", "--kafka", "SERVERS"),
+            next=standing.world.again("--kafka", "SERVERS"),
         )
     most: dict[str, SourceOffset] = {}
     for source_id, offset in reached.least.items():

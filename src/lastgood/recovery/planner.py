@@ -107,7 +107,9 @@ def _others(known: Known, goal: Goal) -> Iterator[tuple[Goal, tuple[str, ...]]]:
         yield Resume(), ()
     if not isinstance(goal, Replan) and checkpoint.orphan is not None:
         yield Replan(), ()
-    if not isinstance(goal, Reposition):
+    newest = checkpoint.newest_offsets
+    has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
+    if not isinstance(goal, Reposition) and has_offsets:  # of any other source nobody could choose them
         lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
         yield Reposition({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
     if known.mirror and not (isinstance(goal, Fresh) and goal.offsets is None):

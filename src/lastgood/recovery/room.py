@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
@@ -73,6 +74,11 @@ class Stage(enum.Enum):
     def is_open(self) -> bool:
         """Whether the checkpoint may be sealed: somebody has to finish it or take it back."""
         return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the seal surely stands: that the driver was dead was proven before, and none has started since."""
+        return self in (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
 
     @property
     def is_back(self) -> bool:
@@ -186,7 +192,7 @@ def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None =
         f"recovery {recovery} was begun here, and neither finished nor taken back",
         subject=str(checkpoint),
         effect="the checkpoint may be sealed; nothing has been changed",
-        next=f"{finishing(checkpoint, recovery)}, or {command_line('undo', recovery, '--checkpoint', checkpoint)}",
+        next=f"{finishing(checkpoint, recovery)}, or {Asked(str(checkpoint)).command('undo', recovery)}",
     )
 
 

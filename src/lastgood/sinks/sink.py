@@ -38,6 +38,11 @@ class OtherSink:
         return unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because)
 
 
+def is_database(text: str) -> bool:
+    """Whether a sink is a fence in a database, told by its URL."""
+    return text.startswith(_DATABASES)
+
+
 def open_sink(
     text: str,
     *,
@@ -63,7 +68,7 @@ def open_sink(
         ExtraMissingError: the library for the storage or the database is not installed.
         StorageError: the storage cannot be had on this machine.
     """
-    if text.startswith(_DATABASES):
+    if is_database(text):
         return open_fence(text, sink_name=sink_name, timeout_seconds=timeout_seconds)
     kind, location = _split(text)
     storage = open_storage(location, storage_options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lastgood.errors import ConfigError, UsageError
+from lastgood.errors import ConfigError, UsageError, command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.supervise.policy import ACCEPTABLE, Policy
 
@@ -91,8 +91,8 @@ def load_config(path: Path) -> dict[str, Pipeline]:
             f"there is no {path.name}",
             subject=str(path),
             found="no such file",
-            expected="a file with a [pipeline.NAME] table",
-            next="lastgood run --checkpoint LOCATION -- COMMAND, which needs none",
+            expected="a file with a [pipeline.NAME] table; or a command, which needs none",
+            next="lastgood run --checkpoint LOCATION -- COMMAND",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
@@ -127,12 +127,13 @@ def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: P
             expected="the name of one",
         )
     if name not in pipelines:
+        near = _nearest(name, pipelines, "{}")
         raise UsageError(
             f"there is no pipeline '{name}'",
             subject=str(path),
             found=f"pipelines {known}",
             expected=f"[pipeline.{name}]",
-            next=_nearest(name, pipelines, "lastgood run {}"),
+            next=near and command_line("run", near, *(() if path == Path(CONFIG_NAME) else ("--config", path))),
         )
     return pipelines[name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import fcntl
 import hashlib
@@ -22,8 +23,25 @@ from lastgood.storage import Location, StorageDeniedError
 _MODE = 0o644
 
 
+class Work(enum.Enum):
+    """For what a checkpoint is held."""
+
+    RUN = "run"
+    APPLY = "apply"
+    """A plan is carried out, by whichever verb."""
+    UNDO = "undo"
+
+
+_WORDS = {
+    Work.RUN: "another lastgood run supervises this checkpoint",
+    Work.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
+    Work.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    None: "another process of lastgood holds this checkpoint",
+}
+
+
 class CheckpointHeldError(LastgoodError):
-    """Another `lastgood run` on this machine supervises a query on this checkpoint."""
+    """Another lastgood on this machine holds the checkpoint: a `run` supervises its query, or it is being repaired."""
 
     condition = "CHECKPOINT_HELD"
     exit_code = 73
@@ -31,7 +49,7 @@ class CheckpointHeldError(LastgoodError):
 
 
 @contextlib.contextmanager
-def hold_checkpoint(location: str, lock_file: Path) -> Iterator[int]:
+def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> Iterator[int]:
     """Hold a checkpoint while the block runs; gives the descriptor of the lock.
 
     The kernel lets go when this process has ended, however it ends, and with it all that got the descriptor.
@@ -39,6 +57,7 @@ def hold_checkpoint(location: str, lock_file: Path) -> Iterator[int]:
     Args:
         location: The checkpoint, as the user knows it.
         lock_file: What is locked; made if it is not there.
+        work: For what it is held, which a second one is told.
 
     Raises:
         CheckpointHeldError: another process holds it; names it.
@@ -54,7 +73,7 @@ def hold_checkpoint(location: str, lock_file: Path) -> Iterator[int]:
             raise _held(location, os.pread(descriptor, 4096, 0)) from error
         with _writing(lock_file):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _holder(), 0)
+            os.pwrite(descriptor, _holder(work), 0)
         yield descriptor
         os.ftruncate(descriptor, 0)
     finally:
@@ -83,22 +102,25 @@ def _writing(lock_file: Path) -> Iterator[None]:
         ) from error
 
 
-def _holder() -> bytes:
+def _holder(work: Work) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
+    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "work": work.value}
+    return json.dumps(who).encode()
 
 
 def _held(location: str, holder: bytes) -> CheckpointHeldError:
+    work: Work | None = None
     try:
         who = json.loads(holder)
         found = f"process {who['pid']} on {who['host']}, since {who['since']}"
         ask: str | None = f"ps -fp {who['pid']}"
         if who["host"] == socket.gethostname() and not psutil.pid_exists(who["pid"]):
             found, ask = f"the driver of {found}, which has died: it is being ended", None
+        work = Work(who.get("work", Work.RUN.value))
     except (ValueError, KeyError, TypeError):  # between its lock and its name, or just before its end
         found, ask = "a process that has not written its name", None
     return CheckpointHeldError(
-        "another lastgood run holds this checkpoint",
+        _WORDS[work],
         subject=location,
         found=found,
         expected="nobody",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -62,7 +63,8 @@ def broker(**partitions: dict[int, tuple[int, int]]) -> KafkaFacts:
 
 def world(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> World:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    return World(checkpoint, location="/lake/my orders", kafka=kafka, **others)
+    asked = Asked("/lake/my orders", () if kafka is None else ("--kafka", "broker:9092"))
+    return World(checkpoint, location="/lake/my orders", asked=asked, kafka=kafka, **others)
 
 
 def find(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> list[Finding]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.prediction import predict
@@ -19,6 +20,7 @@ from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInp
 
 INFO, WARNING, ERROR = Severity
 OLD, NEW = "4JsV+tHNSU+gPfgSpzeUDQ", "nDEnP2/uQAmNBGp3x9TKJA"
+ASKED = Asked("/chk", ("--kafka", "broker:9092"))
 BATCH_2_MS = STARTED_MS + 2000
 
 
@@ -42,7 +44,7 @@ WHOLE = topic({0: (0, 30), 1: (0, 30)})
 
 def find(folder: Path, kafka: KafkaFacts, **others: Any) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = World(checkpoint, location="/chk", kafka=kafka, **others)
+    world = World(checkpoint, location="/chk", asked=ASKED, kafka=kafka, **others)
     return list(find_kafka(world, predict(world, SPARK_4_2)))
 
 

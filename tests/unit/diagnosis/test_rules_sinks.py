@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.prediction import predict
@@ -60,7 +61,8 @@ def files(last: int | None, **others: Any) -> SinkEvidence:
 
 def find(folder: Path, *sinks: SinkEvidence) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = World(checkpoint, location="/chk", sinks=sinks)
+    asked = Asked("/chk", ("--sink", "/lake/out"))
+    world = World(checkpoint, location="/chk", asked=asked, sinks=sinks)
     return list(find_sinks(world, locate(checkpoint, sinks), predict(world, SPARK_4_2)))
 
 
@@ -103,7 +105,7 @@ def test_expired_mark_lets_the_planned_batch_in_a_second_time(tmp_path: Path) ->
     assert (found.condition.name, found.severity, found.next) == (
         "SINK_WOULD_REPEAT",
         ERROR,
-        "lastgood inspect /chk --batch 3",
+        "lastgood inspect /chk --batch 3 --sink /lake/out",
     )
 
 
@@ -179,7 +181,7 @@ def test_sink_behind_the_checkpoint_lacks_rows_that_no_start_brings_back(tmp_pat
     query(tmp_path, 5)
     (found,) = find(tmp_path, delta(2))
     assert (found.condition.name, found.severity, found.evidence["missing"]) == ("SINK_BEHIND", ERROR, [3, 4])
-    assert found.next == "lastgood inspect /chk --batch 3"
+    assert found.next == "lastgood inspect /chk --batch 3 --sink /lake/out"
 
 
 def test_batches_that_read_nothing_are_not_missed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lastgood.asked import Asked
 from lastgood.bundle.archive import PART_BYTES_MAX, BundleInvalidError
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import SourceFile
@@ -114,6 +115,7 @@ def everything(evidence: Evidence) -> World:
     batch = RecordedBatch(batch_id=2, run_id="r", offsets=5)
     return world(
         evidence,
+        asked=Asked("orders", ("--kafka", "b:9092"), ("--spark", "4.0"), ("loss",), ("--goal", "replan"), "a.toml"),
         sinks=(sink,),
         kafka=kafka,
         topic_ids={"orders": "id"},

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from lastgood.asked import Asked
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.operations.evidence import Evidence, gather
@@ -16,11 +17,12 @@ from lastgood.operations.surroundings import (
     EvidenceOptions,
     Reading,
     Surroundings,
+    asked_of,
     look_around,
     options_of,
     reading,
 )
-from lastgood.operations.target import Target
+from lastgood.operations.target import Target, policy_of
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources import kafka_cluster
@@ -267,3 +269,26 @@ def test_words_that_are_kept_hold_no_password_and_are_understood_again() -> None
     assert (again.kafka, again.topics) == ("broker:9092", ("a",))
     with pytest.raises(UsageError):
         options_of(("--sinks", "x"))
+
+
+def test_a_pipeline_is_named_and_only_what_is_said_beyond_its_configuration() -> None:
+    kafka = Kafka(bootstrap="b:9092", config=Path("client.properties"))
+    target = Target("/chk", "sqlite:///f.db", kafka, topics=("orders",), name="orders")
+    asked = asked_of(target, EvidenceOptions(topics=("more",)).of(target), spark="4.0", fail_on_data_loss=False)
+    assert asked == Asked("orders", ("--topic", "more"), ("--spark", "4.0", "--fail-on-data-loss", "false"))
+
+
+def test_a_location_is_told_with_all_that_the_configuration_knows() -> None:
+    target = Target("/chk", "postgresql://me:secret@db/f", Kafka(bootstrap="b:9092"), policy="other.toml")
+    asked = asked_of(target, EvidenceOptions())
+    assert asked.about("/chk") == Asked(
+        "/chk", ("--sink", "postgresql://me@db/f", "--kafka", "b:9092"), policy="other.toml"
+    )
+
+
+def test_a_command_names_a_configuration_only_where_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert policy_of(None) is policy_of(Path("lastgood.toml")) is policy_of(tmp_path / "lastgood.toml") is None
+    assert policy_of(Path("other.toml")) == "other.toml"

@@ -8,7 +8,7 @@ import pytest
 
 from lastgood.errors import ExtraMissingError
 from lastgood.sinks.evidence import DedupeKey
-from lastgood.sinks.fence import FenceInvalidError, FenceSink, FenceTable, open_fence
+from lastgood.sinks.fence import FenceInvalidError, FenceSink, FenceTable, open_fence, without_secrets
 
 SCHEMA = """
 CREATE TABLE stream_fence (
@@ -134,3 +134,25 @@ def test_other_databases_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
         open_fence("postgresql://user:geheim@host/db")
     assert raised.value.next == "pip install 'lastgood[postgres]'"
     assert "geheim" not in str(raised.value.to_json())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:s3cret@db/fences",
+        "postgresql://me:s3c/ret@db/fences",
+        "postgresql://me:s3c@ret@db/fences",
+        "postgresql://me:s3c?ret@db/fences",
+        "postgresql+psycopg://me@db/fences?password=s3cret",
+    ],
+)
+def test_no_part_of_a_password_is_shown(url: str) -> None:
+    for shown in (without_secrets(url), without_secrets(url, instead=":***")):
+        assert "s3c" not in shown
+        assert "ret" not in shown
+        assert shown.endswith("@db/fences")
+
+
+def test_what_is_no_secret_stays() -> None:
+    for url in ("postgresql://me@db:5432/fences?sslmode=require", "sqlite:////lake/a:b@c.db"):
+        assert without_secrets(url) == url

@@ -144,7 +144,8 @@ def test_unknown_pipeline_names_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path, '[pipeline.orders]\ncommand = ["x"]\n[pipeline.clicks]\ncommand = ["y"]')
     with pytest.raises(UsageError) as raised:
         choose_pipeline(load_config(path), "order", path)
-    assert (raised.value.found, raised.value.next) == ("pipelines orders, clicks", "lastgood run orders")
+    again = f"lastgood run orders --config {path}"
+    assert (raised.value.found, raised.value.next) == ("pipelines orders, clicks", again)
     with pytest.raises(UsageError, match="which pipeline"):
         choose_pipeline(load_config(path), None, path)
 

@@ -1,0 +1,97 @@
+"""Commands of lastgood that lastgood prints: about the same query, and with all that was said to the verb that prints.
+
+What was said beside the target is evidence: a command without it would look at less, and promise something else. So no
+command about a query is put together elsewhere. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lastgood.errors import command_line
+
+LOOKING = frozenset(("status", "diagnose", "inspect", "offsets", "plan", "recover", "report"))
+"""Verbs that take all options of the evidence."""
+PREDICTING = frozenset(("diagnose", "plan", "recover"))
+"""Verbs that are told which Spark will start, and how its Kafka source is set."""
+PAYING = frozenset(("plan", "recover"))
+"""Verbs that are told what it may cost."""
+ALLOWED = frozenset(("recover",))
+"""Verbs that take another configuration than `lastgood.toml` here."""
+BY_ID = frozenset(("report", "undo"))
+"""Verbs of a recovery or an incident; the query is their `--checkpoint`."""
+COMPARED = frozenset(("--kafka", "--kafka-config", "--sink"))
+"""What `verify --data` takes of the evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """About which query a verb was asked, and with what."""
+
+    target: str = ""
+    """As a person types it: a location, or a name in the `lastgood.toml` here."""
+    evidence: tuple[str, ...] = ()
+    """Where else it looked than into the checkpoint, as words of a command line; without passwords."""
+    start: tuple[str, ...] = ()
+    """What is known of the Spark that will start, in the same way."""
+    accepted: tuple[str, ...] = ()
+    """What it may cost: `duplicates`, `loss`."""
+    wanted: tuple[str, ...] = ()
+    """The goal and where to start, as words of a command line; empty: to run again."""
+    policy: str | None = None
+    """Another configuration than `lastgood.toml` here."""
+
+    def about(self, location: str) -> Asked:
+        """The same; about this location where no target is known."""
+        return self if self.target else replace(self, target=location)
+
+    def command(self, verb: str, *options: object) -> str:
+        """A command about this query that can be pasted into a shell.
+
+        Args:
+            verb: May be two words.
+            options: Words behind the target; for a verb of a recovery first its id.
+
+        Example:
+            >>> Asked("chk", ("--sink", "/lake/my orders")).command("plan", "--goal", "replan")
+            "lastgood plan chk --goal replan --sink '/lake/my orders'"
+            >>> Asked("chk").command("undo", "20261121-160058-7f3a")
+            'lastgood undo 20261121-160058-7f3a --checkpoint chk'
+        """
+        query: tuple[object, ...] = (self.target, *options)
+        if verb in BY_ID:
+            query = (*options, "--checkpoint", self.target)
+        return command_line(*verb.split(), *query, *self._said(verb, options))
+
+    def again(self, *options: object) -> str:
+        """The command that plans the same, with more said."""
+        return self.command("plan", *self.wanted, *options)
+
+    def _said(self, verb: str, options: tuple[object, ...]) -> Iterator[str]:
+        if verb in PREDICTING:
+            yield from self.start
+        if verb in LOOKING:
+            yield from self.evidence
+        if verb == "verify" and "--data" in options:
+            yield from (word for option in options_in(self.evidence) if option[0] in COMPARED for word in option)
+        if verb in PAYING and self.accepted and "--accept" not in options:
+            yield from ("--accept", ",".join(self.accepted))
+        if verb in ALLOWED and self.policy is not None:
+            yield from ("--policy", self.policy)
+
+
+def options_in(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """Words of a command line, by option: each with its value, or alone.
+
+    Example:
+        >>> options_in(["--sink", "a", "--source-replays", "--topic", "b"])
+        [('--sink', 'a'), ('--source-replays',), ('--topic', 'b')]
+    """
+    found: list[tuple[str, ...]] = []
+    for word in words:
+        if word.startswith("--") or not found:
+            found.append((word,))
+        else:
+            found[-1] = (*found[-1], word)
+    return found

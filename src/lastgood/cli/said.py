@@ -1,0 +1,33 @@
+"""What was said to the verb that runs, so that the command which it prints says it again."""
+
+from __future__ import annotations
+
+import click
+from click.core import ParameterSource
+
+
+def options_said(*but: str) -> tuple[str, ...]:
+    """Every option that was given, by the command line or by its variable, as words of a command line without secrets.
+
+    Args:
+        but: Names of options that are left out, such as `--data`.
+    """
+    from lastgood.bundle.redaction import redacted
+    from lastgood.operations.surroundings import without_password
+
+    context = click.get_current_context()
+    words: list[str] = []
+    for option in context.command.params:
+        if not isinstance(option, click.Option) or option.name is None:
+            continue
+        name, value = max(option.opts, key=len), context.params.get(option.name)
+        is_said = context.get_parameter_source(option.name) not in (ParameterSource.DEFAULT, None)
+        if not is_said or name in but or name == "--format":
+            continue
+        if option.is_flag:
+            words += [name] if value else []
+            continue
+        values = (value or ()) if option.multiple else (value,)
+        for each in values:
+            words += [name, redacted(without_password(str(each)))]
+    return tuple(words)

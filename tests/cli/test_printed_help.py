@@ -1,0 +1,120 @@
+"""Commands in helps, in the documentation and in the stories of conditions are commands; what they say is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import pytest
+from printed import parsed
+
+from lastgood.cli.main import VERBS, lastgood
+from lastgood.diagnosis.catalogue import names, topics
+from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.operations.explain import explain
+from lastgood.supervise.config import load_config
+from lastgood.supervise.policy import Policy
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "examples").glob("**/*.md"))]
+_AFTER = re.compile(r"\s+(?:#|&&|\|(?!\|)|>|\s{2,}\S).*$")
+"""What a shell, or a reader, takes for the end of the command."""
+_OPTIONAL = re.compile(r"\[[^\]]*\]|…")
+
+
+def helps() -> Iterator[tuple[str, click.Command]]:
+    for verb in VERBS:
+        command = lastgood.get_command(click.Context(lastgood), verb)
+        assert command is not None
+        yield verb, command
+        if isinstance(command, click.Group):
+            yield from command.commands.items()
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Lines that begin with a command, with those that they go on in."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if re.match(rf"\s*lastgood (?:{'|'.join(VERBS)})\b", line):
+            yield _AFTER.sub("", line.strip().split("   ")[0])
+
+
+def can_be_typed(line: str) -> bool:
+    return not _OPTIONAL.search(line)
+
+
+@pytest.mark.parametrize("command", [pytest.param(each, id=name) for name, each in helps()])
+def test_every_command_in_a_help_can_be_typed(command: click.Command) -> None:
+    for line in lines_of(command.help or ""):
+        parsed(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_on_a_page_can_be_typed(page: Path) -> None:
+    text = page.read_text()
+    blocks = "\n".join(re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    inline = re.findall(rf"`(lastgood (?:{'|'.join(VERBS)})\b [^`]+)`", text)
+    for line in [*lines_of(blocks), *(" ".join(each.split()) for each in inline)]:
+        if can_be_typed(line) and not is_a_name(line):
+            parsed(line)
+
+
+def is_a_name(line: str) -> bool:
+    """`lastgood backup create`, `lastgood diagnose --save`: a verb that is spoken of, not a command."""
+    _, verb, *rest = shlex.split(line.replace("--format json", ""))
+    return all(word.startswith("-") for word in (rest[1:] if verb == "backup" else rest))
+
+
+def test_every_command_in_a_story_can_be_typed() -> None:
+    for topic in topics():
+        for found in re.findall(rf"`(lastgood (?:{'|'.join(VERBS)})\b [^`]+)`", topic.story):
+            line = " ".join(found.split())
+            if can_be_typed(line) and not is_a_name(line):
+                parsed(line)
+
+
+@pytest.mark.parametrize("cls", FailureClass)
+def test_every_failure_that_a_log_tells_of_has_its_story(cls: FailureClass) -> None:
+    name = f"FAILURE_{cls.name}"
+    assert name in names()
+    assert explain(name).story
+
+
+def test_a_batch_that_is_too_large_is_told_of_replan() -> None:
+    for name in ("ORPHAN_BATCH", "FAILURE_RESOURCES"):
+        assert "--goal replan" in " ".join(explain(name).story.split())
+
+
+def test_the_policy_that_the_readme_calls_the_default_is_the_default(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    told = tomllib.loads(block)["pipeline"]["orders"]["policy"]
+    (tmp_path / "lastgood.toml").write_text(block)
+    assert load_config(tmp_path / "lastgood.toml")["orders"].policy == Policy()
+    fields = {name.removesuffix("_seconds") for name in asdict(Policy())}
+    assert fields - set(told) == {"stall_after", "backoff", "backoff_max", "grace"}
+
+
+def test_the_values_on_the_page_of_run_are_the_defaults_but_for_one_that_is_off() -> None:
+    text = (ROOT / "docs/reference/run.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    told = tomllib.loads(block)["pipeline"]["orders"]["policy"]
+    assert told.pop("stall_after")
+    for name, value in told.items():
+        assert shown(value) == value_of(name), name
+
+
+def shown(value: object) -> object:
+    from lastgood.supervise.config import parse_duration
+
+    if isinstance(value, str):
+        return parse_duration(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def value_of(name: str) -> object:
+    values = asdict(Policy())
+    return values.get(name, values.get(f"{name}_seconds"))

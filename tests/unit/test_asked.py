@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import shlex
+
+import click
+import pytest
+
+from lastgood import asked
+from lastgood.asked import Asked
+from lastgood.cli.evidence import evidence_options
+from lastgood.cli.main import VERBS, lastgood
+
+QUERY = Asked(
+    "/lake/my chk",
+    ("--sink", "delta:/lake/t", "--kafka", "b:9092", "--topic", "clicks"),
+    ("--spark", "4.0", "--fail-on-data-loss", "false"),
+    ("duplicates",),
+    ("--goal", "reposition", "--earliest"),
+    "other.toml",
+)
+
+
+@click.command()
+@evidence_options
+def bare() -> None:
+    pass
+
+
+def options_of(verb: str) -> set[str]:
+    command = lastgood.get_command(click.Context(lastgood), verb)
+    assert command is not None
+    return {name for option in command.params for name in option.opts}
+
+
+EVIDENCE = {name for option in bare.params for name in option.opts}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_printed_command_carries_what_its_verb_takes_and_nothing_else(verb: str) -> None:
+    options = options_of(verb)
+    assert (verb in asked.LOOKING) == (options >= EVIDENCE)
+    assert (verb in asked.PREDICTING) == (options >= {"--spark", "--fail-on-data-loss"})
+    assert (verb in asked.PAYING) == ("--accept" in options)
+    assert (verb in asked.ALLOWED) == ("--policy" in options)
+    assert (verb in asked.BY_ID) == (options >= {"--checkpoint"} and "--config" not in options)
+
+
+def test_compared_is_what_verify_takes_of_the_evidence() -> None:
+    assert options_of("verify") & EVIDENCE == asked.COMPARED
+
+
+def test_every_word_that_was_said_is_said_again() -> None:
+    words = shlex.split(QUERY.command("plan", "--goal", "replan"))
+    assert words[:5] == ["lastgood", "plan", "/lake/my chk", "--goal", "replan"]
+    assert " ".join(words[5:]) == (
+        "--spark 4.0 --fail-on-data-loss false --sink delta:/lake/t --kafka b:9092 --topic clicks --accept duplicates"
+    )
+    assert QUERY.command("recover").endswith("--accept duplicates --policy other.toml")
+    assert QUERY.command("backup list") == "lastgood backup list '/lake/my chk'"
+    assert QUERY.command("undo", "7f3a") == "lastgood undo 7f3a --checkpoint '/lake/my chk'"
+    assert QUERY.command("report", "7f3a").endswith("--sink delta:/lake/t --kafka b:9092 --topic clicks")
+
+
+def test_a_price_that_is_named_is_the_whole_price() -> None:
+    assert QUERY.command("plan", "--accept", "duplicates,loss").count("--accept") == 1
+
+
+def test_the_same_again_keeps_goal_and_place() -> None:
+    assert "--goal reposition --earliest --kafka c:9092" in QUERY.again("--kafka", "c:9092")
+
+
+def test_verify_takes_evidence_only_where_it_compares() -> None:
+    assert QUERY.command("verify") == "lastgood verify '/lake/my chk'"
+    assert QUERY.command("verify", "--data").endswith("--data --sink delta:/lake/t --kafka b:9092")
+
+
+def test_without_a_target_it_is_about_a_location() -> None:
+    assert Asked().about("/chk").command("status") == "lastgood status /chk"
+    assert QUERY.about("/chk") is QUERY
