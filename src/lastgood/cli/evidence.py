@@ -50,6 +50,12 @@ _OPTIONS = (
         help="What the application's foreachBatch function gives as txnAppId, with the batch as txnVersion: its Delta"
         " table knows the query by that name, and not by its id.",
     ),
+    click.option(
+        "--source-replays",
+        is_flag=True,
+        help="Sources that cannot be asked (Kinesis, Event Hubs, Pulsar, one of your own) serve the same rows again for"
+        " the same offsets. Without it nothing is called exactly once for them.",
+    ),
 )
 
 
@@ -65,6 +71,7 @@ def evidence_options(command: _F) -> _F:
         topics: tuple[str, ...],
         subscribe_pattern: str | None,
         txn_app_id: str | None,
+        source_replays: bool,
         **others: Any,
     ) -> Any:
         from lastgood.operations.surroundings import EvidenceOptions
@@ -76,6 +83,7 @@ def evidence_options(command: _F) -> _F:
             subscribe_pattern=subscribe_pattern,
             kafka_config=kafka_config,
             txn_app_id=txn_app_id,
+            source_replays=source_replays,
         )
         return command(*arguments, options=options, **others)
 

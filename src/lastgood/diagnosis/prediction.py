@@ -23,6 +23,7 @@ from lastgood.diagnosis.log_reading import LogReading
 from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, log_error, metadata_error
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
+from lastgood.diagnosis.source_replay import unasked_sources
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.diagnosis.state_load import (
     NOT_RUN,
@@ -90,6 +91,7 @@ class _Start:
             restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
+        self._unknowns += [each.unknown for each in unasked_sources(self._world) if each.unknown is not None]
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _micro_batch(self) -> Restart:

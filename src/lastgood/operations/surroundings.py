@@ -24,6 +24,7 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.unasked import REPLAYS
 from lastgood.storage import LocationInvalidError
 
 TIMEOUT_SECONDS = 10.0
@@ -54,6 +55,8 @@ class EvidenceOptions:
     txn_app_id: str | None = None
     """What the application's function gives as `txnAppId`, with the number of the batch as `txnVersion`, when it writes
     to its Delta tables; None: the query id."""
+    source_replays: bool = False
+    """Whether sources that cannot be asked serve their ranges again: a person's word for it."""
 
     def of(self, target: Target) -> EvidenceOptions:
         """The same, with what the configuration knows of the target wherever nothing else was said."""
@@ -68,6 +71,7 @@ class EvidenceOptions:
             kafka_config=config,
             topics=self.topics or target.topics,
             txn_app_id=self.txn_app_id or target.txn_app_id,
+            source_replays=self.source_replays or target.source_replays,
         )
 
     def words(self) -> tuple[str, ...]:
@@ -77,7 +81,8 @@ class EvidenceOptions:
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
-        return tuple(word for name, value in given if value for word in (name, value))
+        valued = (word for name, value in given if value for word in (name, value))
+        return (*valued, *([REPLAYS] if self.source_replays else []))
 
 
 def without_password(text: str) -> str:
@@ -92,7 +97,8 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         UsageError: the words are none.
     """
     given: dict[str, list[str]] = {}
-    for name, value in zip(words[::2], words[1::2], strict=False):
+    valued = [word for word in words if word != REPLAYS]
+    for name, value in zip(valued[::2], valued[1::2], strict=False):
         given.setdefault(name, []).append(value)
     one = {name: values[-1] for name, values in given.items()}
     found = EvidenceOptions(
@@ -102,6 +108,7 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         subscribe_pattern=one.get("--subscribe-pattern"),
         kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
         txn_app_id=one.get("--txn-app-id"),
+        source_replays=REPLAYS in words,
     )
     if sorted(found.words()) != sorted(words):
         raise UsageError("the options are not understood", found=" ".join(words))

@@ -28,6 +28,7 @@ class Target:
     topics: tuple[str, ...] = ()
     offset_columns: str | None = None
     txn_app_id: str | None = None
+    source_replays: bool = False
 
 
 def target_of(pipeline: Pipeline, query: Query) -> Target:
@@ -40,6 +41,7 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.topics,
         query.offset_columns,
         query.txn_app_id,
+        query.source_replays,
     )
 
 
