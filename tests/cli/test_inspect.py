@@ -130,7 +130,7 @@ def test_a_file_that_was_read_is_looked_up(tmp_path: Path) -> None:
         told.append(run(tmp_path / "chk", "--file", "f001.json").stdout)
     assert ["the file now: gone" in told[0], "the file now: as it was read" in told[1]] == [True, True]
     assert "written again at" in told[2]
-    assert "no batch reads it again" in told[2]
+    assert "no batch reads it now" in told[2]
     now = as_json(tmp_path / "chk", "--file", "f001.json")["file"]
     assert (now["state"], now["then"], now["modified_ms"]) == ("changed", "ignored", 1_790_000_009_000)
 

@@ -116,7 +116,7 @@ def _file_line(now: FileNow) -> str:
     if facts.state is not FileState.CHANGED or facts.modified_ms is None:
         return f"the file now: {'as it was read' if facts.state is FileState.PRESENT else 'gone'}"
     fates = {
-        Then.IGNORED: "no batch reads it again: the source's log holds its name (lastgood explain SOURCE_FILE_IGNORED)",
+        Then.IGNORED: "no batch reads it now: the source's log holds its name (lastgood explain SOURCE_FILE_IGNORED)",
         Then.TOO_OLD: "no batch reads it again: it is older than the newest file by more than maxFileAge",
         Then.READ_AGAIN: "its name is forgotten: the next batch reads it once more, as a whole",
     }

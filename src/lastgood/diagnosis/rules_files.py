@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Finding, Severity
@@ -17,14 +18,9 @@ def find_files_again(world: World) -> Iterator[Finding]:
     for source_id, again in world.files_again.items():
         subject = f"sources/{source_id}"
         fates = again.by_fate()
-        ignored = [*fates.get(Then.IGNORED, ()), *fates.get(Then.TOO_OLD, ())]
-        if ignored:
-            effect = (
-                "No batch reads them again, since the source's log holds their names: what is new in them is left out."
-            )
-            yield Finding(
-                conditions.SOURCE_FILE_IGNORED, subject, effect, _facts(again, ignored), _look(world, ignored)
-            )
+        held, too_old = fates.get(Then.IGNORED, []), fates.get(Then.TOO_OLD, [])
+        if held or too_old:
+            yield _ignored(world, subject, again, held, too_old)
         if read := fates.get(Then.READ_AGAIN):
             effect = (
                 "Their names are older than the newest file by more than maxFileAge, so that Spark has forgotten them:"
@@ -32,6 +28,18 @@ def find_files_again(world: World) -> Iterator[Finding]:
             )
             facts = _facts(again, read)
             yield Finding(conditions.SOURCE_FILES_CHANGED, subject, effect, facts, _look(world, read), Severity.WARNING)
+
+
+def _ignored(
+    world: World, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
+) -> Finding:
+    files = [*held, *too_old]
+    effect = "No batch reads them now, since the source's log holds their names: what is new in them is left out."
+    later = [each.forgotten_after_ms for each in held if each.forgotten_after_ms is not None]
+    if later:
+        effect += " Once a file comes that is newer by more than maxFileAge, they are read, as a whole."
+    facts = {**_facts(again, files), "forgotten_after_ms": min(later, default=None)}
+    return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _look(world, files))
 
 
 def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
@@ -47,4 +55,4 @@ def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
 
 
 def _look(world: World, files: list[FileFacts]) -> str:
-    return world.command("inspect", "--file", files[0].file.path)
+    return world.command("inspect", "--file", unquote(files[0].file.path))

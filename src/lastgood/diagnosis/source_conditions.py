@@ -85,16 +85,16 @@ SOURCE_FILE_IGNORED = Condition(
     Severity.WARNING,
     "files that were read are there again, and are not read again",
     """\
-A file source knows files by their path. While a path is in its log, the file is never looked into again, whether it was
+A file source knows files by their path. While it holds a path, the file is not looked into again, whether it was
 touched, written anew or delivered once more under its name: no batch, no error, and no row of what is new in it.
 
-If nothing in it is new, nothing is lost. If something is, deliver it under another name; copied there as it is, it is
-read as a whole, also the rows that were read before.
+It holds a path until it has read a file that is newer by more than the option `maxFileAge` (seven days unless set
+otherwise; for ever with `latestFirst` and a limit per trigger). Then a file that was changed since is taken for a new
+one, and all of it is read, also the rows that were read before; unless by then its change itself is older than that.
 
-Spark forgets a path that is older than the newest file it has read by more than the option `maxFileAge` (seven days
-unless set otherwise; never with `latestFirst` and a limit per trigger). A smaller `maxFileAge` makes it read such files
-again, at a price: every file that is touched later than that comes twice, and a file that arrives later than that is
-never read at all.
+If nothing in it is new, take it away, or its rows come twice one day. If something is, deliver only that, under
+another name. A smaller `maxFileAge` makes Spark read such files sooner, at a price: every file that is touched later
+than that comes twice, and a file that arrives later than that is never read at all.
 
 Found by the time of change in the listing of the folders that were read last; a file that came again with its old time
 does not show.""",

@@ -49,6 +49,16 @@ class FileFacts:
     because: str | None = None
     """Why its state is unknown."""
 
+    @property
+    def forgotten_after_ms(self) -> int | None:
+        """A file that is newer than this makes Spark forget its name and read it, with `maxFileAge` at its default.
+
+        None if it is as it was, or older: then Spark never does.
+        """
+        if self.modified_ms is None or self.modified_ms <= self.file.timestamp_ms:
+            return None
+        return self.file.timestamp_ms + MAX_FILE_AGE_DEFAULT_MS
+
 
 def ask_files(
     files: Sequence[SourceFile],
@@ -114,7 +124,7 @@ class Then(enum.Enum):
     """What Spark does with a file that was written again after it was read."""
 
     IGNORED = "ignored"
-    """Its name is held, so that it is never looked into."""
+    """Its name is held, so that it is not looked into; until a file comes that is newer by more than `maxFileAge`."""
     READ_AGAIN = "read_again"
     """Its name is forgotten: it is taken for a new file, and read as a whole."""
     TOO_OLD = "too_old"

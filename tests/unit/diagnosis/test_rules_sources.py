@@ -317,6 +317,7 @@ def test_files_that_come_again_under_their_name_are_told(tmp_path: Path) -> None
         "sources/0",
     )
     assert (ignored.evidence["files"], ignored.evidence["of"]) == (["file:/in/a", "file:/in/c"], 5)
+    assert ignored.evidence["forgotten_after_ms"] == 106 * DAY_MS
     assert ignored.next == "lastgood inspect /chk --file file:/in/a"
     assert (read.condition.name, read.severity) == ("SOURCE_FILES_CHANGED", WARNING)
     assert read.evidence["files"] == ["file:/in/b"]
