@@ -195,6 +195,8 @@ class _Start:
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
             table = self._world.tables.get(source_id)
+            if isinstance(end, DeltaOffset) and table is None:
+                self._unknowns.append(f"source {source_id}: what the Delta table still serves was not asked (--log)")
             if isinstance(end, DeltaOffset) and table is not None:
                 start = before if isinstance(before, DeltaOffset) else None
                 fails = self._world.fail_on_data_loss
@@ -266,7 +268,10 @@ class _Start:
         """Note down what a broker was not asked, or did not say."""
         facts = self._world.kafka
         if facts is None:
-            self._unknowns.append(f"source {source_id}: what Kafka still serves was not asked (--kafka)")
+            asked = (
+                "what Kafka still serves was not asked, nor whether it is Event Hubs, which looks the same (--kafka)"
+            )
+            self._unknowns.append(f"source {source_id}: {asked}")
             return
         self._unknowns += [f"Kafka{f', {name}' if name else ''}: {why}" for name, why in facts.unknowns.items()]
 
