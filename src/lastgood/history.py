@@ -191,7 +191,11 @@ class Seam:
     topic: str | None = None
     partition: int | None = None
     offsets: Range | None = None
-    """`[from, to)`; None for `UNKNOWN` and `UNRESOLVED`."""
+    """`[from, to)`; None for `UNKNOWN` and `UNRESOLVED`, and for a source whose offsets are not counted."""
+    source_id: str | None = None
+    """The source, where it is not Kafka."""
+    positions: tuple[str, str] | None = None
+    """Its offsets as Spark wrote them: where the batch before ended, and where this one does."""
 
     def to_json(self) -> dict[str, object]:
         """Its part of `verify --format json`."""
@@ -201,6 +205,8 @@ class Seam:
             "topic": self.topic,
             "partition": self.partition,
             "offsets": None if self.offsets is None else list(self.offsets),
+            "source": self.source_id,
+            "positions": None if self.positions is None else list(self.positions),
         }
 
 

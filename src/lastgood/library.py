@@ -86,6 +86,8 @@ class Evidence(TypedDict, total=False):
     """As Spark's option `subscribePattern`."""
     txn_app_id: str | None
     """What the application's function gives as `txnAppId`; None: the query id."""
+    source_replays: bool
+    """Whether sources that cannot be asked (Kinesis, Event Hubs, one of your own) serve their ranges again."""
 
 
 Goal: TypeAlias = Resume | Replan | Reposition | Fresh
@@ -241,4 +243,5 @@ def _asked(evidence: Evidence) -> EvidenceOptions:
         subscribe_pattern=evidence.get("subscribe_pattern"),
         kafka_config=None if properties is None else Path(properties),
         txn_app_id=evidence.get("txn_app_id"),
+        source_replays=evidence.get("source_replays", False),
     )

@@ -117,6 +117,24 @@ def test_the_batch_that_read_a_file_is_found(tmp_path: Path) -> None:
     assert 'spark.read…load(["file:///data/input/f011.json"])\n' in done.stdout
 
 
+def test_a_file_that_was_read_is_looked_up(tmp_path: Path) -> None:
+    source = FileInput((tmp_path / "in").as_uri())
+    CheckpointBuilder(tmp_path / "chk", source).run(3)
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in/f001.json"
+    told = []
+    for modified in (None, 1_790_000_001, 1_790_000_009):
+        if modified is not None:
+            file.write_text("{}")
+            os.utime(file, (modified, modified))
+        told.append(run(tmp_path / "chk", "--file", "f001.json").stdout)
+    assert ["the file now: gone" in told[0], "the file now: as it was read" in told[1]] == [True, True]
+    assert "written again at" in told[2]
+    assert "no batch reads it now" in told[2]
+    now = as_json(tmp_path / "chk", "--file", "f001.json")["file"]
+    assert (now["state"], now["then"], now["modified_ms"]) == ("changed", "ignored", 1_790_000_009_000)
+
+
 def test_state_is_shown_with_its_size_growth_and_skew() -> None:
     case = CASES / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint"
     done = run(case, "--state")

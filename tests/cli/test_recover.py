@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign import KINESIS, Lines
 
 from lastgood.operations.backup import create
 from lastgood.storage import parse_location
@@ -257,3 +258,33 @@ def test_help_teaches() -> None:
     shown = run("--help").stdout
     assert "spark-submit" in shown
     assert "75" in shown
+
+
+@pytest.fixture
+def of_kinesis(tmp_path: Path) -> Path:
+    """Three batches are committed, and stand in the log of a file sink."""
+    CheckpointBuilder(tmp_path / "chk", Lines(KINESIS)).run(3)
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for batch in range(3):
+        (log / str(batch)).write_bytes(b"v1")
+    return tmp_path / "chk"
+
+
+def test_a_source_that_cannot_be_asked_is_started_and_not_called_exact(of_kinesis: Path) -> None:
+    told = answer(of_kinesis, *SINK, "--observe")
+    assert (told["guarantee"], told["steps"]) == ("at_least_once", [])
+    assert "source 0 (Kinesis)" in told["rests_on"][-1]
+
+
+def test_a_persons_word_for_it_counts_from_the_command_line_and_from_the_configuration(
+    of_kinesis: Path, tmp_path: Path
+) -> None:
+    told = answer(of_kinesis, *SINK, "--source-replays", "--observe")
+    assert told["guarantee"] == "exactly_once"
+    assert "as --source-replays says" in told["rests_on"][-1]
+    assert "--source-replays" in told["evidence"]
+    (tmp_path / "lastgood.toml").write_text(
+        '[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "chk"\nsink = "file:sink"\nsource_replays = true\n'
+    )
+    assert answer("orders", "--observe")["guarantee"] == "exactly_once"

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from foreign import KINESIS, Lines
 from rich.console import Console
 
 from lastgood.cli.verify import print_audit
 from lastgood.sources.kafka import OffsetRange
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
+from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 EXACT = Audit(
@@ -154,3 +156,16 @@ def test_kafka_that_does_not_answer_is_one_clear_error(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (60, "")
     assert (error["condition"], error["subject"]) == ("KAFKA_UNREACHABLE", "127.0.0.1:9")
     assert error["expected"] == "an answer within 10 s"
+
+
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_source_without_an_order_is_not_known_and_said_so(tmp_path: Path, output_format: str) -> None:
+    CheckpointBuilder(tmp_path, Lines(KINESIS)).run(3)
+    command = [LASTGOOD, "verify", tmp_path, "--format", output_format]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    if output_format == "json":
+        assert json.loads(ended.stdout)["contiguous"] is None
+    else:
+        assert "not known: source 0 (Kinesis)" in ended.stdout
+        assert "contiguous" not in ended.stdout

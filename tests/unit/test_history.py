@@ -159,6 +159,8 @@ def test_what_was_read_twice_and_what_is_not_known_is_a_seam() -> None:
         "topic": "t",
         "partition": 0,
         "offsets": [7, 10],
+        "source": None,
+        "positions": None,
     }
     assert found[1].to_json()["offsets"] is None
 

@@ -16,7 +16,8 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import Batch, read_batches
-from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, VoidOffset
+from lastgood.checkpoint.source_order import Step, step
 from lastgood.storage import LocalStorage, Location
 
 BATCHES_MIN = 10_000
@@ -28,7 +29,7 @@ _PROCESSES_MAX = 4
 def plain_stretches(location: Location, ids: BatchIds) -> Iterator[range]:
     """Stretches of neighbouring batches that are planned and committed, whole, and of which each goes on from the last.
 
-    It goes on if it has the same sources, and of Kafka the same partitions, none of which went back. What is not told
+    It goes on if it has the same sources, none of which went back, and of Kafka the same partitions. What is not told
     of here may be as plain: whoever asks looks at it. Nothing is raised: what cannot be read is not plain.
 
     Args:
@@ -92,9 +93,17 @@ def _goes_on(before: OffsetEntry, plan: OffsetEntry) -> bool:
         start, end = earlier.offset if earlier else None, line.offset
         if type(start) is not type(end):
             return False
-        if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset) and not _is_onward(start, end):
+        if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
+            if not _is_onward(start, end):
+                return False
+        elif start is None or not _stays_comparable(start, end):
             return False
     return True
+
+
+def _stays_comparable(start: SourceOffset, end: SourceOffset) -> bool:
+    """Whether the ends of a stretch tell what its batches would: it goes onward, or has no order at all."""
+    return step(start, end) is Step.ONWARD or isinstance(end, JsonOffset | TextOffset | VoidOffset)
 
 
 def _is_onward(start: KafkaOffset, end: KafkaOffset) -> bool:

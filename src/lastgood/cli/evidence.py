@@ -56,6 +56,12 @@ _OPTIONS = (
         help="You know that no topic of the query was deleted and created again: settles what clocks leave open, not"
         " what an id or offsets disprove.",
     ),
+    click.option(
+        "--source-replays",
+        is_flag=True,
+        help="Sources that cannot be asked (Kinesis, Event Hubs, Pulsar, one of your own) serve the same rows again for"
+        " the same offsets. Without it nothing is called exactly once for them.",
+    ),
 )
 
 
@@ -72,6 +78,7 @@ def evidence_options(command: _F) -> _F:
         subscribe_pattern: str | None,
         txn_app_id: str | None,
         topic_is_the_same: bool,
+        source_replays: bool,
         **others: Any,
     ) -> Any:
         from lastgood.operations.surroundings import EvidenceOptions
@@ -84,6 +91,7 @@ def evidence_options(command: _F) -> _F:
             kafka_config=kafka_config,
             txn_app_id=txn_app_id,
             topic_is_the_same=topic_is_the_same,
+            source_replays=source_replays,
         )
         return command(*arguments, options=options, **others)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lastgood.history import SourceRead
     from lastgood.operations.evidence import Evidence
-    from lastgood.operations.inspect import Inspection
+    from lastgood.operations.inspect import FileNow, Inspection
     from lastgood.operations.rows import BatchRow
     from lastgood.operations.shown import Comparison, ShownBatch
     from lastgood.operations.state_sizes import StateSizes
@@ -92,14 +92,36 @@ def inspect(
         return 0
     row, evidence, how = _find(target, options, batch, place, file_name, time_ms)
     around = operation.surroundings_of(evidence, options)
+    now = None if file_name is None or how is None else operation.file_now(evidence, how)
     if output_format == "json":
         facts = operation.batch_json(row, evidence, around)
         head = operation.head_json(evidence, Comparison(evidence, around.sinks))
-        print_json({**head, "found": how, "batch": facts})
+        file = {} if file_name is None else {"file": None if now is None else now.to_json()}
+        print_json({**head, "found": how, "batch": facts, **file})
     else:
         _print_batch(row, evidence, around, how, console())
+        if now is not None:
+            console().print(_file_line(now), markup=False)
         nothing_changed()
     return 0
+
+
+def _file_line(now: FileNow) -> str:
+    """What became of the file, and what Spark does with it."""
+    from lastgood.sources.files import FileState, Then
+
+    facts = now.facts
+    if facts.state is FileState.UNKNOWN:
+        return f"the file now: not known: {facts.because}"
+    if facts.state is not FileState.CHANGED or facts.modified_ms is None:
+        return f"the file now: {'as it was read' if facts.state is FileState.PRESENT else 'gone'}"
+    fates = {
+        Then.IGNORED: "no batch reads it now: the source's log holds its name (lastgood explain SOURCE_FILE_IGNORED)",
+        Then.TOO_OLD: "no batch reads it again: it is older than the newest file by more than maxFileAge",
+        Then.READ_AGAIN: "its name is forgotten: the next batch reads it once more, as a whole",
+    }
+    fate = f": {fates[now.then]}" if now.then is not None else ""
+    return f"the file now: written again at {clock(facts.modified_ms)}{fate}"
 
 
 def _show(found: _Shown, show: Callable[[_Shown, Console], None], output_format: str) -> None:

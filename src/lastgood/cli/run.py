@@ -50,6 +50,12 @@ class _WithCommand(click.Command):
     " are exactly once where they can be.",
 )
 @click.option("--kafka", metavar="SERVERS", help="With --checkpoint: bootstrap.servers of the sources.")
+@click.option(
+    "--source-replays",
+    is_flag=True,
+    help="With -- COMMAND: sources that cannot be asked (Kinesis, Event Hubs, one of your own) serve their ranges"
+    " again.",
+)
 @click.option("--check", is_flag=True, help="Check configuration, command, Python and Java; start nothing.")
 @click.option(
     "--no-agent", is_flag=True, help="Leave the driver uninstrumented: then only its log and checkpoint tell of it."
@@ -68,6 +74,7 @@ def run(
     checkpoints: tuple[str, ...],
     sink: str | None,
     kafka: str | None,
+    source_replays: bool,
     check: bool,
     no_agent: bool,
     restart_only: bool,
@@ -99,7 +106,7 @@ def run(
     """
     from lastgood.operations.run import prepare, supervise
 
-    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka))
+    pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only)
     if check:
         _print_check(prepared, output_format)
@@ -119,6 +126,7 @@ class _Told(NamedTuple):
     checkpoints: tuple[str, ...]
     sink: str | None
     kafka: str | None
+    source_replays: bool
 
 
 def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
@@ -139,14 +147,16 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
                 found=f"{len(told.checkpoints)} checkpoints",
                 expected="one --checkpoint; several queries go into a lastgood.toml",
             )
-        return pipeline_of_command(command, *told)
+        return pipeline_of_command(command, told.checkpoints, told.sink, told.kafka, source_replays=told.source_replays)
     if len(names) > 1:
         raise UsageError(
             "a command follows two dashes",
             found=command_line("run", *names),
             next=command_line("run", *options_said(), "--", *names),
         )
-    for name, value in zip(("checkpoint", "sink", "kafka"), told, strict=True):
+    if told.source_replays:
+        raise UsageError("--source-replays goes with -- COMMAND", expected=f"source_replays = true in {config}")
+    for name, value in zip(("checkpoint", "sink", "kafka"), told[:3], strict=True):
         if value:
             raise UsageError(
                 f"--{name} goes with -- COMMAND",

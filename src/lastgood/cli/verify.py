@@ -19,6 +19,7 @@ from lastgood.errors import UsageError, command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.history import Seam
     from lastgood.spark.audit import Audit, Difference, PartitionDifference
 
 _RANGES_SHOWN = 10
@@ -88,6 +89,8 @@ def verify(
     lastgood verify chk --data --kafka localhost:9092 --sink delta:/lake/orders \
         --key "id=cast(key as string)" --compare amount
 
+    Without --data each source is compared whose offsets have an order; the others are named, and not known.
+
     Exit codes: 0 contiguous, or nothing lost, duplicated, changed or unknown; 1 something is; 20 no checkpoint; 38 no
     committed batch; 60-65 Kafka or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C,
     which ends the job.
@@ -138,16 +141,21 @@ def verify(
 
 
 def _verify_logs(target: str, output_format: str) -> int:
+    from rich.markup import escape
+
     from lastgood.operations.verify_logs import verify_logs
 
     with batches_read() as progress:
         audit = verify_logs(target, progress=progress)
     if output_format == "json":
         print_json(audit.to_json())
-        return 0 if audit.is_contiguous else 1
+        return 0 if audit.is_contiguous is True else 1
     out = console()
     print_summary(audit.evidence, out)
     out.print(f"{audit.batches:,} committed batches compared, {audit.first} to {audit.last}")
+    if audit.compared:
+        named = ", ".join(f"source {source_id} ({name})" for source_id, name in audit.compared.items())
+        out.print(f"of {named}", markup=False)
     if len(audit.queries) > 1:
         out.print(f"across {len(audit.queries)} query ids: {', '.join(audit.queries)}")
     words = {
@@ -157,14 +165,24 @@ def _verify_logs(target: str, output_format: str) -> int:
         "UNRESOLVED": "not known, since it begins or ends at earliest or latest",
     }
     for seam in audit.seams:
-        where = "" if seam.topic is None else f" {seam.topic}/{seam.partition}"
-        where += f" [{seam.offsets[0]:,}, {seam.offsets[1]:,})" if seam.offsets else ""
-        out.print(f"[red]{words[seam.condition]}[/]  batch {seam.batch_id}{where}")
+        out.print(f"[red]{words[seam.condition]}[/]  batch {seam.batch_id}{escape(_where(seam))}")
     if audit.is_contiguous:
         out.print("[green]contiguous[/]: every offset between the first and the last is in exactly one committed batch")
+    for each in audit.not_compared:
+        who = escape(f"source {each.source_id} ({each.name})")
+        out.print(f"[yellow]not known[/]: {who}: nobody but it can tell whether batch {each.batch_id} goes on there")
     out.print("As planned, not as read: --data compares the records themselves.")
     nothing_changed()
-    return 0 if audit.is_contiguous else 1
+    return 0 if audit.is_contiguous is True else 1
+
+
+def _where(seam: Seam) -> str:
+    """What follows the number of a batch."""
+    if seam.offsets is not None:
+        return f" {seam.topic}/{seam.partition} [{seam.offsets[0]:,}, {seam.offsets[1]:,})"
+    if seam.positions is not None:
+        return f" source {seam.source_id}: from {seam.positions[0]} back to {seam.positions[1]}"
+    return ""
 
 
 def print_audit(audit: Audit, out: Console) -> None:

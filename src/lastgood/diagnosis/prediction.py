@@ -24,6 +24,7 @@ from lastgood.diagnosis.log_reading import LogReading
 from lastgood.diagnosis.messages import CONCURRENT_FILE, CONCURRENT_LOG, initial_error, metadata_error
 from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
+from lastgood.diagnosis.source_replay import unasked_sources
 from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
 from lastgood.diagnosis.state_load import (
     NOT_RUN,
@@ -99,6 +100,7 @@ class _Start:
             restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
+        self._unknowns += [each.unknown for each in unasked_sources(self._world) if each.unknown is not None]
         return replace(restart, unknowns=tuple(dict.fromkeys(self._unknowns)))
 
     def _micro_batch(self) -> Restart:
@@ -202,6 +204,8 @@ class _Start:
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
             table = self._world.tables.get(source_id)
+            if isinstance(end, DeltaOffset) and table is None:
+                self._unknowns.append(f"source {source_id}: what the Delta table still serves was not asked (--log)")
             if isinstance(end, DeltaOffset) and table is not None:
                 start = before if isinstance(before, DeltaOffset) else None
                 fails = self._world.fail_on_data_loss
@@ -277,7 +281,10 @@ class _Start:
         """Note down what a broker was not asked, or did not say."""
         facts = self._world.kafka
         if facts is None:
-            self._unknowns.append(f"source {source_id}: what Kafka still serves was not asked (--kafka)")
+            asked = (
+                "what Kafka still serves was not asked, nor whether it is Event Hubs, which looks the same (--kafka)"
+            )
+            self._unknowns.append(f"source {source_id}: {asked}")
             return
         self._unknowns += [f"Kafka{f', {name}' if name else ''}: {why}" for name, why in facts.unknowns.items()]
 

@@ -15,10 +15,12 @@ from lastgood.checkpoint.source_offsets import (
     RateMicroBatchOffset,
     SourceOffset,
 )
+from lastgood.checkpoint.source_order import Step, Steps
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import between, names, positions, topics_of
 from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.diagnosis.spans import Span, Stand, orphan_of, spans, stands
 from lastgood.diagnosis.world import World
 from lastgood.sources.delta import DeltaFacts, DeltaServing, Serving, can_serve
@@ -41,6 +43,7 @@ def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
     for source_id, files in world.files.items():
         yield from _files(world, restart, source_id, files)
     yield from _file_logs(world)
+    yield from find_files_again(world)
     read = spans(world.checkpoint)
     for stand in stands(world.checkpoint):
         table = world.tables.get(stand.source_id)
@@ -54,8 +57,9 @@ def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
 
 def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
     """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
+    steps = Steps()
     for span in spans(world.checkpoint):
-        evidence = _back(span)
+        evidence = _back(span, steps)
         if evidence is None:
             continue
         evidence = {"source": span.source_id, "batch": span.batch_id, **evidence}
@@ -76,6 +80,11 @@ def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
                 " was not read."
             )
             yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command, Severity.WARNING)
+        elif not _is_refused(span.end):
+            effect = (
+                f"Batch {span.batch_id} ends before it begins: only its source can tell what a start makes of that."
+            )
+            yield Finding(conditions.SOURCE_OFFSET_WENT_BACK, subject, effect, evidence, command)
         elif not isinstance(span.end, KafkaOffset):  # those are judged with all else that a broker can refuse
             effect = f"Batch {span.batch_id} ends before it begins: every start fails at it."
             yield Finding(conditions.ORPHAN_UNREPLAYABLE, subject, effect, evidence, command)
@@ -83,36 +92,32 @@ def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
 
 def batches_that_went_back(checkpoint: Checkpoint) -> frozenset[int]:
     """Done batches that end before they begin, or at the earliest offset, which may be before."""
-    done = (span for span in spans(checkpoint) if span.is_done)
-    return frozenset(span.batch_id for span in done if _back(span) is not None or _is_at_earliest(span))
+    steps = Steps()
+    return frozenset(
+        span.batch_id
+        for span in spans(checkpoint)
+        if (_back(span, steps) is not None or _is_at_earliest(span)) and span.is_done
+    )
 
 
 def _is_at_earliest(span: Span) -> bool:
     return any(offset == OFFSET_EARLIEST for parts in topics_of(span.end).values() for offset in parts.values())
 
 
-def _back(span: Span) -> dict[str, object] | None:
+def _back(span: Span, steps: Steps) -> dict[str, object] | None:
     """How a batch goes back; None if it does not, or if its offsets have no order."""
     start, end = span.start, span.end
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
         back = went_back(positions(start.topics), positions(end.topics))
         return {"partitions": names(back), "went_back": ranges_to_json(between(back))} if back else None
-    first, last = _order(start), _order(end)
-    if start is None or first is None or last is None or first[0] != last[0] or first <= last:
+    if start is None or steps.step(span.source_id, start, end) is not Step.BACK:
         return None
     return {"start": start.to_text(), "end": end.to_text()}
 
 
-def _order(offset: SourceOffset | None) -> tuple[str, int, int] | None:
-    """What it is an offset of, and where in it; None if nobody knows how such offsets follow each other."""
-    match offset:
-        case FileOffset():
-            return (offset.kind, offset.log_offset, 0)
-        case RateMicroBatchOffset():
-            return (offset.kind, offset.offset, 0)
-        case DeltaOffset():
-            return (offset.table_id, offset.table_version, offset.index)
-    return None
+def _is_refused(end: SourceOffset) -> bool:
+    """Whether Spark is known not to run a batch of this source that ends before it begins."""
+    return isinstance(end, KafkaOffset | FileOffset | RateMicroBatchOffset | DeltaOffset)
 
 
 # Files.

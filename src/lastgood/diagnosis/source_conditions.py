@@ -71,12 +71,33 @@ SOURCE_FILES_CHANGED = Condition(
     Severity.INFO,
     "files were written again after they were planned",
     """\
-A file source knows files by their path. Once a path is in its log, the file is never read again, whatever is written
-into it later. If the new content is to be read, give it a new name.
+A file source knows files by their path, and forgets a path that is older than the newest file it has read by more
+than `maxFileAge` (seven days unless set otherwise). A file that is written again under a name that is forgotten is
+taken for a new one: the next batch reads all of it, also the rows that it had before. With `latestFirst` and a limit
+per trigger no name is ever forgotten.
 
 A batch that has not finished is different: it reads what is in the file when it runs again, which is not what its
 first attempt read. A sink that recognises the batch by its number keeps the rows of the first attempt, any other
 holds both.""",
+)
+SOURCE_FILE_IGNORED = Condition(
+    "SOURCE_FILE_IGNORED",
+    Severity.WARNING,
+    "files that were read are there again, and are not read again",
+    """\
+A file source knows files by their path. While it holds a path, the file is not looked into again, whether it was
+touched, written anew or delivered once more under its name: no batch, no error, and no row of what is new in it.
+
+It holds a path until it has read a file that is newer by more than the option `maxFileAge` (seven days unless set
+otherwise; for ever with `latestFirst` and a limit per trigger). Then a file that was changed since is taken for a new
+one, and all of it is read, also the rows that were read before; unless by then its change itself is older than that.
+
+If nothing in it is new, take it away, or its rows come twice one day. If something is, deliver only that, under
+another name. A smaller `maxFileAge` makes Spark read such files sooner, at a price: every file that is touched later
+than that comes twice, and a file that arrives later than that is never read at all.
+
+Found by the time of change in the listing of the folders that were read last; a file that came again with its old time
+does not show.""",
 )
 SOURCE_FILES_TOO_OLD = Condition(
     "SOURCE_FILES_TOO_OLD",
@@ -144,6 +165,7 @@ CONDITIONS = (
     SOURCE_TABLE_GONE,
     SOURCE_VERSIONS_GONE,
     SOURCE_UNKNOWN,
+    SOURCE_FILE_IGNORED,
     SOURCE_FILES_CHANGED,
     SOURCE_FILES_TOO_OLD,
     SOURCE_LOG_LARGE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import FileOffset, NumberOffset, SourceOffset, VoidOffset
 
 BEFORE_FIRST_FILE = FileOffset(-1)
 
@@ -106,6 +106,8 @@ def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOff
     if line is not None and not isinstance(line.offset, VoidOffset):
         return line.offset
     if batch_id > 0 and line is None:
+        return None
+    if isinstance(end, NumberOffset):  # what rate writes down is the time when it was made
         return None
     return BEFORE_FIRST_FILE if isinstance(end, FileOffset) else _initial(checkpoint, source_id)
 

@@ -14,7 +14,7 @@ from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.unsound import Unsound
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts
+from lastgood.sources.files import FileFacts, WrittenAgain
 from lastgood.sources.kafka_facts import KafkaFacts
 
 
@@ -49,6 +49,8 @@ class World:
     """Ids that the topics had while the query read them, where somebody recorded them."""
     fail_on_data_loss: bool = True
     """The option of the Kafka source, which no file records."""
+    source_replays: bool = False
+    """Whether a person says that sources which cannot be asked serve their ranges again."""
     is_pattern: bool = False
     """Whether it is known that Kafka topics are subscribed by a pattern, which no file of a checkpoint records."""
     is_same_topic: bool = False
@@ -59,6 +61,8 @@ class World:
     """Whether the checkpoint lies on a local disk, where Hadoop keeps a `.crc` beside each file."""
     files: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)
     """Per file source: the files of the newest plan."""
+    files_again: Mapping[str, WrittenAgain] = field(default_factory=dict)
+    """Per file source: the files of done batches that were written again, where they were looked at."""
     tables: Mapping[str, DeltaFacts] = field(default_factory=dict)
     """Per Delta source: what its table still serves."""
     seal: Seal | None = None

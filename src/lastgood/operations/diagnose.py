@@ -23,6 +23,7 @@ from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, mirrored_only, now_ms
+from lastgood.operations.files_again import files_again
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import (
     TIMEOUT_SECONDS,
@@ -104,12 +105,13 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     evidence = gather(target, config=config, batches=BATCHES, said=options.evidence.words())
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
+        again = pool.submit(files_again, evidence.checkpoint)
         advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
         world = advised(world_of(evidence, surroundings, asked), advice.result())
-        world = replace(world, tables=tables.result())
+        world = replace(world, tables=tables.result(), files_again=again.result())
     failures = log.failures if log else ()
     saved = None
     if options.save is not None:
@@ -217,6 +219,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         sinks=surroundings.sinks,
         kafka=surroundings.kafka,
         fail_on_data_loss=options.fail_on_data_loss is not False,
+        source_replays=options.evidence.of(evidence.target).source_replays,
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_same_topic=options.evidence.topic_is_the_same,
         is_by_name=options.is_by_name and options.evidence.subscribe_pattern is None,

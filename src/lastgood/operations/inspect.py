@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
@@ -21,6 +22,7 @@ from lastgood.operations.rows import AllRows, BatchRow, rows_of
 from lastgood.operations.shown import Comparison
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.operations.walk import Progress
+from lastgood.sources.files import FileFacts, Then, ask_files, then
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Range, Ranges, minus, ranges_to_json, served, union
 
@@ -301,6 +303,46 @@ def find_file(
         subject=str(evidence.location),
         expected="the end of a path that a file source has read",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FileNow:
+    """An input file that was read, as it is now."""
+
+    facts: FileFacts
+    then: Then | None
+    """What Spark does with it; None if it is as it was when it was read, gone, or not known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """`file` of `inspect --file --format json`."""
+        return {
+            "path": self.facts.file.path,
+            "state": self.facts.state.value,
+            "read_ms": self.facts.file.timestamp_ms,
+            "modified_ms": self.facts.modified_ms,
+            "because": self.facts.because,
+            "then": None if self.then is None else self.then.value,
+        }
+
+
+def file_now(evidence: Evidence, path: str) -> FileNow | None:
+    """What became of an input file that a source's log names; None where no log names it.
+
+    Raises:
+        ExtraMissingError: the library for its storage is not installed.
+    """
+    sources = dict.fromkeys((*(log.name for log in evidence.checkpoint.sources), *_mirrored_sources(evidence)))
+    for source_id in sources:
+        files = sorted(evidence.source_files(source_id), key=lambda file: file.log_id)
+        named = [file for file in files if file.path == path]
+        if named:
+            facts = ask_files(named[-1:])[0]
+            return FileNow(facts, then(facts, max(file.timestamp_ms for file in files)))
+    return None
+
+
+def _mirrored_sources(evidence: Evidence) -> list[str]:
+    return [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
 
 
 def find_time(

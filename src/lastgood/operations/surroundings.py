@@ -30,6 +30,7 @@ from lastgood.sinks.sink import is_database, open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.kafka_retention import ReadUpTo
+from lastgood.sources.unasked import REPLAYS
 from lastgood.storage import LocationInvalidError
 
 TIMEOUT_SECONDS = 10.0
@@ -63,6 +64,8 @@ class EvidenceOptions:
     to its Delta tables; None: the query id."""
     topic_is_the_same: bool = False
     """Whether a person says that no topic was deleted and created again since the query read it."""
+    source_replays: bool = False
+    """Whether sources that cannot be asked serve their ranges again: a person's word for it."""
 
     def of(self, target: Target) -> EvidenceOptions:
         """The same, with what the configuration knows of the target wherever nothing else was said."""
@@ -77,6 +80,7 @@ class EvidenceOptions:
             kafka_config=config,
             topics=self.topics or target.topics,
             txn_app_id=self.txn_app_id or target.txn_app_id,
+            source_replays=self.source_replays or target.source_replays,
         )
 
     def beyond(self, target: Target) -> EvidenceOptions:
@@ -98,6 +102,7 @@ class EvidenceOptions:
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
         flags = [_TOPIC_IS_THE_SAME] if self.topic_is_the_same else []
+        flags += [REPLAYS] if self.source_replays else []
         return (*(word for name, value in given if value for word in (name, value)), *flags)
 
 
@@ -139,7 +144,7 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         UsageError: the words are none.
     """
     given: dict[str, list[str]] = {}
-    pairs = [word for word in words if word != _TOPIC_IS_THE_SAME]
+    pairs = [word for word in words if word not in (_TOPIC_IS_THE_SAME, REPLAYS)]
     for name, value in zip(pairs[::2], pairs[1::2], strict=False):
         given.setdefault(name, []).append(value)
     one = {name: values[-1] for name, values in given.items()}
@@ -151,6 +156,7 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
         kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
         txn_app_id=one.get("--txn-app-id"),
         topic_is_the_same=_TOPIC_IS_THE_SAME in words,
+        source_replays=REPLAYS in words,
     )
     if sorted(found.words()) != sorted(words):
         raise UsageError("the options are not understood", found=" ".join(words))

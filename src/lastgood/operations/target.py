@@ -28,6 +28,7 @@ class Target:
     topics: tuple[str, ...] = ()
     offset_columns: str | None = None
     txn_app_id: str | None = None
+    source_replays: bool = False
     name: str | None = field(default=None, compare=False)
     """By which the `lastgood.toml` here knows it; None for a location, and for a name in another configuration."""
     policy: str | None = field(default=None, compare=False)
@@ -44,6 +45,7 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.topics,
         query.offset_columns,
         query.txn_app_id,
+        query.source_replays,
     )
 
 

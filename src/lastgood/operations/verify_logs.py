@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from lastgood.operations.evidence import Evidence, MirrorUse, gather, lineage, r
 from lastgood.operations.inspect import summary
 from lastgood.operations.walk import Progress, Walk
 from lastgood.recovery.copies import Copy
+from lastgood.source_steps import NotCompared, SourceSteps, not_joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,17 @@ class LogAudit:
     queries: tuple[str, ...]
     """Ids of the queries that this checkpoint has had, oldest first."""
     seams: tuple[Seam, ...]
+    compared: Mapping[str, str] = field(default_factory=dict)
+    """Each source whose offsets have an order, with its name."""
+    not_compared: tuple[NotCompared, ...] = ()
+    """The others."""
 
     @property
-    def is_contiguous(self) -> bool:
-        """True if there is neither gap nor overlap, and no batch is missing between."""
-        return not self.seams
+    def is_contiguous(self) -> bool | None:
+        """True if there is neither gap nor overlap, and no batch is missing between; None if a source does not tell."""
+        if self.seams:
+            return False
+        return None if self.not_compared else True
 
     def to_json(self) -> dict[str, Any]:
         """What `verify --format json` prints."""
@@ -49,6 +56,8 @@ class LogAudit:
             "batches": self.batches,
             "queries": list(self.queries),
             "seams": [seam.to_json() for seam in self.seams],
+            "compared": dict(self.compared),
+            "not_compared": [each.to_json() for each in self.not_compared],
             "rests_on": "offsets as planned, not as read",
         }
 
@@ -99,18 +108,23 @@ def verify_logs(target: str, *, config: Path | None = None, progress: Progress |
     evidence = gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS)
     walk = Walk(evidence, only_ends=True, progress=progress)
     committed = _Committed(walk)
-    found = seams(committed, is_sparse=True)  # of the holes we know which were read
+    steps = SourceSteps(committed, evidence.initial)
+    found = seams(steps, is_sparse=True)  # of the holes we know which were read
+    found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
     if evidence.checkpoint.mode is not Mode.ASYNC_PROGRESS:
         holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
         found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
     queries = lineage(evidence)
+    unknown = list(steps.not_compared)
     for before, after in pairwise(queries):
         left = None
         for record in records_of(before.copies):
             if record.is_committed and isinstance(record.offsets, OffsetEntry):
                 left = record.offsets
         if left is not None:
-            found += seams_between(left, _initial(after.copies))
+            began = _initial(after.copies)
+            found += seams_between(left, began)
+            unknown += not_joined(left, began)
     return LogAudit(
         walk.evidence,
         committed.first,
@@ -118,6 +132,8 @@ def verify_logs(target: str, *, config: Path | None = None, progress: Progress |
         committed.count,
         tuple(query.query_id for query in queries),
         tuple(found),
+        {each: name for each, name in steps.names.items() if each not in {one.source_id for one in unknown}},
+        tuple(unknown),
     )
 
 

@@ -14,13 +14,15 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_order import Step, step
 from lastgood.diagnosis.kafka_source import Gap, KafkaGap
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE, SinkReading
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
+from lastgood.diagnosis.source_replay import unasked_sources
 from lastgood.diagnosis.spans import stands
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.state_load import nothing_to_name
@@ -32,7 +34,15 @@ from lastgood.recovery.left_out import is_run, kafka_gaps
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
-from lastgood.recovery.pricing import Reached, ends, price_of_batch, price_of_start, unresolved_ends, weakest
+from lastgood.recovery.pricing import (
+    Reached,
+    ends,
+    price_of_batch,
+    price_of_start,
+    unresolved_ends,
+    weakest,
+    word_of_unasked,
+)
 from lastgood.recovery.repair import MIRROR, Outlook, Repair, Work, refuse
 from lastgood.recovery.repairs_logs import (
     commits_ahead,
@@ -77,7 +87,9 @@ def plan_resume(known: Known, spark: SparkVersion) -> Draft:
     mode = standing.checkpoint.mode
     if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
         ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
-        return Draft((), Guarantee.AT_LEAST_ONCE, (ground,), is_plain=True)
+        sources = unasked_sources(standing.world)
+        word = weakest((Guarantee.AT_LEAST_ONCE, word_of_unasked(sources, is_same=True)))
+        return Draft((), word, (ground, *(each.ground for each in sources)), is_plain=True)
     return resumed(Work.begin(known, spark))
 
 
@@ -257,8 +269,8 @@ def require_files(standing: Standing) -> None:
 
 
 def _goes_on(before: SourceOffset, now: SourceOffset | None) -> bool:
-    if isinstance(before, FileOffset) and isinstance(now, FileOffset):
-        return now.log_offset >= before.log_offset
+    if now is not None and not isinstance(now, KafkaOffset) and step(before, now) is Step.BACK:
+        return False  # of Kafka a broker tells
     return isinstance(before, VoidOffset) or not (now is None or isinstance(now, VoidOffset))
 
 

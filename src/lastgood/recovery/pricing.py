@@ -27,6 +27,7 @@ from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets, planned
+from lastgood.sources.unasked import Unasked
 
 WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
 _KINDS = ("kafka", "file", "delta")
@@ -35,6 +36,19 @@ _KINDS = ("kafka", "file", "delta")
 def weakest(words: Iterable[Guarantee]) -> Guarantee:
     """The word for all of them together."""
     return max(words, key=WORDS.index, default=Guarantee.EXACTLY_ONCE)
+
+
+def word_of_unasked(sources: Iterable[Unasked], *, is_same: bool) -> Guarantee:
+    """The most that can be said where some sources cannot be asked what they still serve.
+
+    Spark's own restart trusts them to serve it again, and so may we while the logs tell what they told before. Where
+    they tell something else they may disagree with what such a source keeps of its own, of which we know nothing.
+    """
+    doubtful = [each for each in sources if not each.is_vouched_for]
+    if not doubtful:
+        return Guarantee.EXACTLY_ONCE
+    is_trusted = is_same and not any(each.is_lost_with_driver for each in doubtful)
+    return Guarantee.AT_LEAST_ONCE if is_trusted else Guarantee.LOSSY
 
 
 @dataclass(frozen=True, slots=True)

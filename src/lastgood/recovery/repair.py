@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import (
     COMMITS,
     METADATA,
     OFFSETS,
+    SOURCES,
     HadoopChecksumFile,
     SparkChecksumFile,
     StateStoreFile,
@@ -18,13 +20,15 @@ from lastgood.checkpoint.layout import (
 )
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.skipping import may_be_skipped
+from lastgood.diagnosis.source_replay import unasked_sources
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.recovery.log_edits import edited, names_in, with_checksums
 from lastgood.recovery.price import Guarantee, SourcePrice
-from lastgood.recovery.pricing import weakest
+from lastgood.recovery.pricing import weakest, word_of_unasked
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing, seen_as, taken_back
 from lastgood.recovery.steps import MoveStep
@@ -127,8 +131,12 @@ class Work:
         """The answer."""
         edits, moves = self.edits, self._moves()
         touched = {edit.path for edit in edits}
-        words = (*(repair.word for repair in self.repairs), outlook.word)
+        is_plain = not (edits or moves or any(repair.sinks for repair in self.repairs))
+        sources = unasked_sources(self.standing.world, begun_by_mirror(self.known.mirror))
+        is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
+        words = (*(repair.word for repair in self.repairs), outlook.word, word_of_unasked(sources, is_same=is_same))
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
+        lines = (*lines, *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
         return Draft(
             edits=edits,
@@ -138,7 +146,7 @@ class Work:
             sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
             sources=outlook.prices or (prices[-1] if prices else ()),
             guards=tuple(path for path in self._read() if path not in touched),
-            is_plain=not (edits or moves or any(repair.sinks for repair in self.repairs)),
+            is_plain=is_plain,
         )
 
     def _is_idle(self, edit: Edit) -> bool:
@@ -219,6 +227,17 @@ def require_micro_batch(standing: Standing) -> None:
             expected="micro-batches",
             next=standing.world.command("diagnose"),
         )
+
+
+def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
+    """Where each source began, as the mirror's copies of `sources/<i>/0` tell."""
+    found: dict[str, SourceOffset] = {}
+    for path, content in mirror.items():
+        folder, _, name = path.rpartition("/")
+        began = parse_initial_offset(content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        if isinstance(began, InitialOffset):
+            found[folder.removeprefix(f"{SOURCES}/")] = began.offset
+    return found
 
 
 def from_mirror(work: Work, path: str, why: str) -> Edit | None:

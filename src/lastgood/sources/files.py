@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from urllib.parse import unquote
 
 from lastgood.checkpoint.file_logs import SourceFile
@@ -19,6 +20,9 @@ TIMEOUT_SECONDS = 10.0
 MAX_FILE_AGE_DEFAULT_MS = 7 * 24 * 60 * 60 * 1000
 """Spark's `maxFileAge`."""
 
+_FOLDERS_MAX = 32
+_ENTRIES_MAX = 100_000
+"""Of one folder: as many as a listing of a few seconds holds."""
 _SECOND_MS = 1000
 _URI_PATH = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(.*)", re.DOTALL)
 
@@ -44,6 +48,16 @@ class FileFacts:
     """Time of its last change now; None if it is missing or nobody knows."""
     because: str | None = None
     """Why its state is unknown."""
+
+    @property
+    def forgotten_after_ms(self) -> int | None:
+        """A file that is newer than this makes Spark forget its name and read it, with `maxFileAge` at its default.
+
+        None if it is as it was, or older: then Spark never does.
+        """
+        if self.modified_ms is None or self.modified_ms <= self.file.timestamp_ms:
+            return None
+        return self.file.timestamp_ms + MAX_FILE_AGE_DEFAULT_MS
 
 
 def ask_files(
@@ -106,6 +120,105 @@ def never_found_again(
     return tuple(file for file in dropped if file.timestamp_ms < newest_ms - max_file_age_ms)
 
 
+class Then(enum.Enum):
+    """What Spark does with a file that was written again after it was read."""
+
+    IGNORED = "ignored"
+    """Its name is held, so that it is not looked into; until a file comes that is newer by more than `maxFileAge`."""
+    READ_AGAIN = "read_again"
+    """Its name is forgotten: it is taken for a new file, and read as a whole."""
+    TOO_OLD = "too_old"
+    """Its name is forgotten, and it is older than what Spark takes for new."""
+
+
+def then(facts: FileFacts, newest_ms: int, max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS) -> Then | None:
+    """What Spark does with a file that its log names; None for one that is as it was, gone or not known. Pure.
+
+    Spark forgets a name whose logged time is older than the newest logged one by more than `maxFileAge`; with
+    `latestFirst` and a limit per trigger it forgets none.
+
+    Args:
+        facts: The file, as the newest entry that names it has it.
+        newest_ms: The newest time that the log holds.
+        max_file_age_ms: The source's `maxFileAge`.
+    """
+    if facts.state is not FileState.CHANGED or facts.modified_ms is None:
+        return None
+    oldest_ms = newest_ms - max_file_age_ms
+    if facts.file.timestamp_ms >= oldest_ms:
+        return Then.IGNORED
+    return Then.READ_AGAIN if facts.modified_ms >= oldest_ms else Then.TOO_OLD
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAgain:
+    """Files of one source that were written again since it had read them."""
+
+    files: tuple[FileFacts, ...]
+    """By the time of their change, the newest first."""
+    newest_ms: int
+    """The newest time that the source's log holds."""
+    looked_at: int
+    """How many of the files that were read lie in a folder that was listed."""
+    of: int
+    """How many were read."""
+
+    def by_fate(self) -> dict[Then, list[FileFacts]]:
+        """The files by what Spark does with them; no entry where there is none."""
+        found: dict[Then, list[FileFacts]] = {}
+        for each in self.files:
+            fate = then(each, self.newest_ms)
+            if fate is not None:
+                found.setdefault(fate, []).append(each)
+        return found
+
+
+def written_again(
+    read: Iterable[SourceFile],
+    *,
+    open_at: Callable[[Location], Storage] = open_storage,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> WrittenAgain:
+    """Look which files were written again after they were read, by listing the folders that were read last.
+
+    A folder that cannot be listed within the time limit, or is not among the newest, is not looked at.
+
+    Args:
+        read: Entries of the source's log, oldest first: the newest that names a file counts.
+        open_at: Gives access to the storage of a folder.
+        timeout_seconds: For all folders together.
+
+    Raises:
+        ExtraMissingError: the library for a storage is not installed.
+    """
+    named = {file.path: file for file in read}
+    folders: dict[str, list[SourceFile]] = {}
+    for file in sorted(named.values(), key=lambda file: file.timestamp_ms, reverse=True):
+        folders.setdefault(file.path.rpartition("/")[0], []).append(file)
+    asked = list(folders.items())[:_FOLDERS_MAX]
+    opened = _Storages(open_at)
+    answers = ask_all(
+        [partial(opened.times, folder) for folder, _ in asked],
+        parallel=opened.parallel([files[0] for _, files in asked]),
+        deadline=Deadline.after(timeout_seconds),
+        subject="the folders of the source",
+    )
+    found, looked_at = [], 0
+    for (_, files), answer in zip(asked, answers, strict=True):
+        times = answer.value or {}
+        there = [(file, times[name]) for file in files if (name := unquote(file.path).rpartition("/")[2]) in times]
+        looked_at += len(there)
+        found += [
+            FileFacts(file, FileState.CHANGED, now_ms)
+            for file, now_ms in there
+            if not _same_time(now_ms, file.timestamp_ms)
+        ]
+    found.sort(key=lambda each: each.modified_ms or 0, reverse=True)
+    return WrittenAgain(
+        tuple(found), max((file.timestamp_ms for file in named.values()), default=0), looked_at, len(named)
+    )
+
+
 class _Storages:
     """Storages by filesystem: each is opened once."""
 
@@ -117,6 +230,13 @@ class _Storages:
     def stat(self, uri: str) -> Entry | None:
         location = file_location(uri)
         return self._at(location).stat(location)
+
+    def times(self, uri: str) -> dict[str, int]:
+        """The time of change of each file in a folder, by name, as far as it is told."""
+        location = file_location(uri)
+        listing = self._at(location).scan(location) or ()
+        entries = islice(listing, _ENTRIES_MAX)
+        return {each.name: each.modified_ms for each in entries if not each.is_folder and each.modified_ms is not None}
 
     def parallel(self, files: Sequence[SourceFile]) -> int:
         try:

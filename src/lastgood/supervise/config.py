@@ -41,6 +41,8 @@ class Query:
     """What it reads, for the day when no log is left to tell."""
     offset_columns: str | None = None
     """Columns of the Delta table that hold `[topic,]partition,offset`, for the same day."""
+    source_replays: bool = False
+    """Whether its sources that cannot be asked serve their ranges again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +141,19 @@ def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: P
 
 
 def pipeline_of_command(
-    command: Sequence[str], checkpoints: Sequence[str], sink: str | None = None, kafka: str | None = None
+    command: Sequence[str],
+    checkpoints: Sequence[str],
+    sink: str | None = None,
+    kafka: str | None = None,
+    *,
+    source_replays: bool = False,
 ) -> Pipeline:
     """What `lastgood run -- COMMAND` stands for: a pipeline named after its script, with the default policy."""
     script = next((word for word in command if word.endswith(".py")), command[0])
-    queries = tuple(Query(name=str(number), checkpoint=each, sink=sink) for number, each in enumerate(checkpoints))
+    queries = tuple(
+        Query(name=str(number), checkpoint=each, sink=sink, source_replays=source_replays)
+        for number, each in enumerate(checkpoints)
+    )
     source = None if kafka is None else Kafka(bootstrap=kafka)
     return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries, kafka=source)
 
@@ -177,6 +187,7 @@ def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Query
         "txn_app_id": table.string("txn_app_id"),
         "topics": tuple(table.strings("topics")),
         "offset_columns": table.string("offset_columns"),
+        "source_replays": table.boolean("source_replays"),
     }
     if is_required:
         table.finish()
@@ -268,6 +279,13 @@ class _Table:
         value: int | None = self._get(key, int, "a whole number, 0 or more")
         if value is not None and value < 0:
             raise self.wrong(key, str(value), "a whole number, 0 or more")
+        return value
+
+    def boolean(self, key: str) -> bool:
+        self._known.append(key)
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, repr(value), "true or false")
         return value
 
     def duration(self, key: str, default: float | None) -> Any:

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign import Lines
 
 from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import (
+    ContinuousRateOffset,
     DeltaOffset,
     FileOffset,
+    IcebergOffset,
+    JsonOffset,
     KafkaOffset,
     NumberOffset,
     RateMicroBatchOffset,
@@ -23,7 +27,7 @@ from lastgood.diagnosis.rules_sources import CONDITIONS, find_sources
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
 from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts, FileState
+from lastgood.sources.files import FileFacts, FileState, WrittenAgain
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
@@ -120,7 +124,7 @@ def test_planned_batch_that_goes_back_cannot_run(tmp_path: Path, end: SourceOffs
         (delta(3, 2, starting=True), delta(4)),
         (delta(9), delta(2, table="another")),
         (FileOffset(5), RateMicroBatchOffset(1, 1)),
-        (NumberOffset(5), NumberOffset(3)),
+        (JsonOffset({"pos": 5}), JsonOffset({"pos": 3})),
     ],
 )
 def test_offsets_that_stand_still_or_have_no_order_do_not_go_back(
@@ -292,6 +296,59 @@ def test_offsets_of_a_version_that_nobody_knows_are_unknown(tmp_path: Path) -> N
     future = DeltaOffset(7, TABLE, 4, -1, is_starting_version=False)
     query(tmp_path, future, future, committed=2)
     assert told(find(tmp_path, tables=table())) == [("SOURCE_UNKNOWN", WARNING)]
+
+
+def came_again(*files: tuple[str, float, float]) -> dict[str, WrittenAgain]:
+    """Path, and on which day a file was read and changed; the newest file is of day 100."""
+    facts = [
+        FileFacts(SourceFile(path, int(read * DAY_MS), 0), FileState.CHANGED, int(now * DAY_MS))
+        for path, read, now in files
+    ]
+    return {"0": WrittenAgain(tuple(facts), 100 * DAY_MS, 5, 5)}
+
+
+def test_files_that_come_again_under_their_name_are_told(tmp_path: Path) -> None:
+    query(tmp_path, FileOffset(0), FileOffset(1), committed=2)
+    again = came_again(("file:/in/a", 99, 101), ("file:/in/b", 2, 101), ("file:/in/c", 2, 3))
+    ignored, read = find(tmp_path, files_again=again)
+    assert (ignored.condition.name, ignored.severity, ignored.subject) == (
+        "SOURCE_FILE_IGNORED",
+        WARNING,
+        "sources/0",
+    )
+    assert (ignored.evidence["files"], ignored.evidence["of"]) == (["file:/in/a", "file:/in/c"], 5)
+    assert ignored.evidence["forgotten_after_ms"] == 106 * DAY_MS
+    assert ignored.next == "lastgood inspect /chk --file file:/in/a"
+    assert (read.condition.name, read.severity) == ("SOURCE_FILES_CHANGED", WARNING)
+    assert read.evidence["files"] == ["file:/in/b"]
+    assert "once more" in read.effect
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        (NumberOffset(4), NumberOffset(9), NumberOffset(5)),
+        tuple(IcebergOffset(1, snapshot, 0, scan_all_files=False) for snapshot in (7, 3, 7)),
+        tuple(IcebergOffset(1, 7, position, scan_all_files=False) for position in (2, 4, 3)),
+        tuple(ContinuousRateOffset({0: (value, 1)}) for value in (2, 4, 3)),
+    ],
+    ids=["number", "snapshots", "position", "continuous-rate"],
+)
+def test_any_source_whose_offsets_have_an_order_can_go_back(tmp_path: Path, offsets: tuple[SourceOffset, ...]) -> None:
+    for committed, severity in ((3, WARNING), (2, ERROR)):
+        query(tmp_path / str(committed), *offsets, committed=committed)
+        (found,) = find(tmp_path / str(committed))
+        assert (found.condition.name, found.subject, found.severity) == (
+            "SOURCE_OFFSET_WENT_BACK",
+            "offsets/2",
+            severity,
+        )
+
+
+def test_the_time_when_rate_began_is_no_offset(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, Lines(("3", "5"), began_ms=1_790_000_000_000))
+    builder.run(2)
+    assert find(tmp_path) == []
 
 
 def test_conditions_have_names_of_their_own_and_stories() -> None:

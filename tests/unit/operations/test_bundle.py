@@ -36,7 +36,7 @@ from lastgood.records.record import Failure as RecordedFailure
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts, FileState
+from lastgood.sources.files import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -120,11 +120,13 @@ def everything(evidence: Evidence) -> World:
         kafka=kafka,
         topic_ids={"orders": "id"},
         fail_on_data_loss=False,
+        source_replays=True,
         is_pattern=True,
         is_same_topic=True,
         is_by_name=True,
         is_local=False,
         files={"0": (FileFacts(SourceFile("file:/a", 1, 0), FileState.CHANGED, 5),)},
+        files_again={"0": WrittenAgain((FileFacts(SourceFile("file:/b", 1, 0), FileState.CHANGED, 5),), 9, 3, 4)},
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
         seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7"), "lastgood apply plan.json"),
         mirrored=BatchIds.of([0, 1, 3]),

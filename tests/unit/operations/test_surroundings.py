@@ -204,6 +204,14 @@ def test_what_is_said_counts_before_the_configuration() -> None:
     assert EvidenceOptions().of(Target("c")) == EvidenceOptions()
     assert EvidenceOptions().of(Target("c", txn_app_id="etl")).txn_app_id == "etl"
     assert EvidenceOptions(txn_app_id="said").of(Target("c", txn_app_id="etl")).txn_app_id == "said"
+    assert EvidenceOptions().of(Target("c", source_replays=True)).source_replays
+
+
+def test_the_word_for_a_source_is_kept_among_the_others() -> None:
+    for vouched in (True, False):
+        said = EvidenceOptions(("a",), "b:9092", ("t",), source_replays=vouched)
+        assert options_of(said.words()) == said
+        assert ("--source-replays" in said.words()) is vouched
 
 
 def test_options_can_be_typed_again() -> None:

@@ -3,11 +3,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from foreign import KINESIS, Lines
+
 from lastgood.history import Seam
-from lastgood.operations.verify_logs import verify_logs
+from lastgood.operations.verify_logs import LogAudit, verify_logs
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
+from lastgood.source_steps import NotCompared
 from lastgood.storage import LocalStorage, parse_location
-from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.writing import LocalWriter
 
 OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
@@ -70,3 +73,53 @@ def test_a_checkpoint_without_a_commit_has_nothing_to_compare(tmp_path: Path) ->
     CheckpointBuilder(tmp_path / "chk").plan()
     found = verify_logs(str(tmp_path / "chk"))
     assert (found.is_contiguous, found.first, found.last, found.batches) == (True, None, None, 0)
+
+
+def run(folder: Path, *texts: str, began_ms: int | None = None) -> LogAudit:
+    CheckpointBuilder(folder, Lines(texts, began_ms)).run(len(texts))
+    return verify_logs(str(folder))
+
+
+DELTA = '{{"sourceVersion":1,"reservoirId":"{}","reservoirVersion":{},"index":-1,"isStartingVersion":false}}'
+ICEBERG = '{{"version":1,"snapshot_id":{},"position":{},"scan_all_files":false}}'
+
+
+def test_only_sources_whose_offsets_have_an_order_are_called_contiguous(tmp_path: Path) -> None:
+    found = run(tmp_path / "delta", *(DELTA.format("a", version) for version in (1, 2, 5)))
+    assert (found.is_contiguous, found.compared, found.not_compared) == (True, {"0": "a Delta table"}, ())
+    found = run(tmp_path / "rate", "1", "2", "9", began_ms=1_790_000_000_000)
+    assert (found.is_contiguous, found.compared) == (True, {"0": "rate"})
+    found = run(tmp_path / "foreign", *KINESIS[:3])
+    assert (found.is_contiguous, found.compared) == (None, {})
+    assert found.not_compared == (NotCompared("0", "Kinesis", 1),)
+    told = found.to_json()
+    assert (told["contiguous"], told["not_compared"]) == (None, [{"source": "0", "name": "Kinesis", "batch": 1}])
+
+
+def test_a_source_that_goes_back_is_told_whatever_it_is(tmp_path: Path) -> None:
+    texts = [DELTA.format("a", version) for version in (1, 5, 3)]
+    found = run(tmp_path / "delta", *texts)
+    assert found.is_contiguous is False
+    assert found.seams == (Seam("OVERLAP", 2, source_id="0", positions=(texts[1], texts[2])),)
+    assert run(tmp_path / "number", "4", "9", "5").seams[0].positions == ("9", "5")
+    assert run(tmp_path / "micro", *(f'{{"offset":{n},"timestamp":1}}' for n in (4, 9, 5))).is_contiguous is False
+    assert run(tmp_path / "position", *(ICEBERG.format(7, n) for n in (1, 3, 2))).is_contiguous is False
+    back = run(tmp_path / "snapshots", *(ICEBERG.format(n, 0) for n in (7, 8, 7)))
+    assert ([seam.batch_id for seam in back.seams], back.not_compared[0].batch_id) == ([2], 1)
+
+
+def test_a_table_that_was_created_again_is_not_known(tmp_path: Path) -> None:
+    found = run(tmp_path / "delta", DELTA.format("a", 7), DELTA.format("a", 8), DELTA.format("b", 0))
+    assert (found.is_contiguous, found.not_compared) == (None, (NotCompared("0", "a Delta table", 2),))
+
+
+def test_a_new_query_on_a_source_that_is_not_kafka_is_not_known(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, FileInput(), query_id=OTHER_ID).run(3)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    CheckpointBuilder(checkpoint, FileInput(), started_ms=STARTED_MS + 1_000_000).run(2)
+    mirror(checkpoint, at_ms=STARTED_MS + 2_000_000)
+    found = verify_logs(str(checkpoint))
+    assert (found.is_contiguous, found.compared) == (None, {})
+    assert found.not_compared == (NotCompared("0", "file", 0),)

@@ -7,7 +7,16 @@ import pytest
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError
-from lastgood.sources.files import FileFacts, FileState, ask_files, file_location, never_found_again
+from lastgood.sources.files import (
+    FileFacts,
+    FileState,
+    Then,
+    ask_files,
+    file_location,
+    never_found_again,
+    then,
+    written_again,
+)
 from lastgood.storage import LocalStorage, Location, StorageDeniedError
 
 DAY_MS = 86_400_000
@@ -114,3 +123,65 @@ def test_dropped_files_that_are_too_old_are_never_found_again() -> None:
 
 def test_nothing_is_too_old_for_a_log_that_is_empty() -> None:
     assert never_found_again([aged(100)], []) == ()
+
+
+NEWEST_MS = 100 * DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("read_days", "now_days", "fate"),
+    [
+        (100, 101, Then.IGNORED),
+        (93, 200, Then.IGNORED),
+        (93, 94, Then.IGNORED),
+        (92.9, 200, Then.READ_AGAIN),
+        (20, 93, Then.READ_AGAIN),
+        (20, 92, Then.TOO_OLD),
+    ],
+)
+def test_spark_forgets_what_is_older_than_the_newest_by_more_than_its_limit(
+    read_days: float, now_days: float, fate: Then
+) -> None:
+    """As seen with Spark 4.2: see tests/repair/test_files_again.py."""
+    file = SourceFile("file:/in/a", int(read_days * DAY_MS), 3)
+    assert then(FileFacts(file, FileState.CHANGED, int(now_days * DAY_MS)), NEWEST_MS) is fate
+    assert then(FileFacts(file, FileState.PRESENT, file.timestamp_ms), NEWEST_MS) is None
+    assert then(FileFacts(file, FileState.MISSING), NEWEST_MS) is None
+
+
+def test_files_that_came_again_are_found_by_listing_their_folders(tmp_path: Path) -> None:
+    read = []
+    for number, name in enumerate(("a/x.json", "a/y z.json", "b/x.json", "b/gone.json")):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("{}")
+        os.utime(file, (1000 + number, 1000 + number))
+        read.append(SourceFile(file.as_uri(), (1000 + number) * 1000, number))
+    (tmp_path / "b/gone.json").unlink()
+    os.utime(tmp_path / "a/y z.json", (5000, 5000))
+    found = written_again(read)
+    assert [each.file.log_id for each in found.files] == [1]
+    assert (found.files[0].modified_ms, found.newest_ms) == (5_000_000, 1_003_000)
+    assert (found.looked_at, found.of) == (3, 4)
+
+
+def test_the_newest_entry_that_names_a_file_counts(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("")
+    os.utime(file, (9, 9))
+    read = [SourceFile(file.as_uri(), 1000, 0), SourceFile(file.as_uri(), 9000, 4)]
+    assert written_again(read).files == ()
+    assert len(written_again(read[:1]).files) == 1
+
+
+def test_only_the_folders_that_were_read_last_are_listed(tmp_path: Path) -> None:
+    read = []
+    for number in range(40):
+        file = tmp_path / f"day={number}/f"
+        file.parent.mkdir()
+        file.write_text("")
+        read.append(SourceFile(file.as_uri(), number * 1000, number))
+    found = written_again(read)
+    assert (found.looked_at, found.of) == (32, 40)
+    assert {each.file.log_id for each in found.files} == set(range(8, 40))
+    assert found.by_fate().keys() == {Then.IGNORED}

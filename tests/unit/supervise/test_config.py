@@ -22,6 +22,7 @@ sink       = "delta:s3a://lake/orders"
 txn_app_id = "orders-etl"
 topics     = ["orders"]
 offset_columns = "partition,offset"
+source_replays = true
 cwd        = "app"
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
@@ -64,6 +65,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
             txn_app_id="orders-etl",
             topics=("orders",),
             offset_columns="partition,offset",
+            source_replays=True,
         ),
         Query(name="late", checkpoint="s3a://lake/chk/late"),
     )

@@ -1,0 +1,95 @@
+"""Whether each source of a query goes on where the batch before left it, and of which nobody can tell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_order import Step, Steps
+from lastgood.history import BatchRecord, InitialOffsets, Seam
+from lastgood.sources.unasked import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A source of which nobody can tell whether its batches follow each other."""
+
+    source_id: str
+    name: str
+    batch_id: int
+    """The first batch of which that is so."""
+
+    def to_json(self) -> dict[str, object]:
+        """One element of `not_compared` of `verify --format json`."""
+        return {"source": self.source_id, "name": self.name, "batch": self.batch_id}
+
+
+class SourceSteps:
+    """Iterate over it, once: the batches pass by, and the steps of their sources are noted down."""
+
+    def __init__(self, records: Iterable[BatchRecord], initial: InitialOffsets) -> None:
+        """Nothing has passed by.
+
+        Args:
+            records: The committed batches, oldest first.
+            initial: Where the sources began, which helps to name them.
+        """
+        self._records = records
+        self._initial = initial
+        self._steps = Steps()
+        self._at: dict[str, SourceOffset] = {}
+        self._names: dict[str, str] = {}
+        self._not_compared: dict[str, NotCompared] = {}
+        self.seams: list[Seam] = []
+        """Sources that went back, but for Kafka, whose partitions are told one by one (`history.seams`)."""
+
+    def __iter__(self) -> Iterator[BatchRecord]:
+        """The batches as they are."""
+        for record in self._records:
+            if isinstance(record.offsets, OffsetEntry) and record.is_committed:
+                self._pass(record.batch_id, record.offsets)
+            yield record
+
+    @property
+    def not_compared(self) -> tuple[NotCompared, ...]:
+        """The sources that could not be compared from some batch on."""
+        return tuple(self._not_compared.values())
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Every source that was met, with its name."""
+        return self._names
+
+    def _pass(self, batch_id: int, entry: OffsetEntry) -> None:
+        ends = {line.source_id: line.offset for line in entry.sources}
+        for source_id, start in self._at.items():
+            self._step(batch_id, source_id, start, ends.get(source_id, VoidOffset()))
+        for source_id, end in ends.items():
+            if not isinstance(end, VoidOffset):
+                self._at[source_id] = end
+                self._names.setdefault(source_id, name_of(end, self._initial.get(source_id)))
+
+    def _step(self, batch_id: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
+        found = self._steps.step(source_id, start, end)
+        if found is Step.BACK and not isinstance(end, KafkaOffset):
+            positions = (start.to_text(), end.to_text())
+            self.seams.append(Seam("OVERLAP", batch_id, source_id=source_id, positions=positions))
+        if found is Step.UNKNOWN and source_id not in self._not_compared:
+            self._not_compared[source_id] = NotCompared(source_id, self._names[source_id], batch_id)
+
+
+def not_joined(left: OffsetEntry, initial: InitialOffsets) -> list[NotCompared]:
+    """The sources of which nobody can tell whether a new query began them where the one before it had come to.
+
+    Args:
+        left: The newest committed plan of the query before.
+        initial: Where the sources of the new query began, as far as they wrote that down.
+    """
+    return [
+        NotCompared(line.source_id, name_of(line.offset, initial.get(line.source_id)), 0)
+        for line in left.sources
+        if not isinstance(line.offset, VoidOffset)
+        if not (isinstance(line.offset, KafkaOffset) and isinstance(initial.get(line.source_id), KafkaOffset))
+    ]

@@ -1,0 +1,58 @@
+"""What sources that cannot be asked bring once more after a batch has failed, with a real Spark, and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.lab.spark import default_spark, submit
+from lastgood.operations.diagnose import diagnose
+from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.process.java import Java
+from lastgood.recovery.price import Guarantee
+
+pytestmark = [pytest.mark.spark, pytest.mark.proof]
+
+APP = Path(__file__).with_name("unasked_app.py")
+
+
+@pytest.fixture(scope="module")
+def ran(java: Java, spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unasked")
+    log = folder / "driver.log"
+    with log.open("wb") as output:
+        child = submit(APP, [str(folder)], environment=default_spark(), java=java, jars=spark_jars, output=output)
+        with child:
+            ending = child.wait()
+    assert (folder / "rate.json").exists(), f"{ending}: {log.read_text()[-4000:]}"
+    return folder
+
+
+def brought(ran: Path, name: str) -> list[dict[str, Any]]:
+    starts: list[dict[str, Any]] = json.loads((ran / f"{name}.json").read_text())
+    return starts
+
+
+def test_socket_brings_nothing_again_and_the_batch_is_committed(ran: Path) -> None:
+    first, second = brought(ran, "socket")
+    assert (len(first["1"]) + len(first["2"]), second["2"]) == (5, [])
+    assert (ran / "socket/commits/2").exists()
+    for vouched in (False, True):
+        plan = make_plan(str(ran / "socket-left"), PlanOptions(evidence=EvidenceOptions(source_replays=vouched)))
+        assert plan.guarantee is Guarantee.LOSSY
+        assert "cannot serve again" in plan.rests_on[-1]
+    found = {each.condition.name for each in diagnose(str(ran / "socket")).findings}
+    assert "SOURCE_OFFSET_WENT_BACK" in found
+
+
+def test_rate_brings_the_same_again_and_that_is_called_an_assumption(ran: Path) -> None:
+    first, second = brought(ran, "rate")
+    assert first["1"]
+    assert first["1"] == second["1"]
+    plan = make_plan(str(ran / "rate-left"))
+    assert plan.guarantee is Guarantee.AT_LEAST_ONCE
+    assert "source 0 (rate)" in plan.rests_on[-1]
