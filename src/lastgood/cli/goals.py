@@ -15,7 +15,7 @@ from lastgood.errors import UsageError
 if TYPE_CHECKING:
     from lastgood.operations.positions import Where
     from lastgood.recovery.price import Waiver
-    from lastgood.recovery.start_files import StartFile
+    from lastgood.sources.start_files import StartFile
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WAIVERS = ("duplicates", "loss")
@@ -44,7 +44,7 @@ def _start_file(via: str | None, file: str | None, form: str, key: str | None) -
     Raises:
         UsageError: one of its options stands alone, or lacks another.
     """
-    from lastgood.recovery.start_files import StartFile, StartForm
+    from lastgood.sources.start_files import StartFile, StartForm
 
     if via is None:
         if file is None and key is None:

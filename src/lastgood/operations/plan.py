@@ -35,10 +35,10 @@ from lastgood.recovery.price import Guarantee, Waiver, needed
 from lastgood.recovery.room import require_no_open
 from lastgood.recovery.seal import seal_of
 from lastgood.recovery.standing import seen_as
-from lastgood.recovery.start_files import StartFile
 from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, files_after, in_order
 from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import Storage
 
 GOALS = ("resume", "replan", "reposition", "fresh")

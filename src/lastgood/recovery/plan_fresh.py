@@ -25,9 +25,9 @@ from lastgood.recovery.pricing import Reached, ends, weakest
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.repairs_lost import mirrored, newest_mirrored, restored
 from lastgood.recovery.standing import Standing, ids_before, seen_as
-from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 
 _ONLY_SOURCE = "0"
 _NO_LOG = "the assumption that the query reads nothing else and keeps no state: no log is left that could tell"

@@ -28,9 +28,9 @@ from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Extent, Fresh
 from lastgood.recovery.price import Guarantee
-from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
