@@ -39,7 +39,7 @@ from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, files_afte
 from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.start_files import StartFile
-from lastgood.storage import Storage
+from lastgood.storage import Storage, parse_location
 
 GOALS = ("resume", "replan", "reposition", "fresh")
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
@@ -137,7 +137,9 @@ def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config
         seeding = Seeding(target, found, known, config)
         if options.via is not None:
             goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
-            return replace(goal, via=options.via, takes_any_number=options.takes_any_number)
+            file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
+            via = replace(options.via, location=file)
+            return replace(goal, via=via, takes_any_number=options.takes_any_number)
         return seeding.goal(where) if where.is_chosen else seeding.default()
     offsets, chosen = chosen_offsets(target, where, found, config)
     return Reposition(offsets, chosen)

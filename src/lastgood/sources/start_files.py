@@ -1,8 +1,8 @@
 """The file of an application's configuration that says where it starts to read Kafka. Pure.
 
 Three forms: the JSON of Spark's option `startingOffsets` alone; a line of a Java properties file; a line of
-`spark-defaults.conf`. Of the latter two everything else in the file stays as it is. All that is written here is read here
-too: by `read_kafka`, and where it has to be known whether the file still says so.
+`spark-defaults.conf`. Of the latter two everything else in the file stays as it is. All that is written here is read
+here too: by `read_kafka`, and where it has to be known whether the file still says so.
 """
 
 from __future__ import annotations
