@@ -413,3 +413,79 @@ def test_start_file_that_cannot_be_meant_gets_a_clear_error(
     Path("app.py").write_text("print('mine')\n")
     assert expected in error(*FRESH, *words)["expected"]
     assert Path("app.py").read_text() == "print('mine')\n"
+
+
+@pytest.fixture
+def left(checkpoint: Path) -> str:
+    """The checkpoint with its mirror, left behind; gives the id of the recovery."""
+    assert run("backup", "create", "chk").returncode == 0
+    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
+    recovery: str = plan["recovery"]
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    return recovery
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["empty-folder", "no-folder"])
+@pytest.mark.parametrize("words", [(), ("--sink", "table"), ("--sink", "table", "--kafka", "kafka.json")])
+def test_checkpoint_that_was_left_behind_is_known_as_that(left: str, words: tuple[str, ...], *, is_gone: bool) -> None:
+    if is_gone:  # as in an object store, which has no empty folders
+        shutil.rmtree("chk")
+    told = answer("recover", "chk", *words)
+    assert (told["decision"], told["steps"], told["options"]["left_by"]) == ("start", [], left)
+    assert f"recovery {left} left the checkpoint behind on purpose" in told["because"]
+    assert told["guarantee"] == ("exactly_once" if words else "at_least_once")
+    status = answer("status", "chk", *words)
+    assert (status["grade"], status["problems"], status["left_behind"]["recovery"]) == ("empty", [], left)
+    assert status["next"].startswith("lastgood recover chk")
+    report = answer("diagnose", "chk", *words)
+    assert report["restart"]["outcome"] == "starts"
+    found = {each["condition"]: each for each in report["findings"]}
+    assert found["CHECKPOINT_LEFT_BEHIND"]["evidence"]["recovery"] == left
+    assert not found.keys() & {"SINK_WOULD_SKIP", "SINK_KNOWS_OTHER_QUERY", "SINK_UNKNOWN"}
+
+
+def test_who_stands_in_another_folder_knows_it_too(left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert answer("recover", tmp_path / "chk", "--sink", tmp_path / "table")["options"]["left_by"] == left
+
+
+def test_undo_of_what_was_left_behind_gives_it_back_as_it_was(left: str) -> None:
+    assert answer("undo", left, "--driver-is-dead")["state"] == "undone"
+    told = answer("recover", "chk", "--sink", "table")
+    assert (told["decision"], told["promise"]["batch"]) == ("start", BATCHES)
+    assert answer("status", "chk")["left_behind"] is None
+
+
+def test_start_that_failed_before_its_first_batch_leaves_it_as_it_is(left: str) -> None:
+    CheckpointBuilder(Path("chk"), query_id="4f0e60a2-1111-4222-8333-944445555666")  # Spark writes `metadata` first
+    told = answer("recover", "chk", "--sink", "table")
+    assert (told["decision"], told["guarantee"], told["options"]["left_by"]) == ("start", "exactly_once", left)
+
+
+def test_query_that_has_begun_since_and_is_lost_is_no_first_start(left: str) -> None:
+    other = CommitProperties(app_transactions=[Transaction("4f0e60a2-1111-4222-8333-944445555666", 3, TIME_MS)])
+    data = {"topic": ["orders"], "partition": pa.array([0], pa.int32()), "offset": pa.array([15], pa.int64())}
+    write_deltalake("table", pa.table(data), mode="append", commit_properties=other)
+    told = answer("recover", "chk", "--sink", "table", code=3)
+    assert "a query has begun since" in told["because"]
+    found = answer("diagnose", "chk", "--sink", "table", code=1)["findings"][0]
+    assert (found["condition"], found["severity"]) == ("CHECKPOINT_LEFT_BEHIND", "error")
+    assert left == found["evidence"]["recovery"]
+
+
+def test_new_query_that_is_lost_comes_back_from_the_mirror(left: str) -> None:
+    del left
+    CheckpointBuilder(Path("chk"), query_id="4f0e60a2-1111-4222-8333-944445555666", started_ms=TIME_MS).run(2)
+    assert run("backup", "create", "chk").returncode == 0
+    shutil.rmtree("chk")
+    told = answer("recover", "chk", "--driver-is-dead", "--accept", "duplicates")
+    assert (told["decision"], told["promise"]["batch"]) == ("start", 2)
+    assert answer("status", "chk")["left_behind"] is None
+
+
+def test_what_kafka_has_deleted_since_is_not_started_at(left: str) -> None:
+    del left
+    told = answer("recover", "chk", "--sink", "table", "--kafka", serving(16), code=3)
+    assert "records have expired since the checkpoint was left behind" in told["because"]

@@ -84,6 +84,11 @@ def _print_one(found: Status, out: Console) -> None:
     out.print(f"  [{_COLOURS[facts['grade']]}]{word}[/]")
     for problem in found.problems:
         out.print(f"  [red]problem[/]      {escape(problem)}")
+    if facts["left_behind"] is not None:
+        left = facts["left_behind"]
+        told = f"by recovery {left['recovery']}, at {clock(left['at_ms'])}: {left['start_file']['location']}"
+        out.print(f"  left behind  {told} says where the next start begins", markup=False)
+        out.print(f"               take it back with: {left['undo']}", markup=False)
     out.print(f"  last good    {_batch(found.last_good)}")
     when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
     out.print(f"  planned      {_batch(facts['last_planned'])}{when}")

@@ -17,6 +17,7 @@ import lastgood
 from lastgood.diagnosis import (
     rules_advice,
     rules_kafka,
+    rules_left,
     rules_logs,
     rules_seal,
     rules_sinks,
@@ -28,7 +29,7 @@ from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
 
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
-    ("Logs of the checkpoint", (*rules_seal.CONDITIONS, *rules_logs.CONDITIONS)),
+    ("Logs of the checkpoint", (*rules_seal.CONDITIONS, *rules_left.CONDITIONS, *rules_logs.CONDITIONS)),
     ("Logs of the sources", rules_source_logs.CONDITIONS),
     ("State", rules_state.CONDITIONS),
     ("Kafka", rules_kafka.CONDITIONS),

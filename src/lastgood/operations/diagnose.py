@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.evidence import Evidence, gather, now_ms
+from lastgood.operations.evidence import Evidence, gather, known_left, now_ms, require_checkpoint
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions, Surroundings, look_around
 from lastgood.operations.unread_files import unread_files
@@ -89,7 +90,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if Path(target).is_file():  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = gather(target, config=config, batches=BATCHES)
+    evidence = _gathered(target, config)
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
     with ThreadPoolExecutor(2) as pool:
@@ -106,6 +107,18 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
 
         saved = save_bundle(options.save, evidence, world, failures=failures)
     return Diagnosis(_judge(world, spark, failures), saved)
+
+
+def _gathered(target: str, config: Path | None) -> Evidence:
+    """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
+    from lastgood.recovery.plan import PlanInvalidError
+
+    evidence = gather(target, config=config, batches=BATCHES, may_be_missing=True)
+    with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
+        evidence = known_left(evidence)
+    if not (evidence.mirror or evidence.left):
+        require_checkpoint(evidence.location, evidence.checkpoint)
+    return evidence
 
 
 def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
@@ -187,6 +200,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
         seal=_seal(evidence),
+        left=evidence.left,
         rewritten=_rewritten(evidence),
     )
 

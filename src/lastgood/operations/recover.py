@@ -189,7 +189,7 @@ class _Work:
         plan = make_plan(self.target, self.options, config=self.config)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
-            return Decision(Verdict.START, f"Spark's own restart does it: {plan.promise.because}", plan)
+            return Decision(Verdict.START, _why_plain(plan), plan)
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
         if plan.needs:
@@ -309,6 +309,13 @@ class _Work:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
                 return Where(offset_columns=query.offset_columns)
         return Where()
+
+
+def _why_plain(plan: Plan) -> str:
+    left_by = plan.options.get("left_by")
+    if left_by is None:
+        return f"Spark's own restart does it: {plan.promise.because}"
+    return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
 
 
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,8 +16,9 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, StorageError, command_line
-from lastgood.operations.evidence import Evidence, lineage, now_ms, require_checkpoint
+from lastgood.operations.evidence import Evidence, known_left, lineage, now_ms, require_checkpoint
 from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
@@ -26,6 +28,7 @@ from lastgood.recovery.copies import batch_of
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.plan import PlanInvalidError
 from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
@@ -66,6 +69,8 @@ class Status:
     exposure: Exposure | None = None
     """None if Kafka was not asked."""
     sinks: tuple[SinkStanding, ...] = ()
+    left: LeftBehind | None = None
+    """The recovery that left the checkpoint behind on purpose, if no batch was planned since."""
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
     target: str = ""
@@ -80,7 +85,7 @@ class Status:
         is_losing = self.exposure is not None and self.exposure.losing is Losing.YES
         if is_losing or any(sink.is_bad for sink in self.sinks):
             return Grade.LOSING
-        if self.checkpoint.damage or self.checkpoint.absent or self.mirrored is not None:
+        if self.checkpoint.damage or self._absent or self.mirrored is not None:
             return Grade.DAMAGED
         if self.checkpoint.last_planned is None:
             return Grade.EMPTY
@@ -108,14 +113,21 @@ class Status:
         if self.mirrored is not None:
             found = [f"both logs are lost; the mirror holds batches {self.mirrored.oldest} to {self.mirrored.newest}"]
         found += [f"{path}: {damage}" for path, damage in self.checkpoint.damage.items()]
-        found += [f"{path}: not there" for path in self.checkpoint.absent]
+        found += [f"{path}: not there" for path in self._absent]
         found += self.exposure.problems if self.exposure else ()
         found += [f"sink {sink.evidence.location}: {sink.sentence}" for sink in self.sinks if sink.is_bad]
         return tuple(found)
 
     @property
+    def _absent(self) -> tuple[str, ...]:
+        """What a restart reads and does not find; of a checkpoint that was left behind nothing is missing."""
+        return () if self.checkpoint is None or self.left is not None else tuple(self.checkpoint.absent)
+
+    @property
     def next(self) -> str:
         """What to type next."""
+        if self.left is not None:
+            return command_line("recover", self.target, *self.options.words())
         if self.mirrored is not None:
             return command_line("backup", "restore", self.target)
         verb = "inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose"
@@ -143,6 +155,7 @@ class Status:
             "time_ms": self.time_ms,
             "problems": list(self.problems),
             "mirrored": None if self.mirrored is None else [self.mirrored.oldest, self.mirrored.newest],
+            "left_behind": None if self.left is None else _left_json(self.left, str(self.location)),
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
             "last_incident": self._incident_json(),
@@ -203,7 +216,7 @@ def status(
         asked = beside.submit(_last_incident, storage, location)
         evidence = _read(storage, location, resolved)
         incident = asked.result()
-    if not evidence.mirror:
+    if not (evidence.mirror or evidence.left):
         require_checkpoint(location, evidence.checkpoint)
     at_ms = clock_ms()
     around = look_around(evidence, options, now_ms=at_ms, headroom=True)
@@ -312,8 +325,11 @@ def _read(storage: Storage, location: Location, target: Target) -> Evidence:
     """The checkpoint, and its mirror where both logs are lost."""
     checkpoint = read_checkpoint(storage, location, batches=2)
     evidence = Evidence(target, location, storage, checkpoint, ())
-    is_lost = checkpoint.last_planned is None and checkpoint.last_committed is None
-    return evidence.with_mirror() if is_lost else evidence
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        return evidence
+    with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
+        evidence = known_left(evidence)
+    return evidence if evidence.left is not None else evidence.with_mirror()
 
 
 def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
@@ -327,7 +343,7 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
 def _is_nothing(evidence: Evidence) -> bool:
     """Whether there is neither a checkpoint nor a mirror of one."""
     checkpoint = evidence.checkpoint
-    return not evidence.mirror and checkpoint.query is None and not checkpoint.offsets.listing.exists
+    return not (evidence.mirror or evidence.left) and checkpoint.query is None and not checkpoint.offsets.listing.exists
 
 
 def _judge(evidence: Evidence, around: Surroundings, at_ms: int) -> Status:
@@ -347,7 +363,18 @@ def _judge(evidence: Evidence, around: Surroundings, at_ms: int) -> Status:
         mirrored=_mirrored(evidence),
         exposure=exposure,
         sinks=tuple(standings),
+        left=evidence.left,
     )
+
+
+def _left_json(left: LeftBehind, checkpoint: str) -> dict[str, Any]:
+    return {
+        "recovery": left.recovery,
+        "at_ms": left.at_ms,
+        "start_file": left.file.to_json(),
+        "starts": {source: {t: dict(parts) for t, parts in each.items()} for source, each in left.starts.items()},
+        "undo": command_line("undo", left.recovery, "--checkpoint", checkpoint),
+    }
 
 
 def _mirrored(evidence: Evidence) -> BatchIds | None:

@@ -76,6 +76,11 @@ class StartFile:
         """The fields by their names."""
         return {"location": self.location, "form": self.form.value, "key": self.key}
 
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line."""
+        key = () if self.key is None else ("--start-key", self.key)
+        return ("--start-file", self.location, "--start-form", self.form.value, *key)
+
     def says(self, content: bytes | None, offsets: Offsets) -> bool:
         """Whether the file holds these offsets and no others.
 

@@ -52,7 +52,7 @@ class StartingOffsets:
 
     def to_json(self) -> dict[str, Any]:
         """What the file holds."""
-        return {"query": self.query, "recovery": self.recovery, "starting_offsets": _to_json(self.offsets)}
+        return {"query": self.query, "recovery": self.recovery, "starting_offsets": offsets_to_json(self.offsets)}
 
     def option(self, partitions: Mapping[str, Collection[int]]) -> str:
         """The value of Spark's option `startingOffsets`.
@@ -84,7 +84,7 @@ class StartingOffsets:
             topic: {number: self.offsets.get(topic, {}).get(number, OFFSET_EARLIEST) for number in sorted(numbers)}
             for topic, numbers in sorted(partitions.items())
         }
-        return json.dumps(_to_json(complete))
+        return json.dumps(offsets_to_json(complete))
 
     @property
     def _wanted_by(self) -> str:
@@ -146,5 +146,6 @@ def _offset(told: object) -> int:
     return told
 
 
-def _to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """The same shape as `read_offsets` takes."""
     return {topic: {str(number): offset for number, offset in numbers.items()} for topic, numbers in offsets.items()}

@@ -47,6 +47,7 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "time_ms": STARTED_MS + 2000,
         "problems": [],
         "mirrored": None,
+        "left_behind": None,
         "kafka": None,
         "sinks": [],
         "last_incident": None,
