@@ -489,3 +489,86 @@ def test_what_kafka_has_deleted_since_is_not_started_at(left: str) -> None:
     del left
     told = answer("recover", "chk", "--sink", "table", "--kafka", serving(16), code=3)
     assert "records have expired since the checkpoint was left behind" in told["because"]
+
+
+@pytest.fixture
+def interrupted(checkpoint: Path) -> Path:
+    """Somebody who may write beside the checkpoint has put a recovery there, as if it was interrupted: its folder."""
+    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    folder = Path(f"{checkpoint}.lastgood/recoveries/{plan['recovery']}")
+    folder.mkdir(parents=True)
+    Path("plan.json").rename(folder / "plan.json")
+    (folder / "begun.json").write_text('{"at_ms": 1, "lease": 1, "proof": "somebody says so"}')
+    return folder
+
+
+def test_recovery_out_of_the_lake_writes_no_file_that_nobody_has_named(interrupted: Path) -> None:
+    told = answer("recover", "chk", "--driver-is-dead", code=3)
+    assert told["error"]["condition"] == "START_FILE_NOT_NAMED"
+    assert told["error"]["subject"] == str(Path.cwd() / "start.json")
+    assert error_of("apply", interrupted / "plan.json", "--driver-is-dead")["condition"] == "START_FILE_NOT_NAMED"
+    words = ("undo", interrupted.name, "--checkpoint", "chk", "--driver-is-dead")
+    assert error_of(*words)["condition"] == "START_FILE_NOT_NAMED"
+    assert not Path("start.json").exists()
+    assert Path("chk/offsets/0").exists()
+
+
+def error_of(*words: object) -> dict[str, Any]:
+    told: dict[str, Any] = answer(*words, code=2)["error"]
+    return told
+
+
+@pytest.mark.parametrize("by", ["option", "configuration", "apply"])
+def test_recovery_out_of_the_lake_is_finished_where_its_file_is_named_here(interrupted: Path, by: str) -> None:
+    words: tuple[object, ...] = ("recover", "chk", "--driver-is-dead")
+    if by == "configuration":
+        policy = 'via = "app-config"\nstart_file = "start.json"'
+        pipeline = f'command = ["x"]\ncheckpoint = "{Path.cwd()}/chk"'
+        Path("lastgood.toml").write_text(f"[pipeline.orders]\n{pipeline}\n[pipeline.orders.policy]\n{policy}\n")
+    elif by == "option":
+        words = (*words, "--goal", "fresh", *VIA)
+    else:
+        words = ("apply", interrupted / "plan.json", "--driver-is-dead", "--start-file", "start.json")
+    assert answer(*words)["state"] == "applied"
+    assert json.loads(Path("start.json").read_text()) == {"orders": {"0": 15, "1": 15}}
+
+
+def test_who_takes_it_back_on_another_machine_names_the_file(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd() / "other-machine"))
+    words = ("undo", left, "--checkpoint", "chk", "--driver-is-dead")
+    assert error_of(*words)["condition"] == "START_FILE_NOT_NAMED"
+    assert error_of(*words, "--start-file", "other.json")["condition"] == "START_FILE_NOT_NAMED"
+    assert answer(*words, "--start-file", "start.json")["state"] == "undone"
+    assert not Path("start.json").exists()
+
+
+CONFIG = """
+[pipeline.orders]
+command    = ["true"]
+checkpoint = "chk"
+sink       = "delta:table"
+[pipeline.orders.policy]
+via        = "app-config"
+start_file = "app.properties"
+start_form = "properties"
+start_key  = "orders.start"
+"""
+
+
+def test_policy_names_the_file_for_recover_and_for_plan(checkpoint: Path) -> None:
+    Path("lastgood.toml").write_text(CONFIG)
+    Path("app.properties").write_text("mine = 1\n")
+    plan = answer("plan", "orders", "--goal", "fresh", "--via", "app-config")
+    assert plan["options"]["start_file"]["location"] == str(Path.cwd() / "app.properties")
+    told = answer("recover", "orders", "--goal", "fresh", "--driver-is-dead")
+    assert (told["decision"], told["guarantee"]) == ("start", "exactly_once")
+    line = 'orders.start={"orders":{"0":15,"1":15}}\n'
+    assert Path("app.properties").read_text() == f"mine = 1\n{line}"
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    told = answer("recover", "orders")
+    assert "left the checkpoint behind on purpose" in told["because"]
+    assert not any("was not named" in each for each in told["rests_on"])
+    Path("app.properties").write_text("mine = 1\n")
+    told = answer("recover", "orders", code=3)
+    assert "the file does not say any more" in told["because"]
+    assert "--start-key orders.start" in told["error"]["next"]

@@ -24,6 +24,7 @@ from lastgood.operations.sinks_back import sink_steps
 from lastgood.operations.start_file import start_steps
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.survey import Survey, survey
+from lastgood.operations.target import start_file_of
 from lastgood.operations.topic_notes import topic_ids_of
 from lastgood.overlay import OverlayStorage
 from lastgood.position import locate
@@ -68,6 +69,8 @@ class PlanOptions:
     """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
+    named: StartFile | None = None
+    """The same file, whatever is wanted, as the caller's own policy names it; None: as `lastgood.toml` does."""
 
     def words(self) -> tuple[str, ...]:
         """What `recover` takes of it as words of a command line, without what is accepted."""
@@ -119,7 +122,7 @@ def make_plan(
         may_be_missing=options.goal == "fresh",
     )
     require_no_open(found.evidence.storage, found.location)
-    found = _with_start_file(found, options.via)
+    found = _with_start_file(found, options.via or options.named or start_file_of(target, config))
     known = found.known()
     goal = _goal(target, options, found, known, config)
     drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(target, found, known, config))

@@ -18,6 +18,7 @@ from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
+from lastgood.operations.start_file import StartFileNotNamedError
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
@@ -27,11 +28,13 @@ from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
 from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import Location, open_storage, parse_location
 
 Tell = Callable[[str], None]
 
 
+FRESH = "fresh"
 _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
@@ -182,6 +185,7 @@ class _Work:
             tell=self.tell,
             config=self.config,
             owner=self.owner,
+            start_file=self._start_file,
         )
 
     def plan(self) -> Decision:
@@ -254,6 +258,8 @@ class _Work:
         """
         if isinstance(error, DriverNotProvenDeadError):
             return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again("--driver-is-dead"))
+        if isinstance(error, StartFileNotNamedError):
+            return Decision(Verdict.PERSON, error.sentence, error=error)
         if isinstance(error, RepairRefusedError):
             return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
         if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
@@ -283,8 +289,18 @@ class _Work:
 
     def _apply(self, planned: str | Plan) -> Recovery:
         return apply_plan(
-            planned, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config, owner=self.owner
+            planned,
+            driver_is_dead=self.driver_is_dead,
+            tell=self.tell,
+            config=self.config,
+            owner=self.owner,
+            start_file=self._start_file,
         )
+
+    @property
+    def _start_file(self) -> str | None:
+        """The file that the caller lets a recovery write."""
+        return None if self.options.via is None else self.options.via.location
 
     def _saved(self, plan: Plan) -> Path | None:
         """Where a person finds the plan; None if this machine has no room for it."""
@@ -318,11 +334,30 @@ def _why_plain(plan: Plan) -> str:
     return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
 
 
+def elsewhere(via: StartFile | None, stable_lag: int, *, is_told: bool) -> tuple[str, Where]:
+    """By which goal, and from where, a query is started at other offsets after nothing else has helped.
+
+    Args:
+        via: The file by which the application is told; None: the checkpoint says it.
+        stable_lag: How many batches before the newest plan.
+        is_told: Whether a sink says itself how far it has come: then nothing need be read again.
+    """
+    if via is None:
+        return _STANDS, Where(stable_lag=stable_lag)
+    return FRESH, Where(at_sink=True) if is_told else Where(stable_lag=stable_lag)
+
+
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:
-    """With what the policy of the target's pipeline accepts."""
+    """With what the policy of the target's pipeline accepts, and how it starts a query afresh."""
     pipeline = pipeline_of(target, config)
-    accepted = () if pipeline is None else tuple(map(Waiver, pipeline.policy.accept))
-    return replace(options, accept=tuple(dict.fromkeys((*options.accept, *accepted))))
+    if pipeline is None:
+        return options
+    policy = pipeline.policy
+    accepted = tuple(map(Waiver, policy.accept))
+    options = replace(options, accept=tuple(dict.fromkeys((*options.accept, *accepted))))
+    if options.goal == FRESH and options.via is None and policy.via is not None:
+        return replace(options, via=policy.via, takes_any_number=policy.takes_any_number)
+    return options
 
 
 def _location(target: str, config: Path | None) -> Location:

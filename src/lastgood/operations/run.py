@@ -25,6 +25,8 @@ from lastgood.operations.heal import Healer
 from lastgood.operations.mirroring import mirroring
 from lastgood.operations.target import Target, target_of
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.sources.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
+from lastgood.sources.starting_offsets import KEY_VARIABLE
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.storage import Location, parse_location
@@ -98,6 +100,7 @@ def prepare(
         LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
+    env = {**_start_variables(pipeline, env), **env}
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     _require_distinct(checkpoints)
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
@@ -188,6 +191,14 @@ def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
             tell(event)
 
     return told
+
+
+def _start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
+    """What tells `read_kafka` in the driver which file says where to begin; nothing if somebody has told it already."""
+    via = pipeline.policy.via
+    if via is None or env.get(STARTING_OFFSETS):
+        return {}
+    return {STARTING_OFFSETS: via.location, **({} if via.key is None else {KEY_VARIABLE: via.key})}
 
 
 def _require_distinct(checkpoints: Sequence[Location]) -> None:

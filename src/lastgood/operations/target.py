@@ -11,8 +11,10 @@ from pathlib import Path
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import parse_location
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
+from lastgood.supervise.policy import Policy
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
 
@@ -28,6 +30,8 @@ class Target:
     topics: tuple[str, ...] = ()
     offset_columns: str | None = None
     txn_app_id: str | None = None
+    via: StartFile | None = None
+    """The file by which its application is told where to begin; None: its checkpoint says it."""
 
 
 def target_of(pipeline: Pipeline, query: Query) -> Target:
@@ -40,6 +44,7 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.topics,
         query.offset_columns,
         query.txn_app_id,
+        pipeline.policy.via,
     )
 
 
@@ -93,6 +98,27 @@ def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
         if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
             return pipeline
     return None
+
+
+def policy_of(target: str, config: Path | None = None) -> Policy:
+    """The policy of the pipeline that has TARGET; the default one if no configuration knows it.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: TARGET is neither a name nor a location.
+    """
+    pipeline = pipeline_of(target, config)
+    return Policy() if pipeline is None else pipeline.policy
+
+
+def start_file_of(target: str, config: Path | None = None) -> StartFile | None:
+    """The file by which the application of a pipeline is told where to begin; None if no configuration names one.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: TARGET is neither a name nor a location.
+    """
+    return policy_of(target, config).via
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
