@@ -182,6 +182,12 @@ def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path, checkpoint: 
 
 def test_first_start_is_a_start(tmp_path: Path) -> None:
     code, events = run(tmp_path, "print('done')")
+    assert (code, names(events)) == (0, ["noticed", "diagnosed", "started", "ended"])
+    noticed = only(events, "noticed")
+    assert noticed["condition"] == "FIRST_START_UNPROVEN"
+    assert "no sink was named" in noticed["sentence"]
+    assert names(run(tmp_path, "print('done')", 'sink = "delta:sink"')[1]) == ["diagnosed", "started", "ended"]
+    code, events = run(tmp_path, "print('done')", "", "", "--first-start")
     assert (code, names(events)) == (0, ["diagnosed", "started", "ended"])
     assert only(events, "diagnosed")["because"].startswith("a first start")
 

@@ -26,7 +26,22 @@ Start the application: it has to take its `startingOffsets` from that file. `las
 back as they were, as long as nothing was planned since. Where a sink that goes by query ids knows a query that it did
 not know then, one has begun since, and it is its checkpoint that is lost: `recover` and `run` then call a person.""",
 )
-CONDITIONS = (CHECKPOINT_LEFT_BEHIND,)
+FIRST_START_UNPROVEN = Condition(
+    "FIRST_START_UNPROVEN",
+    Severity.WARNING,
+    "no batch is here, and nobody tells whether the query has ever run",
+    """\
+A checkpoint that was lost looks like one that never was: no plan, no commit, and where no `lastgood run` kept a mirror
+nothing beside it. A query that starts on it begins at batch 0, where its own options say: with `latest` all that came
+meanwhile is left out, with `earliest` everything is written once more.
+
+A sink can tell the two apart, so name it: `--sink` of `recover`, `sink` of the pipeline in `lastgood.toml`. A Delta
+table, a folder of Spark's file sink, an Iceberg table and a fence table show batches of the query that wrote them.
+`--kafka` and `--topic` beside it let a lost checkpoint be seeded anew. Where it surely is the first start,
+`--first-start` says so, and nothing is warned of. It stands against nothing that a sink or a mirror knows. There is no
+such key in `lastgood.toml`: it would be true once, and wrong on the day on which the checkpoint is lost.""",
+)
+CONDITIONS = (CHECKPOINT_LEFT_BEHIND, FIRST_START_UNPROVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +90,22 @@ def not_of_the_left(world: World, findings: Sequence[Finding]) -> list[Finding]:
     if world.left is None or begun_since(world) is not None:
         return list(findings)
     return [finding for finding in findings if finding.condition is not SINK_KNOWS_OTHER_QUERY]
+
+
+def first_start_unproven(checkpoint: str, silent: Sequence[str], left_by: str | None = None) -> Finding:
+    """The warning before a start of which nobody can tell that it is the first.
+
+    Args:
+        checkpoint: Its location.
+        silent: The sinks that were asked and do not tell.
+        left_by: The recovery after which nobody can tell whether the query has run; None: whether it ever has.
+    """
+    since = "ever run" if left_by is None else f"run since recovery {left_by} left its checkpoint behind"
+    begins = "where the options of the application say" if left_by is None else "where that recovery said"
+    why = f"{', '.join(silent)} does not tell" if silent else "no sink was named"
+    effect = (
+        f"Whether the query has {since} nobody can tell: {why}. If it has, its checkpoint is lost, and this start"
+        f" begins at batch 0, {begins}: records are left out, or written twice."
+    )
+    named = ["--sink LOCATION", "--kafka SERVERS", "--topic NAME"]
+    return Finding(FIRST_START_UNPROVEN, checkpoint, effect, {"name": named, "silent": list(silent)})

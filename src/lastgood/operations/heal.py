@@ -22,7 +22,7 @@ from lastgood.recovery.price import Waiver
 from lastgood.storage import Location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
-from lastgood.supervise.events import Diagnosed, Ended, Event, Repaired
+from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing, rungs
 from lastgood.supervise.loop import PersonNeededError, Wait
@@ -43,6 +43,8 @@ class _Query:
     """The cheapest plan that nobody has accepted."""
     plan: Plan | None = None
     """By which it was started last."""
+    is_warned: bool = False
+    """Whether it was said that nobody can tell whether this is its first start."""
 
 
 class Healer:
@@ -54,6 +56,7 @@ class Healer:
         targets: Mapping[Location, Target],
         *,
         tell: Callable[[Event], None],
+        first_start: bool = False,
     ) -> None:
         """Prepare.
 
@@ -61,7 +64,9 @@ class Healer:
             pipeline: What may be done, and how the driver is known to be dead.
             targets: Its queries.
             tell: Gets each event.
+            first_start: Whether a person says that they have never run.
         """
+        self._first_start = first_start
         self._pipeline = pipeline
         self._tell = tell
         self.agents: Agents | None = None
@@ -167,6 +172,10 @@ class Healer:
         because = plain.because if plain is not None else "nothing else is left to try"
         query.plan = plain.plan if plain is not None else None
         query.story.restarted(because, query.plan, seconds)
+        warning = None if plain is None else plain.warning
+        if warning is not None and not query.is_warned:
+            query.is_warned = True
+            self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=warning.effect))
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
 
@@ -209,7 +218,9 @@ class Healer:
         owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
         lost = None if columns is None else Where(offset_columns=columns)
-        return recover(checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost)
+        return recover(
+            checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost, first_start=self._first_start
+        )
 
     def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:
         done = decision.recovery

@@ -10,6 +10,10 @@ from typing import Any
 
 import platformdirs
 
+from lastgood.diagnosis.findings import Finding
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.rules_left import first_start_unproven
+from lastgood.diagnosis.sink_reading import ABSENT
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
 from lastgood.operations.driver_death import DriverNotProvenDeadError
@@ -25,7 +29,7 @@ from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Waiver
+from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.start_files import StartFile
@@ -73,6 +77,8 @@ class Decision:
     """What stands in the way."""
     next: str | None = None
     """The command by which a person allows it."""
+    warning: Finding | None = None
+    """What a person should know before the start."""
 
     def to_json(self) -> dict[str, Any]:
         """What `recover --format json` prints: the plan, what became of it, and the decision."""
@@ -84,6 +90,7 @@ class Decision:
             "file": None if self.file is None else str(self.file),
             "next": self.next,
             "error": None if self.error is None else self.error.to_json(),
+            "warning": None if self.warning is None else self.warning.to_json(),
         }
 
 
@@ -98,6 +105,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     config: Path | None = None,
     owner: Owner | None = None,
     lost: Where | None = None,
+    first_start: bool = False,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
 
@@ -112,13 +120,14 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         owner: Who calls, if it is the supervisor of the application itself.
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
+        first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _allowed(target, options or PlanOptions(), config)
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost)
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost, first_start)
     began_at_ms = now_ms()
     decision = work.decide()
     if not observe and owner is None:
@@ -139,6 +148,7 @@ class _Work:
     config: Path | None
     owner: Owner | None = None
     lost: Where | None = None
+    first_start: bool = False
 
     def decide(self) -> Decision:
         """Finish what was interrupted; else plan, and do it."""
@@ -193,7 +203,7 @@ class _Work:
         plan = make_plan(self.target, self.options, config=self.config)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
-            return Decision(Verdict.START, _why_plain(plan), plan)
+            return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
         if plan.needs:
@@ -233,9 +243,27 @@ class _Work:
         if self.config is None:
             require_known(self.target)
         self._noting(lambda: note_before_first_start(found))
-        told = "" if found.world.sinks else ", and no sink was named"
-        where = _location(self.target, self.config)
-        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}")
+        sinks = found.world.sinks
+        told = "" if sinks else ", and no sink was named"
+        where = str(_location(self.target, self.config))
+        silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
+        is_proven = self.first_start or (sinks and not silent)
+        warning = None if is_proven else first_start_unproven(where, silent)
+        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
+
+    def _warning(self, plan: Plan) -> Finding | None:
+        """What is to be said before a plain start on a checkpoint that has no batch."""
+        if self.first_start or plan.promise.outcome != Outcome.STARTS.value:
+            return None
+        left_by = plan.options.get("left_by")
+        if left_by is not None and plan.options["has_begun"] is False:
+            return None
+        if left_by is None and plan.guarantee is Guarantee.EXACTLY_ONCE:
+            return None
+        silent = [sink.location for sink in plan.sinks if sink.kind != ABSENT]
+        if plan.sinks and not silent:
+            return None
+        return first_start_unproven(plan.checkpoint, silent, left_by)
 
     def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""

@@ -56,6 +56,8 @@ class Prepared:
     """What is filled meanwhile; None without one."""
     repairs: bool = True
     """Whether queries are looked at before each start, and brought back to their last good batch."""
+    first_start: bool = False
+    """Whether a person says that the queries have never run."""
 
     @property
     def targets(self) -> dict[Location, Target]:
@@ -83,6 +85,7 @@ def prepare(
     *,
     agent: bool = True,
     repairs: bool = True,
+    first_start: bool = False,
 ) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
 
@@ -91,6 +94,7 @@ def prepare(
         environment: Its environment variables, before its own settings; ours if None.
         agent: Whether every driver it starts gets the agent.
         repairs: Whether queries are repaired where a plain restart is not enough.
+        first_start: Whether a person says that they have never run.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -109,9 +113,9 @@ def prepare(
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs)
+        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start)
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs, first_start)
 
 
 def supervise(
@@ -151,6 +155,7 @@ def supervise(
                 prepared.pipeline,
                 prepared.targets,
                 tell=tell,
+                first_start=prepared.first_start,
             )
             held.callback(healer.close)
         if prepared.agent is not None:

@@ -9,7 +9,7 @@ from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnosis.rules_left import begun_since
 from lastgood.diagnosis.sink_reading import ABSENT, NONE
-from lastgood.diagnosis.world import LeftBehind
+from lastgood.diagnosis.world import LeftBehind, World
 from lastgood.errors import command_line
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
@@ -133,7 +133,7 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     lines = [f"recovery {left.recovery}, which left the checkpoint behind: {left.file.location} says where it begins"]
     if left.says is None:
         lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
-    silent = [each.sink.location for each in standing.sinks if not _has_told(each.sink, left.marks)]
+    silent = untold(standing.world)
     if silent or not standing.sinks:
         whom = f"{silent[0]} does not tell" if silent else "no sink was asked"
         lines.append(f"the assumption that the query has not run since: {whom}")
@@ -141,6 +141,12 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     else:
         lines += [f"{each.sink.location} knows no other query than it did then" for each in standing.sinks]
     return Outlook(word, tuple(lines))
+
+
+def untold(world: World) -> tuple[str, ...]:
+    """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
+    marks = {} if world.left is None else world.left.marks
+    return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))
 
 
 def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
