@@ -150,7 +150,12 @@ def plan(
 
 
 def apply(
-    plan: Plan | str, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
+    plan: Plan | str,
+    *,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Carry out a plan, or a saved one: exactly that, or an error and nothing is changed.
 
@@ -159,11 +164,13 @@ def apply(
         driver_is_dead: Whether you have seen that the application has ended; else `driver_check` has to tell.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
+        start_file: The file of the application's configuration that what a recovery keeps beside its checkpoint may
+            write; None: as `lastgood.toml` tells.
 
     Raises:
         WaiverNeededError, PlanStaleError, DriverNotProvenDeadError, LeaseHeldError, …: see `docs/reference/plan.md`.
     """
-    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config, start_file=start_file)
 
 
 def undo(
@@ -173,6 +180,7 @@ def undo(
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -182,12 +190,20 @@ def undo(
         driver_is_dead: As `apply`.
         tell: As `apply`.
         config: As `apply`.
+        start_file: As `apply`, to be put back.
 
     Raises:
         UndoRefusedError: the query has gone on since.
         LastgoodError: as `apply`.
     """
-    return _apply.undo(recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _apply.undo(
+        recovery,
+        checkpoint=checkpoint,
+        driver_is_dead=driver_is_dead,
+        tell=tell,
+        config=config,
+        start_file=start_file,
+    )
 
 
 def recover(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -483,6 +484,17 @@ def test_new_query_that_is_lost_comes_back_from_the_mirror(left: str) -> None:
     told = answer("recover", "chk", "--driver-is-dead", "--accept", "duplicates")
     assert (told["decision"], told["promise"]["batch"]) == ("start", 2)
     assert answer("status", "chk")["left_behind"] is None
+
+
+def test_plan_that_is_not_understood_is_no_traceback(left: str) -> None:
+    file = Path(f"chk.lastgood/recoveries/{left}/plan.json")
+    told = json.loads(file.read_text())
+    told["options"]["start_file"]["form"] = "yaml"
+    del told["checksum"]
+    whole = json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+    file.write_text(json.dumps({**told, "checksum": hashlib.sha256(whole).hexdigest()}))
+    assert answer("recover", "chk", code=50)["error"]["condition"] == "PLAN_INVALID"
+    assert answer("status", "chk", "--sink", "table", code=1)["left_behind"] is None
 
 
 def test_what_kafka_has_deleted_since_is_not_started_at(left: str) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lastgood.diagnosis.world import LeftBehind
-from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
+from lastgood.errors import UsageError
+from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
 from lastgood.recovery.room import Stage, latest, newest_first, read_note, recoveries_folder
-from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.starting_offsets import read_offsets
 from lastgood.storage import Location, Storage
 
 MARKS = "marks"
@@ -37,22 +38,26 @@ def left_behind(storage: Storage, checkpoint: Location) -> LeftBehind | None:
 
 
 def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
+    """What a plan tells of it; None for any other plan."""
     told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
-    starts_at, offsets = plan.options.get("starts_at"), plan.options.get("offsets")
-    if not (isinstance(told, dict) and isinstance(starts_at, dict) and isinstance(offsets, dict)):
+    if told is None:
         return None
-    (source_id,) = offsets  # `plan_fresh` refuses several
-    return LeftBehind(
-        recovery=plan.recovery,
-        at_ms=at_ms if isinstance(at_ms, int) else plan.made_at_ms,
-        file=StartFile(str(told["location"]), StartForm(told["form"]), told["key"]),
-        starts={source_id: _offsets(starts_at)},
-        query_id=plan.query_id,
-        word=plan.guarantee.value,
-        marks=plan.options.get(MARKS, {}),
-        topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
-    )
-
-
-def _offsets(told: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {topic: {int(each): at for each, at in partitions.items()} for topic, partitions in told.items()}
+    try:
+        (source_id,) = plan.options["offsets"]  # `plan_fresh` refuses several
+        return LeftBehind(
+            recovery=plan.recovery,
+            at_ms=plan.made_at_ms if at_ms is None else int(at_ms),
+            file=StartFile(str(told["location"]), StartForm(told["form"]), told["key"]),
+            starts={source_id: read_offsets(plan.options["starts_at"])},
+            query_id=plan.query_id,
+            word=plan.guarantee.value,
+            marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
+            topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        raise PlanInvalidError(
+            "what the last recovery told the application is not understood",
+            subject=f"{plan.checkpoint}: recovery {plan.recovery}",
+            found=str(error),
+            expected="a plan as lastgood wrote it",
+        ) from error
