@@ -62,10 +62,8 @@ class Application:
 
     @property
     def env(self) -> dict[str, str]:
-        conf = {"SPARK_CONF_DIR": str(self.folder / "conf"), "PYTHONPATH": PATH}
-        return submit_env(
-            default_spark(), self.java, {**os.environ, **conf, "XDG_STATE_HOME": str(self.folder / "state")}
-        )
+        given = {**os.environ, "PYTHONPATH": PATH, "XDG_STATE_HOME": str(self.folder / "state")}
+        return {**submit_env(default_spark(), self.java, given), "SPARK_CONF_DIR": str(self.folder / "conf")}
 
     def write(self) -> None:
         """The records, and all that a user configures."""
