@@ -152,7 +152,12 @@ def plan(
 
 
 def apply(
-    plan: Plan | str, *, driver_is_dead: bool = False, tell: Tell = lambda _: None, config: Path | None = None
+    plan: Plan | str,
+    *,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Carry out a plan, or a saved one: exactly that, or an error and nothing is changed.
 
@@ -161,11 +166,13 @@ def apply(
         driver_is_dead: Whether you have seen that the application has ended; else `driver_check` has to tell.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
+        start_file: The file of the application's configuration that what a recovery keeps beside its checkpoint may
+            write; None: as `lastgood.toml` tells.
 
     Raises:
         WaiverNeededError, PlanStaleError, DriverNotProvenDeadError, LeaseHeldError, …: see `docs/reference/plan.md`.
     """
-    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config, start_file=start_file)
 
 
 def undo(
@@ -175,6 +182,7 @@ def undo(
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -184,12 +192,20 @@ def undo(
         driver_is_dead: As `apply`.
         tell: As `apply`.
         config: As `apply`.
+        start_file: As `apply`, to be put back.
 
     Raises:
         UndoRefusedError: the query has gone on since.
         LastgoodError: as `apply`.
     """
-    return _apply.undo(recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _apply.undo(
+        recovery,
+        checkpoint=checkpoint,
+        driver_is_dead=driver_is_dead,
+        tell=tell,
+        config=config,
+        start_file=start_file,
+    )
 
 
 def recover(
@@ -201,6 +217,7 @@ def recover(
     fail_on_data_loss: bool = True,
     observe: bool = False,
     driver_is_dead: bool = False,
+    first_start: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
     **evidence: Unpack[Evidence],
@@ -215,6 +232,7 @@ def recover(
         fail_on_data_loss: As `plan`.
         observe: Change nothing; say what would be done.
         driver_is_dead: As `apply`.
+        first_start: The query has never run: leave `Decision.warning` out where nobody can tell.
         tell: As `apply`.
         config: As `apply`.
         **evidence: As `plan`.
@@ -223,7 +241,15 @@ def recover(
         LastgoodError: as `diagnose`; what a person can mend, or may be otherwise in a while, is a `Decision`.
     """
     wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss)
-    return _recover.recover(target, wanted, observe=observe, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _recover.recover(
+        target,
+        wanted,
+        observe=observe,
+        driver_is_dead=driver_is_dead,
+        tell=tell,
+        config=config,
+        first_start=first_start,
+    )
 
 
 def _where(goal: Goal | None) -> tuple[str, Where]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -317,7 +318,7 @@ def test_application_is_told_where_to_start_and_the_checkpoint_is_emptied(checkp
     before = {each: each.read_bytes() for each in checkpoint.rglob("*") if each.is_file()}
     plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
     assert (plan["guarantee"], plan["from_batch"], plan["promise"]["outcome"]) == ("exactly_once", 0, "starts")
-    assert any("takes its startingOffsets from start.json" in line for line in plan["rests_on"])
+    assert any(f"takes its startingOffsets from {Path.cwd()}/start.json" in line for line in plan["rests_on"])
     assert plan["steps"][-1]["do"].startswith(f"write {Path.cwd()}/start.json: it starts at the end of batch 2")
     assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
     assert Path("start.json").read_text() == '{"orders":{"0":15,"1":15}}\n'
@@ -390,7 +391,7 @@ def test_sink_that_nobody_can_ask_needs_a_word_of_a_person(checkpoint: Path) -> 
     told = error("--goal", "fresh", "--batch", "2", *VIA, code=57)
     assert "--takes-any-number" in told["expected"]
     plan = answer("plan", "chk", "--goal", "fresh", "--batch", "2", *VIA, "--takes-any-number")
-    assert (plan["guarantee"], plan["from_batch"]) == ("lossy", 0)
+    assert (plan["guarantee"], plan["needs"], plan["from_batch"]) == ("at_least_once", ["duplicates"], 0)
 
 
 @pytest.mark.parametrize(
@@ -413,3 +414,173 @@ def test_start_file_that_cannot_be_meant_gets_a_clear_error(
     Path("app.py").write_text("print('mine')\n")
     assert expected in error(*FRESH, *words)["expected"]
     assert Path("app.py").read_text() == "print('mine')\n"
+
+
+@pytest.fixture
+def left(checkpoint: Path) -> str:
+    """The checkpoint with its mirror, left behind; gives the id of the recovery."""
+    assert run("backup", "create", "chk").returncode == 0
+    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    assert answer("apply", "plan.json", "--driver-is-dead")["state"] == "applied"
+    recovery: str = plan["recovery"]
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    return recovery
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["empty-folder", "no-folder"])
+@pytest.mark.parametrize("words", [(), ("--sink", "table"), ("--sink", "table", "--kafka", "kafka.json")])
+def test_checkpoint_that_was_left_behind_is_known_as_that(left: str, words: tuple[str, ...], *, is_gone: bool) -> None:
+    if is_gone:  # as in an object store, which has no empty folders
+        shutil.rmtree("chk")
+    told = answer("recover", "chk", *words)
+    assert (told["decision"], told["steps"], told["options"]["left_by"]) == ("start", [], left)
+    assert f"recovery {left} left the checkpoint behind on purpose" in told["because"]
+    assert told["guarantee"] == ("exactly_once" if words else "at_least_once")
+    status = answer("status", "chk", *words)
+    assert (status["grade"], status["problems"], status["left_behind"]["recovery"]) == ("empty", [], left)
+    assert status["next"].startswith("lastgood recover chk")
+    report = answer("diagnose", "chk", *words)
+    assert report["restart"]["outcome"] == "starts"
+    found = {each["condition"]: each for each in report["findings"]}
+    assert found["CHECKPOINT_LEFT_BEHIND"]["evidence"]["recovery"] == left
+    assert not found.keys() & {"SINK_WOULD_SKIP", "SINK_KNOWS_OTHER_QUERY", "SINK_UNKNOWN"}
+
+
+def test_who_stands_in_another_folder_knows_it_too(left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert answer("recover", tmp_path / "chk", "--sink", tmp_path / "table")["options"]["left_by"] == left
+
+
+def test_undo_of_what_was_left_behind_gives_it_back_as_it_was(left: str) -> None:
+    assert answer("undo", left, "--driver-is-dead")["state"] == "undone"
+    told = answer("recover", "chk", "--sink", "table")
+    assert (told["decision"], told["promise"]["batch"]) == ("start", BATCHES)
+    assert answer("status", "chk")["left_behind"] is None
+
+
+def test_start_that_failed_before_its_first_batch_leaves_it_as_it_is(left: str) -> None:
+    CheckpointBuilder(Path("chk"), query_id="4f0e60a2-1111-4222-8333-944445555666")  # Spark writes `metadata` first
+    told = answer("recover", "chk", "--sink", "table")
+    assert (told["decision"], told["guarantee"], told["options"]["left_by"]) == ("start", "exactly_once", left)
+
+
+def test_query_that_has_begun_since_and_is_lost_is_no_first_start(left: str) -> None:
+    other = CommitProperties(app_transactions=[Transaction("4f0e60a2-1111-4222-8333-944445555666", 3, TIME_MS)])
+    data = {"topic": ["orders"], "partition": pa.array([0], pa.int32()), "offset": pa.array([15], pa.int64())}
+    write_deltalake("table", pa.table(data), mode="append", commit_properties=other)
+    told = answer("recover", "chk", "--sink", "table", code=3)
+    assert "a query has begun since" in told["because"]
+    found = answer("diagnose", "chk", "--sink", "table", code=1)["findings"][0]
+    assert (found["condition"], found["severity"]) == ("CHECKPOINT_LEFT_BEHIND", "error")
+    assert left == found["evidence"]["recovery"]
+
+
+def test_new_query_that_is_lost_comes_back_from_the_mirror(left: str) -> None:
+    del left
+    CheckpointBuilder(Path("chk"), query_id="4f0e60a2-1111-4222-8333-944445555666", started_ms=TIME_MS).run(2)
+    assert run("backup", "create", "chk").returncode == 0
+    shutil.rmtree("chk")
+    told = answer("recover", "chk", "--driver-is-dead", "--accept", "duplicates")
+    assert (told["decision"], told["promise"]["batch"]) == ("start", 2)
+    assert answer("status", "chk")["left_behind"] is None
+
+
+def test_plan_that_is_not_understood_is_no_traceback(left: str) -> None:
+    file = Path(f"chk.lastgood/recoveries/{left}/plan.json")
+    told = json.loads(file.read_text())
+    told["options"]["start_file"]["form"] = "yaml"
+    del told["checksum"]
+    whole = json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+    file.write_text(json.dumps({**told, "checksum": hashlib.sha256(whole).hexdigest()}))
+    assert answer("recover", "chk", code=50)["error"]["condition"] == "PLAN_INVALID"
+    assert answer("status", "chk", "--sink", "table", code=1)["left_behind"] is None
+
+
+def test_what_kafka_has_deleted_since_is_not_started_at(left: str) -> None:
+    del left
+    told = answer("recover", "chk", "--sink", "table", "--kafka", serving(16), code=3)
+    assert "records have expired since the checkpoint was left behind" in told["because"]
+
+
+@pytest.fixture
+def interrupted(checkpoint: Path) -> Path:
+    """Somebody who may write beside the checkpoint has put a recovery there, as if it was interrupted: its folder."""
+    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    folder = Path(f"{checkpoint}.lastgood/recoveries/{plan['recovery']}")
+    folder.mkdir(parents=True)
+    Path("plan.json").rename(folder / "plan.json")
+    (folder / "begun.json").write_text('{"at_ms": 1, "lease": 1, "proof": "somebody says so"}')
+    return folder
+
+
+def test_recovery_out_of_the_lake_writes_no_file_that_nobody_has_named(interrupted: Path) -> None:
+    told = answer("recover", "chk", "--driver-is-dead", code=3)
+    assert told["error"]["condition"] == "START_FILE_NOT_NAMED"
+    assert told["error"]["subject"] == str(Path.cwd() / "start.json")
+    assert error_of("apply", interrupted / "plan.json", "--driver-is-dead")["condition"] == "START_FILE_NOT_NAMED"
+    words = ("undo", interrupted.name, "--checkpoint", "chk", "--driver-is-dead")
+    assert error_of(*words)["condition"] == "START_FILE_NOT_NAMED"
+    assert not Path("start.json").exists()
+    assert Path("chk/offsets/0").exists()
+
+
+def error_of(*words: object) -> dict[str, Any]:
+    told: dict[str, Any] = answer(*words, code=2)["error"]
+    return told
+
+
+@pytest.mark.parametrize("by", ["option", "configuration", "apply"])
+def test_recovery_out_of_the_lake_is_finished_where_its_file_is_named_here(interrupted: Path, by: str) -> None:
+    words: tuple[object, ...] = ("recover", "chk", "--driver-is-dead")
+    if by == "configuration":
+        policy = 'via = "app-config"\nstart_file = "start.json"'
+        pipeline = f'command = ["x"]\ncheckpoint = "{Path.cwd()}/chk"'
+        Path("lastgood.toml").write_text(f"[pipeline.orders]\n{pipeline}\n[pipeline.orders.policy]\n{policy}\n")
+    elif by == "option":
+        words = (*words, "--goal", "fresh", *VIA)
+    else:
+        words = ("apply", interrupted / "plan.json", "--driver-is-dead", "--start-file", "start.json")
+    assert answer(*words)["state"] == "applied"
+    assert json.loads(Path("start.json").read_text()) == {"orders": {"0": 15, "1": 15}}
+
+
+def test_who_takes_it_back_on_another_machine_names_the_file(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd() / "other-machine"))
+    words = ("undo", left, "--checkpoint", "chk", "--driver-is-dead")
+    assert error_of(*words)["condition"] == "START_FILE_NOT_NAMED"
+    assert error_of(*words, "--start-file", "other.json")["condition"] == "START_FILE_NOT_NAMED"
+    assert answer(*words, "--start-file", "start.json")["state"] == "undone"
+    assert not Path("start.json").exists()
+
+
+CONFIG = """
+[pipeline.orders]
+command    = ["true"]
+checkpoint = "chk"
+sink       = "delta:table"
+[pipeline.orders.policy]
+via        = "app-config"
+start_file = "app.properties"
+start_form = "properties"
+start_key  = "orders.start"
+"""
+
+
+def test_policy_names_the_file_for_recover_and_for_plan(checkpoint: Path) -> None:
+    Path("lastgood.toml").write_text(CONFIG)
+    Path("app.properties").write_text("mine = 1\n")
+    plan = answer("plan", "orders", "--goal", "fresh", "--via", "app-config")
+    assert plan["options"]["start_file"]["location"] == str(Path.cwd() / "app.properties")
+    told = answer("recover", "orders", "--goal", "fresh", "--driver-is-dead")
+    assert (told["decision"], told["guarantee"]) == ("start", "exactly_once")
+    line = 'orders.start={"orders":{"0":15,"1":15}}\n'
+    assert Path("app.properties").read_text() == f"mine = 1\n{line}"
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    told = answer("recover", "orders")
+    assert "left the checkpoint behind on purpose" in told["because"]
+    assert not any("was not named" in each for each in told["rests_on"])
+    Path("app.properties").write_text("mine = 1\n")
+    told = answer("recover", "orders", code=3)
+    assert "the file does not say any more" in told["because"]
+    assert "--start-key orders.start" in told["error"]["next"]

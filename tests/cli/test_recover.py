@@ -86,6 +86,40 @@ def test_first_start_names_where_nothing_was_found(tmp_path: Path) -> None:
     assert f"a first start: no batch was ever planned at {tmp_path}/typo, and no sink was named" in done.stdout
 
 
+@pytest.mark.parametrize("has_begun", [False, True], ids=["nothing", "metadata"])
+def test_start_of_which_nobody_can_tell_that_it_is_the_first_is_warned_of(tmp_path: Path, *, has_begun: bool) -> None:
+    if has_begun:  # a start that failed before its first batch
+        CheckpointBuilder(tmp_path / "chk")
+    told = answer("./chk")
+    assert (told["decision"], told["warning"]["condition"]) == ("start", "FIRST_START_UNPROVEN")
+    assert told["warning"]["severity"] == "warning"
+    assert "--sink LOCATION" in told["warning"]["evidence"]["name"]
+    shown = run("./chk")
+    assert shown.returncode == 0
+    text = " ".join(shown.stdout.split())
+    assert "Warning: Whether the query has ever run nobody can tell: no sink was named." in text
+    assert "Name what can tell (--sink LOCATION, --kafka SERVERS, --topic NAME), or say --first-start." in text
+    assert answer("./chk", "--first-start")["warning"] is None
+    assert "Warning" not in run("./chk", "--first-start").stdout
+
+
+def test_sink_that_tells_leaves_nothing_to_warn_of(tmp_path: Path, checkpoint: Path) -> None:
+    assert answer("./new", "--sink", "delta:no-table")["warning"] is None
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/part-0").write_text("rows of somebody")
+    told = answer("./new", "--sink", "texts")
+    assert told["warning"]["evidence"]["silent"] == [str(tmp_path / "texts")]
+    assert answer(checkpoint)["warning"] is None
+
+
+def test_word_of_a_person_overrules_no_sink(tmp_path: Path) -> None:
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_bytes(b"v1")
+    told = answer("./lost", *SINK, "--first-start", code=3)
+    assert "a sink holds batches" in told["because"]
+
+
 def test_name_is_no_first_start_where_its_configuration_is_not(checkpoint: Path) -> None:
     error = answer("orders", code=2)["error"]
     assert (error["condition"], error["found"]) == ("USAGE", "no lastgood.toml here")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -181,5 +182,65 @@ def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path, checkpoint: 
 
 def test_first_start_is_a_start(tmp_path: Path) -> None:
     code, events = run(tmp_path, "print('done')")
+    assert (code, names(events)) == (0, ["noticed", "diagnosed", "started", "ended"])
+    noticed = only(events, "noticed")
+    assert noticed["condition"] == "FIRST_START_UNPROVEN"
+    assert "no sink was named" in noticed["sentence"]
+    assert names(run(tmp_path, "print('done')", 'sink = "delta:sink"')[1]) == ["diagnosed", "started", "ended"]
+    code, events = run(tmp_path, "print('done')", "", "", "--first-start")
     assert (code, names(events)) == (0, ["diagnosed", "started", "ended"])
     assert only(events, "diagnosed")["because"].startswith("a first start")
+
+
+NEEDS_FILE = """
+    import json, os, pathlib, sys
+    checkpoint = pathlib.Path(sys.argv[1])
+    (checkpoint.parent / "told").write_text(os.environ["LASTGOOD_STARTING_OFFSETS"])
+    if not pathlib.Path(os.environ["LASTGOOD_STARTING_OFFSETS"]).exists():
+        raise SystemExit(1)
+    if (checkpoint.parent / "fails").exists():
+        (checkpoint.parent / "fails").unlink()
+        raise SystemExit(1)
+"""
+"""Fails until a file of its configuration says where it begins, and once more if it is told to."""
+VIA = 'same_batch = 2\naccept = ["duplicates"]\nvia = "app-config"\nstart_file = "start.json"'
+
+
+@pytest.mark.parametrize("fails_again", [False, True])
+def test_checkpoint_is_left_behind_and_the_application_told_where_to_start(
+    tmp_path: Path, checkpoint: Path, *, fails_again: bool
+) -> None:
+    create(str(checkpoint))
+    if fails_again:
+        (tmp_path / "fails").write_text("")
+    code, events = run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")
+    assert code == 0
+    told = [event["goal"] for event in events if event.get("event") == "repaired"]
+    assert told == ["replan", "fresh"]
+    assert json.loads((tmp_path / "start.json").read_text()) == {"orders": {"0": 25, "1": 25}}
+    assert (tmp_path / "told").read_text() == str(tmp_path / "start.json")
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    if fails_again:
+        last = [event for event in events if event.get("event") == "diagnosed"][-1]
+        assert "left the checkpoint behind on purpose" in last["because"]
+
+
+def test_why_a_checkpoint_cannot_be_left_behind_is_told_to_a_person(tmp_path: Path, checkpoint: Path) -> None:
+    assert checkpoint.exists()
+    code, events = run(tmp_path, NEEDS_FILE, DEAD, f"{VIA}\nmax_attempts = 3")
+    assert (code, names(events)[-1]) == (3, "called")
+    assert "goes by numbers" in only(events, "called")["because"]
+    assert not (tmp_path / "start.json").exists()
+
+
+def test_file_that_was_changed_since_is_told_to_a_person(tmp_path: Path, checkpoint: Path) -> None:
+    code, _ = run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")
+    assert code == 0
+    (tmp_path / "start.json").write_text("latest")
+    code, events = run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")
+    assert (code, names(events)) == (3, ["called"])
+    called = only(events, "called")
+    assert "the file does not say any more" in called["because"]
+    done = lastgood(tmp_path, *shlex.split(called["next"])[1:], "-o", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert str(checkpoint) in called["next"]

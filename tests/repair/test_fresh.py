@@ -16,7 +16,7 @@ from lastgood.operations.positions import Where
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.price import Guarantee, Waiver
-from lastgood.recovery.start_files import StartFile
+from lastgood.sources.start_files import StartFile
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 

@@ -17,7 +17,7 @@ from lastgood.recovery.endings import endings_of
 from lastgood.recovery.plan import Plan, PlanInvalidError
 from lastgood.recovery.price import Waiver
 from lastgood.recovery.room import recoveries_folder
-from lastgood.recovery.start_files import StartFile, StartForm
+from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 

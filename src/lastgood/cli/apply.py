@@ -13,8 +13,13 @@ from lastgood.cli.repair import take_back, teller
 @click.option(
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
 )
+@click.option(
+    "--start-file",
+    metavar="FILE",
+    help="The file of the application's configuration that may be written; for what another machine has begun.",
+)
 @format_option
-def apply(plan: str, *, driver_is_dead: bool, output_format: str) -> int:
+def apply(plan: str, *, driver_is_dead: bool, start_file: str | None, output_format: str) -> int:
     r"""Carry out a saved PLAN: exactly that, or refuse where anything has moved since it was made.
 
     The checkpoint is sealed first: by Spark's own rules no driver can go on with it and none can start, until all steps
@@ -34,7 +39,7 @@ def apply(plan: str, *, driver_is_dead: bool, output_format: str) -> int:
     from lastgood.operations.apply import apply_plan
 
     progress = teller(console(stderr=output_format == "json"))
-    done = apply_plan(plan, driver_is_dead=driver_is_dead, tell=progress)
+    done = apply_plan(plan, driver_is_dead=driver_is_dead, tell=progress, start_file=start_file)
     if output_format == "json":
         print_json(done.to_json())
         return 0

@@ -15,7 +15,8 @@ from lastgood.errors import UsageError
 if TYPE_CHECKING:
     from lastgood.operations.positions import Where
     from lastgood.recovery.price import Waiver
-    from lastgood.recovery.start_files import StartFile
+    from lastgood.sources.start_files import StartFile
+    from lastgood.supervise.policy import Policy
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WAIVERS = ("duplicates", "loss")
@@ -38,23 +39,38 @@ class Waivers(click.ParamType["tuple[Waiver, ...]"]):
         return tuple(Waiver(word) for word in dict.fromkeys(words))
 
 
-def _start_file(via: str | None, file: str | None, form: str, key: str | None) -> StartFile | None:
+def _start_file(
+    via: str | None, file: str | None, form: str | None, key: str | None, *, named: Callable[[], StartFile | None]
+) -> StartFile | None:
     """The file that `--via app-config` writes.
+
+    Args:
+        via: What was typed, as all that follow.
+        file: Its location.
+        form: How it tells it.
+        key: Of a line.
+        named: Gives what the policy of the target's pipeline names, where no file was typed.
 
     Raises:
         UsageError: one of its options stands alone, or lacks another.
     """
-    from lastgood.recovery.start_files import StartFile, StartForm
+    from lastgood.sources.start_files import StartFile, StartForm
 
     if via is None:
-        if file is None and key is None:
+        if file is None and form is None and key is None:
             return None
         raise UsageError(
             "only --via app-config writes such a file", subject="--start-file", expected="--via app-config"
         )
+    known = named() if file is None and form is None and key is None else None
+    if known is not None:
+        return known
     if file is None:
-        raise UsageError("which file says where the application starts?", expected="--start-file FILE")
-    return StartFile(file, StartForm(form), key)
+        raise UsageError(
+            "which file says where the application starts?",
+            expected="--start-file FILE, or start_file in the policy of the pipeline",
+        )
+    return StartFile(file, StartForm.JSON if form is None else StartForm(form), key)
 
 
 _OPTIONS = (
@@ -95,13 +111,15 @@ _OPTIONS = (
         type=click.Choice(["app-config"]),
         help="fresh: empty the checkpoint, and let the application's own configuration say where it starts.",
     ),
-    click.option("--start-file", metavar="FILE", help="With --via: the file that is written; what it was is kept."),
+    click.option(
+        "--start-file",
+        metavar="FILE",
+        help="With --via: the file that is written, by default start_file of the pipeline; what it was is kept.",
+    ),
     click.option(
         "--start-form",
         type=click.Choice(["json", "properties", "spark-defaults"]),
-        default="json",
-        show_default=True,
-        help="With --via: the JSON alone, or one line KEY=JSON, or KEY JSON, among others that stay.",
+        help="With --via: the JSON alone (default); or one line KEY=JSON, or KEY JSON, among others that stay.",
     ),
     click.option("--start-key", metavar="KEY", help="With --via: the key of that line."),
     click.option(
@@ -134,12 +152,16 @@ def goal_options(command: _F) -> _F:
         fail_on_data_loss: bool,
         via: str | None,
         start_file: str | None,
-        start_form: str,
+        start_form: str | None,
         start_key: str | None,
         takes_any_number: bool,
         **others: Any,
     ) -> Any:
         from lastgood.operations.plan import PlanOptions
+        from lastgood.operations.target import policy_of
+
+        def policy() -> Policy:
+            return policy_of(others["target"], others.get("policy"))
 
         wanted = PlanOptions(
             goal,
@@ -148,8 +170,8 @@ def goal_options(command: _F) -> _F:
             accept,
             spark,
             fail_on_data_loss,
-            via=_start_file(via, start_file, start_form, start_key),
-            takes_any_number=takes_any_number,
+            via=_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
+            takes_any_number=takes_any_number or (via is not None and policy().takes_any_number),
         )
         return command(*arguments, wanted=wanted, **others)
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
 )
 @click.option(
+    "--first-start",
+    is_flag=True,
+    help="The query has never run: do not warn where nobody can tell. No sink is overruled.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -44,6 +49,7 @@ def recover(
     policy: Path | None,
     observe: bool,
     driver_is_dead: bool,
+    first_start: bool,
     output: Path | None,
     output_format: str,
 ) -> int:
@@ -72,6 +78,7 @@ def recover(
         save_to=output,
         tell=progress,
         config=policy,
+        first_start=first_start,
     )
     if output_format == "json":
         print_json(decision.to_json())
@@ -93,6 +100,10 @@ def _print(decision: Decision) -> None:
     out = console()
     if decision.plan is not None and decision.plan.steps:
         print_plan(decision.plan, out)
+    if decision.warning is not None:
+        words = ", ".join(decision.warning.evidence["name"])
+        out.print(Text(f"Warning: {decision.warning.effect}", style="bold yellow"))
+        out.print(Text(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
     out.print(Text(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
     if decision.error is not None:
         for label, fact in decision.error.facts().items():

@@ -63,6 +63,7 @@ class _WithCommand(click.Command):
 @click.option(
     "--restart-only", is_flag=True, help="Never look at a checkpoint before a start, nor repair it: only start again."
 )
+@click.option("--first-start", is_flag=True, help="The queries have never run: do not warn where nobody can tell that.")
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
 @click.pass_context
@@ -78,6 +79,7 @@ def run(
     check: bool,
     no_agent: bool,
     restart_only: bool,
+    first_start: bool,
     show_output: bool,
     output_format: str,
 ) -> int:
@@ -107,7 +109,7 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
-    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only)
+    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start)
     if check:
         _print_check(prepared, output_format)
         return 0

@@ -107,11 +107,20 @@ def _print_one(found: Status, out: Console) -> None:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
-    for label, line in (*_around(found), *_incident(found)):
+    for label, line in (*_left(found), *_around(found), *_incident(found)):
         out.print(f"  {label:<12} {line}", markup=False)
     out.print(f"  next         {found.next}", markup=False)
     if found.undo is not None:
         out.print(f"  or           {found.undo}", markup=False)
+
+
+def _left(found: Status) -> Iterator[tuple[str, str]]:
+    """That a recovery has left the checkpoint behind, as label and line."""
+    left = found.to_json()["left_behind"]
+    if left is not None:
+        told = f"by recovery {left['recovery']}, at {clock(left['at_ms'])}: {left['start_file']['location']}"
+        yield "left behind", f"{told} says where the next start begins"
+        yield "", f"take it back with: {left['undo']}"
 
 
 def _around(found: Status) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,15 @@ from lastgood.cli.repair import teller
 @click.argument("recovery")
 @click.option("--checkpoint", metavar="TARGET", help="Where the recovery was; needed on another machine, and for last.")
 @click.option("--driver-is-dead", is_flag=True, help="You have seen that the application has ended.")
+@click.option(
+    "--start-file",
+    metavar="FILE",
+    help="The file of the application's configuration that may be written; for what another machine has begun.",
+)
 @format_option
-def undo(recovery: str, *, checkpoint: str | None, driver_is_dead: bool, output_format: str) -> int:
+def undo(
+    recovery: str, *, checkpoint: str | None, driver_is_dead: bool, start_file: str | None, output_format: str
+) -> int:
     r"""Put every byte of a checkpoint back as it was before a RECOVERY, while nothing has moved since.
 
     RECOVERY is its id, or `last` for the one that is open or else the newest. A recovery that was interrupted is taken
@@ -29,7 +36,9 @@ def undo(recovery: str, *, checkpoint: str | None, driver_is_dead: bool, output_
     from lastgood.operations.apply import undo as operation
 
     progress = teller(console(stderr=output_format == "json"))
-    done = operation(recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=progress)
+    done = operation(
+        recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=progress, start_file=start_file
+    )
     if output_format == "json":
         print_json(done.to_json())
         return 0

@@ -18,6 +18,7 @@ from lastgood.diagnosis import (
     rules_advice,
     rules_failures,
     rules_kafka,
+    rules_left,
     rules_logs,
     rules_lost,
     rules_seal,
@@ -30,7 +31,10 @@ from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
 
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
-    ("Logs of the checkpoint", (*rules_seal.CONDITIONS, *rules_lost.CONDITIONS, *rules_logs.CONDITIONS)),
+    (
+        "Logs of the checkpoint",
+        (*rules_seal.CONDITIONS, *rules_lost.CONDITIONS, *rules_left.CONDITIONS, *rules_logs.CONDITIONS),
+    ),
     ("Logs of the sources", rules_source_logs.CONDITIONS),
     ("State", rules_state.CONDITIONS),
     ("Kafka", rules_kafka.CONDITIONS),

@@ -14,6 +14,7 @@ from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.diagnosis.rules_kafka import find_kafka
+from lastgood.diagnosis.rules_left import find_left, not_of_the_left
 from lastgood.diagnosis.rules_logs import find_logs
 from lastgood.diagnosis.rules_lost import find_lost
 from lastgood.diagnosis.rules_seal import find_seal, not_of_the_seal
@@ -111,6 +112,7 @@ def diagnose(
         *find_sinks(world, position, restart),
         *find_advice(world),
     ]
+    findings = [*find_left(world), *not_of_the_left(world, findings)]
     findings = [*find_seal(world), *not_of_the_seal(world, findings)]
     return Report(
         world,

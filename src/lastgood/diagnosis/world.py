@@ -16,6 +16,8 @@ from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts, WrittenAgain
 from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,30 @@ class Seal:
     """The empty files of the seal that stand."""
     finish: str | None = None
     """The command that finishes it; None where somebody has begun to take it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A recovery that left the checkpoint behind on purpose; the application is told elsewhere where it begins."""
+
+    recovery: str
+    at_ms: int
+    """When it was done, milliseconds since 1970."""
+    file: StartFile
+    """Which file tells the application. So the recovery's own plan says, which lies in the lake: nobody opens the file
+    for that."""
+    starts: Mapping[str, Offsets]
+    """What the file was given, by the id of the source."""
+    query_id: str | None
+    """The query that was left behind; None if nobody knew its id."""
+    word: str
+    """The guarantee that was given."""
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Per sink that goes by query ids the names that it knew then, each with its last batch."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics then, as far as Kafka told them."""
+    says: bool | None = None
+    """Whether the file still says so; None: whoever asks has not named that file, so it was not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +95,8 @@ class World:
     """None: no repair is open."""
     mirrored: BatchIds | None = None
     """Where both logs are lost: the batches of which the mirror holds plans; None where that is not so."""
+    left: LeftBehind | None = None
+    """None: it was not left behind, or the query has planned a batch since."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)

@@ -22,11 +22,12 @@ from lastgood.operations.driver_death import (
 )
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.sinks_back import require_sinks_exclusive
+from lastgood.operations.start_file import require_named
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
 from lastgood.operations.survey import Survey, shown_by_sinks, survey
-from lastgood.operations.target import pipeline_of, resolve_target
+from lastgood.operations.target import pipeline_of, resolve_target, start_file_of
 from lastgood.operations.topic_notes import note_topics
-from lastgood.operations.whereabouts import note_whereabouts, whereabouts
+from lastgood.operations.whereabouts import note_whereabouts, noted_start_file, whereabouts
 from lastgood.overlay import OverlayStorage
 from lastgood.parallel import Deadline
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
@@ -35,6 +36,7 @@ from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, PlannedSink, parse_plan
 from lastgood.recovery.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
 from lastgood.recovery.sink_steps import sink_edits
+from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import files_after
 from lastgood.storage import Location, open_storage, parse_location
 from lastgood.supervise.hold import Work, hold_checkpoint, lock_file
@@ -59,6 +61,8 @@ class Owner:
     """Why no driver of it is alive; one line for a person; None if it does not know."""
     driver_check: tuple[str, ...] = ()
     """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+    start_file: str | None = None
+    """The file by which the application is told where to begin; None if its policy names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ def apply_plan(
     tell: Tell = lambda _: None,
     config: Path | None = None,
     owner: Owner | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
@@ -115,9 +120,12 @@ def apply_plan(
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
+        start_file: The file outside of the checkpoint that the plan may write. What a recovery keeps lies in the lake,
+            and says that as little as any other command; a plan of one's own does.
 
     Raises:
         PlanInvalidError: it is no plan, or was changed.
+        StartFileNotNamedError: what a recovery keeps would write a file that neither this nor the configuration names.
         WaiverNeededError: it costs what nobody has accepted.
         PlanStaleError: the world has moved since it was made; nothing has been changed.
         DriverNotProvenDeadError: nobody knows whether the driver is dead.
@@ -136,6 +144,8 @@ def apply_plan(
             next=plan.again(paying=True),
         )
     location = parse_location(plan.checkpoint)
+    if not isinstance(planned, Plan) and _is_kept(planned, location):
+        require_named(plan, _named(plan, config, owner, start_file))
     found = _survey(plan, config)
     if not plan.steps:
         _require_same(plan, found)
@@ -156,6 +166,7 @@ def undo(
     tell: Tell = lambda _: None,
     config: Path | None = None,
     owner: Owner | None = None,
+    start_file: str | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -166,9 +177,11 @@ def undo(
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
+        start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
 
     Raises:
         RecoveryUnknownError: there is no such recovery.
+        StartFileNotNamedError: as `apply_plan`.
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
@@ -179,6 +192,7 @@ def undo(
     storage = open_writable(location)
     room = Room(location, find_recovery(storage, location, recovery), storage)
     plan = room.plan()
+    require_named(plan, _named(plan, config, owner, start_file))
     with _Work(plan, location, driver_is_dead, tell, config, owner).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
@@ -213,7 +227,7 @@ class _Work:
             proof = self._proof(room, is_forth=found is not None)
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
-            note_whereabouts(self.plan.recovery, self.plan.checkpoint)
+            note_whereabouts(self.plan.recovery, self.plan.checkpoint, _start_file(self.plan))
             require_sinks_exclusive(self.plan)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
             yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
@@ -273,6 +287,25 @@ class _Work:
             return shut_out
         check = self._driver_check()
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
+
+
+def _is_kept(planned: str, checkpoint: Location) -> bool:
+    """Whether a plan is the copy that a recovery keeps beside its checkpoint."""
+    work = checkpoint.sibling(WORK_SUFFIX)
+    return f"{parse_location(planned).identity}/".startswith(f"{work.identity}/")
+
+
+def _named(plan: Plan, config: Path | None, owner: Owner | None, start_file: str | None) -> tuple[str | None, ...]:
+    """The files outside of the checkpoint that anybody has named on this machine."""
+    noted = noted_start_file(plan.recovery)
+    if owner is not None:
+        return start_file, owner.start_file, None if noted is None else str(noted)
+    told = start_file_of(plan.checkpoint, config)
+    return start_file, None if told is None else told.location, None if noted is None else str(noted)
+
+
+def _start_file(plan: Plan) -> str | None:
+    return next((step.path for step in plan.steps if isinstance(step, StartFileStep)), None)
 
 
 def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:

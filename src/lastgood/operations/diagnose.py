@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.evidence import Evidence, gather, mirrored_only, now_ms
+from lastgood.operations.evidence import Evidence, gather, known_left, mirrored_only, now_ms, require_checkpoint
 from lastgood.operations.files_again import files_again
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import (
@@ -102,7 +103,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     if Path(target).is_file():  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = gather(target, config=config, batches=BATCHES, said=options.evidence.words())
+    evidence = _gathered(target, config, options.evidence.words())
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
     with ThreadPoolExecutor(3) as pool:
@@ -140,6 +141,18 @@ def examine(
     """
     world = world_of(evidence, surroundings, DiagnoseOptions(asked))
     return judge(replace(advised(world, facts), now_ms=at_ms))
+
+
+def _gathered(target: str, config: Path | None, said: tuple[str, ...]) -> Evidence:
+    """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
+    from lastgood.recovery.plan import PlanInvalidError
+
+    evidence = gather(target, config=config, batches=BATCHES, may_be_missing=True, said=said)
+    with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
+        evidence = known_left(evidence)
+    if not (evidence.mirror or evidence.left):
+        require_checkpoint(evidence.location, evidence.checkpoint, said)
+    return evidence
 
 
 def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
@@ -228,6 +241,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
         seal=_seal(evidence),
         mirrored=mirrored_only(evidence),
+        left=evidence.left,
         rewritten=_rewritten(evidence),
     )
 

@@ -21,11 +21,13 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
 from lastgood.checkpoint.search import Place, search_log
+from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, Retry
 from lastgood.history import BatchRecord, InitialOffsets, merge
 from lastgood.operations.remembered import Remembered, remembered
 from lastgood.operations.target import Target, resolve_target
 from lastgood.recovery.copies import Copy, batch_of, packed, standing
+from lastgood.recovery.left_behind import left_behind
 from lastgood.recovery.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
@@ -61,6 +63,9 @@ class Evidence:
     """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
     mirror_since: int = 0
     """Plans and commits of older batches than this were not read from the mirror."""
+    left: LeftBehind | None = None
+    """The recovery that left the checkpoint behind on purpose, where that was asked (`known_left`): what the mirror saw
+    until then is of a query that is no more."""
     remembered: Remembered | None = None
     """What the ledger knows of it; None without one."""
     recalled: tuple[BatchRecord, ...] = ()
@@ -143,7 +148,7 @@ class Evidence:
     def with_mirror(self, since: int = 0) -> Evidence:
         """The same with the mirror read, but for the plans and commits of batches before `since`."""
         copies = packed(read_mirror(self.storage, mirror_folder(self.location), since=since))
-        return replace(self, mirror=tuple(copies), mirror_since=since)
+        return replace(self, mirror=_since_left(copies, self.left), mirror_since=since)
 
     def with_batches(self, batch_ids: Iterable[int]) -> Evidence:
         """The same with these batches read as well, from the mirror where the checkpoint does not have them.
@@ -222,6 +227,32 @@ class Evidence:
                 parsed = parse_source_log_entry(copy.content)
                 if isinstance(parsed, FileLogEntry):
                     yield parsed
+
+
+def known_left(evidence: Evidence) -> Evidence:
+    """The same, knowing whether a recovery left the checkpoint behind on purpose and no batch was planned since.
+
+    Raises:
+        PlanInvalidError: what the newest recovery has noted down cannot be read.
+        StorageError: the storage does not answer (subclasses).
+    """
+    checkpoint = evidence.checkpoint
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+        return evidence
+    left = left_behind(evidence.storage, evidence.location)
+    if left is None:
+        return evidence
+    found = replace(evidence, left=left).with_mirror()
+    has_run = any(batch_of(copy.path, log) is not None for copy in found.mirror for log in (OFFSETS, COMMITS))
+    return evidence if has_run else found
+
+
+def _since_left(copies: Iterable[Copy], left: LeftBehind | None) -> tuple[Copy, ...]:
+    """What the mirror saw of the query that was begun instead of the one that was left behind."""
+    if left is None:
+        return tuple(copies)
+    is_other = left.query_id is None
+    return tuple(copy for copy in copies if copy.seen_ms > left.at_ms and (is_other or copy.query_id != left.query_id))
 
 
 class MirrorUse(Enum):

@@ -33,6 +33,7 @@ from lastgood.recovery.pricing import ends
 from lastgood.recovery.steps import FileStep, digest
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_ranges import Ranges, minus, offset_count
+from lastgood.sources.starting_offsets import read_offsets
 
 _SHOWN_MAX = 5
 _CANNOT_TELL = ("unrecognised", "absent")
@@ -249,9 +250,10 @@ def _promised_starts(plan: Plan, number: int) -> Iterator[tuple[str, SourceOffse
         initial = parse_initial_offset(content) if folder.startswith(f"{SOURCES}/") and name == "0" else None
         if isinstance(initial, InitialOffset):
             yield folder.removeprefix(f"{SOURCES}/"), initial.offset
-    told = plan.options.get("offsets") if plan.options.get("start_file") else None
-    for source_id, topics in (told or {}).items():
-        yield source_id, KafkaOffset({t: {int(p): at for p, at in parts.items()} for t, parts in topics.items()})
+    told = plan.options.get("starts_at")
+    if told is not None:
+        for source_id in plan.options.get("offsets", {}):  # it is one, as startingOffsets is
+            yield source_id, KafkaOffset(read_offsets(told))
 
 
 def _recorded_starts(entry: OffsetEntry, progress: Progress | None) -> Iterator[tuple[str, SourceOffset]]:

@@ -12,7 +12,7 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.operations.apply import Owner
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.recover import FRESH, Decision, Verdict, elsewhere, recover
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
@@ -23,7 +23,7 @@ from lastgood.recovery.price import Waiver
 from lastgood.storage import Location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
-from lastgood.supervise.events import Diagnosed, Ended, Event, Repaired
+from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing, rungs
 from lastgood.supervise.loop import PersonNeededError, Wait
@@ -44,6 +44,8 @@ class _Query:
     """The cheapest plan that nobody has accepted."""
     plan: Plan | None = None
     """By which it was started last."""
+    is_warned: bool = False
+    """Whether it was said that nobody can tell whether this is its first start."""
 
 
 class Healer:
@@ -55,6 +57,7 @@ class Healer:
         targets: Mapping[Location, Target],
         *,
         tell: Callable[[Event], None],
+        first_start: bool = False,
     ) -> None:
         """Prepare.
 
@@ -62,7 +65,9 @@ class Healer:
             pipeline: What may be done, and how the driver is known to be dead.
             targets: Its queries.
             tell: Gets each event.
+            first_start: Whether a person says that they have never run.
         """
+        self._first_start = first_start
         self._pipeline = pipeline
         self._tell = tell
         self.agents: Agents | None = None
@@ -142,9 +147,10 @@ class Healer:
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
         for rung in way_out:
-            if rung in query.tried or (rung is Rung.STABLE and plain is not None and _is_told_by_sink(plain)):
+            is_pointless = plain is not None and _is_told_by_sink(plain) and query.target.via is None
+            if rung in query.tried or (rung is Rung.STABLE and is_pointless):
                 continue
-            decision = self._decide(checkpoint, query, rung)
+            decision = self._decide(checkpoint, query, rung, plain)
             if decision is None:
                 continue
             seconds = time.monotonic() - began
@@ -167,33 +173,55 @@ class Healer:
         because = plain.because if plain is not None else "nothing else is left to try"
         query.plan = plain.plan if plain is not None else None
         query.story.restarted(because, query.plan, seconds)
+        warning = None if plain is None else plain.warning
+        if warning is not None and not query.is_warned:
+            query.is_warned = True
+            self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=warning.effect))
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
 
-    def _decide(self, checkpoint: str, query: _Query, rung: Rung) -> Decision | None:
+    def _decide(self, checkpoint: str, query: _Query, rung: Rung, plain: Decision | None) -> Decision | None:
         """What a rung comes to; None if it cannot be gone here.
+
+        Args:
+            checkpoint: Of the query.
+            query: The query.
+            rung: The way out.
+            plain: What Spark's own restart comes to, if that is right.
 
         Raises:
             LastgoodError: nobody can tell what is the matter with the query at all.
         """
-        where = Where(stable_lag=self._pipeline.policy.stable_lag) if rung is Rung.STABLE else Where()
+        goal, where = rung.value, Where()
+        if rung is Rung.STABLE:
+            sinks = plain.plan.sinks if plain is not None and plain.plan is not None else ()
+            is_told = bool(sinks) and all(sink.known for sink in sinks)
+            goal, where = elsewhere(query.target.via, self._pipeline.policy.stable_lag, is_told=is_told)
         try:
-            decision = self._recover(checkpoint, query, rung.value, where)
+            decision = self._recover(checkpoint, query, goal, where)
         except LastgoodError as error:
             if rung is Rung.RESUME:
                 raise
-            return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
+            if error.retry is Retry.LATER:
+                return Decision(Verdict.LATER, error.sentence, error=error)
+            return Decision(Verdict.PERSON, error.sentence, error=error) if goal == FRESH else None
         is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None and rung is not Rung.RESUME
-        return None if is_no_way else decision
+        # What was asked for by name and cannot be done has a reason that a person has to hear.
+        return None if is_no_way and goal != FRESH else decision
 
     def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
-        options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, self._pipeline.policy.accept)))
+        policy, via = self._pipeline.policy, query.target.via
+        options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, policy.accept)), named=via)
+        if goal == FRESH:
+            options = replace(options, via=via, takes_any_number=policy.takes_any_number)
         seen = None if self.agents is None else self.agents.driver_seen
         proof = None if seen is None else f"the driver, {seen}, was started here and has ended with all that it started"
-        owner = Owner(proof, self._pipeline.driver_check)
+        owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
         lost = None if columns is None else Where(offset_columns=columns)
-        return recover(checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost)
+        return recover(
+            checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost, first_start=self._first_start
+        )
 
     def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:
         done = decision.recovery

@@ -14,7 +14,8 @@ from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.diagnosis.restart import Outcome
-from lastgood.errors import UsageError
+from lastgood.diagnosis.world import LeftBehind
+from lastgood.errors import UsageError, command_line
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.positions import Where, chosen_offsets
 from lastgood.operations.prove import Prover, Tell
@@ -23,23 +24,28 @@ from lastgood.operations.sinks_back import sink_steps
 from lastgood.operations.start_file import start_steps
 from lastgood.operations.surroundings import EvidenceOptions, start_words
 from lastgood.operations.survey import Survey, survey
+from lastgood.operations.target import start_file_of
 from lastgood.operations.topic_notes import topic_ids_of
 from lastgood.overlay import OverlayStorage
 from lastgood.position import locate
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.recovery.leaving import marks_of
+from lastgood.recovery.left_behind import MARKS
 from lastgood.recovery.plan import ASKED, Plan, Promise
 from lastgood.recovery.planner import alternatives, draft, ranked
 from lastgood.recovery.price import Guarantee, Waiver, needed
 from lastgood.recovery.room import require_no_open
 from lastgood.recovery.seal import seal_of
 from lastgood.recovery.standing import seen_as
-from lastgood.recovery.start_files import StartFile
 from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, files_after, in_order
 from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.storage import Storage
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
+from lastgood.sources.starting_offsets import offsets_to_json
+from lastgood.storage import Storage, open_storage, parse_location
 
 GOALS = ("resume", "replan", "reposition", "fresh")
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
@@ -63,6 +69,8 @@ class PlanOptions:
     """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
+    named: StartFile | None = None
+    """The same file, whatever is wanted, as the caller's own policy names it; None: as `lastgood.toml` does."""
 
     def words(self) -> tuple[str, ...]:
         """All of it as words of a command line, without what is accepted."""
@@ -78,11 +86,9 @@ class PlanOptions:
         told = {
             "--goal": None if self.goal == "resume" else self.goal,
             "--via": None if via is None else "app-config",
-            "--start-file": None if via is None else via.location,
-            "--start-form": None if via is None else via.form.value,
-            "--start-key": None if via is None else via.key,
         }
         options = [word for name, value in told.items() if value is not None for word in (name, str(value))]
+        options += () if via is None else via.words()
         any_number = ["--takes-any-number"] if self.takes_any_number else []
         return (*options, *self.where.words(), *any_number)
 
@@ -122,11 +128,31 @@ def make_plan(
         may_be_missing=options.goal == "fresh",
     ).wanting(options.goal_words(), options.accept)
     require_no_open(found.evidence.storage, found.location)
+    found = _with_start_file(found, options.via or options.named or start_file_of(target, config))
     known = found.known()
     goal = _goal(target, options, found, known, config)
     drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(target, found, known, config))
     plan = _whole(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
+
+
+def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
+    """The same, knowing whether the application is still told where to begin on a checkpoint that was left behind.
+
+    What lies beside the checkpoint never says which file is opened: only one that is named here is.
+
+    Raises:
+        StorageError: the file cannot be read (subclasses).
+    """
+    left = found.world.left
+    if left is None or named is None or (named.form, named.key) != (left.file.form, left.file.key):
+        return found
+    file = parse_location(named.location)
+    if file.identity != parse_location(left.file.location).identity:
+        return found
+    content = open_storage(file).read(file, limit=LOG_BYTES_MAX)
+    says = left.file.says(content, _all_starts(left))
+    return replace(found, world=replace(found.world, left=replace(left, says=says)))
 
 
 def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config: Path | None) -> Goal:
@@ -143,7 +169,9 @@ def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config
         seeding = Seeding(target, found, known, config)
         if options.via is not None:
             goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
-            return replace(goal, via=options.via, takes_any_number=options.takes_any_number)
+            file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
+            via = replace(options.via, location=file)
+            return replace(goal, via=via, takes_any_number=options.takes_any_number)
         return seeding.goal(where) if where.is_chosen else seeding.default()
     offsets, chosen = chosen_offsets(target, where, found, config)
     return Reposition(offsets, chosen)
@@ -173,6 +201,8 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     then = OverlayStorage(storage, location, files_after(steps))
     promise = found.after(drafted.sinks).promise(then)
     _require_run(found, promise, _sinks_then(found, drafted))
+    if not steps:
+        _require_served(found, then, promise)
     position = locate(found.world.checkpoint, found.world.sinks)
     touched = {step.path for step in steps}
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
@@ -185,6 +215,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
             **_reckoned(found, drafted, options, then, promise),
             **topic_ids_of(found.world),
             ASKED: [*options.goal_words(), *options.start_words()],
+            **_left_behind(found, drafted),
         },
         checkpoint=str(location),
         query_id=found.evidence.query_id,
@@ -219,12 +250,25 @@ def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage
     if told is None and options.fail_on_data_loss:
         return {"fail_on_data_loss": True}
     missing = found.after(drafted.sinks).left_out(then, promise, told)
-    starts_at = None if told is None else {t: {str(p): at for p, at in parts.items()} for t, parts in told.items()}
     return {
         "fail_on_data_loss": options.fail_on_data_loss,
         "left_out": None if missing is None else list(missing),
-        "starts_at": starts_at,
+        "starts_at": None if told is None else offsets_to_json(told),
     }
+
+
+def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:
+    """What tells later whether a query has begun on the checkpoint that is left behind; or where it begins on one."""
+    left = found.world.left
+    if drafted.start is not None:
+        return {MARKS: marks_of(found.world.sinks, found.evidence.query_id)}
+    if left is None or drafted.edits:
+        return {}
+    starts = {
+        source: {t: {str(p): at for p, at in parts.items()} for t, parts in each.items()}
+        for source, each in left.starts.items()
+    }
+    return {"left_by": left.recovery, "starts": starts}
 
 
 def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
@@ -278,6 +322,27 @@ def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence])
                 effect="nothing has been changed",
                 next=found.world.command("diagnose"),
             )
+
+
+def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
+    """See that Kafka still has what the application is told to read on a checkpoint that was left behind for it."""
+    left = found.world.left
+    if left is None:
+        return
+    missing = found.left_out(then, promise, _all_starts(left))
+    if missing:
+        raise RepairRefusedError(
+            "records have expired since the checkpoint was left behind, where the application is told to begin",
+            subject=left.file.location,
+            found=", ".join(missing),
+            expected=f"all that recovery {left.recovery} let it read",
+            effect="the start would fail, or leave them out without a word",
+            next=command_line("undo", left.recovery, "--checkpoint", found.location),
+        )
+
+
+def _all_starts(left: LeftBehind) -> Offsets:
+    return {topic: parts for each in left.starts.values() for topic, parts in each.items()}
 
 
 def _read_all(found: Survey, paths: Iterable[str]) -> dict[str, bytes | None]:

@@ -11,6 +11,10 @@ from typing import Any
 import platformdirs
 
 from lastgood.asked import Asked
+from lastgood.diagnosis.findings import Finding
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.rules_left import first_start_unproven
+from lastgood.diagnosis.sink_reading import ABSENT
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
 from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
@@ -19,20 +23,23 @@ from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
+from lastgood.operations.start_file import StartFileNotNamedError
 from lastgood.operations.survey import Survey, survey
-from lastgood.operations.target import pipeline_of, policy_of, require_known, resolve_target
+from lastgood.operations.target import name_policy, pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Waiver
+from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import Location, open_storage, parse_location
 
 Tell = Callable[[str], None]
 
 
+FRESH = "fresh"
 _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
@@ -71,6 +78,8 @@ class Decision:
     """What stands in the way."""
     next: str | None = None
     """The command by which a person allows it."""
+    warning: Finding | None = None
+    """What a person should know before the start."""
 
     def to_json(self) -> dict[str, Any]:
         """What `recover --format json` prints: the plan, what became of it, and the decision."""
@@ -82,6 +91,7 @@ class Decision:
             "file": None if self.file is None else str(self.file),
             "next": self.next,
             "error": None if self.error is None else self.error.to_json(),
+            "warning": None if self.warning is None else self.warning.to_json(),
         }
 
 
@@ -96,6 +106,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     config: Path | None = None,
     owner: Owner | None = None,
     lost: Where | None = None,
+    first_start: bool = False,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
 
@@ -110,13 +121,14 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         owner: Who calls, if it is the supervisor of the application itself.
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
+        first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _allowed(target, options or PlanOptions(), config)
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost)
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost, first_start)
     began_at_ms = now_ms()
     decision = work.decide()
     if not observe and owner is None:
@@ -137,6 +149,7 @@ class _Work:
     config: Path | None
     owner: Owner | None = None
     lost: Where | None = None
+    first_start: bool = False
 
     def decide(self) -> Decision:
         """Finish what was interrupted; else plan, and do it."""
@@ -183,6 +196,7 @@ class _Work:
             tell=self.tell,
             config=self.config,
             owner=self.owner,
+            start_file=self._start_file,
         )
 
     def plan(self) -> Decision:
@@ -190,7 +204,7 @@ class _Work:
         plan = make_plan(self.target, self.options, config=self.config)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
-            return Decision(Verdict.START, f"Spark's own restart does it: {plan.promise.because}", plan)
+            return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
         if self.observe and not plan.needs:
             return Decision(Verdict.START, "the plan would be carried out", plan)
         if plan.needs:
@@ -230,9 +244,27 @@ class _Work:
         if self.config is None:
             require_known(self.target)
         self._noting(lambda: note_before_first_start(found))
-        told = "" if found.world.sinks else ", and no sink was named"
-        where = _location(self.target, self.config)
-        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}")
+        sinks = found.world.sinks
+        told = "" if sinks else ", and no sink was named"
+        where = str(_location(self.target, self.config))
+        silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
+        is_proven = self.first_start or (sinks and not silent)
+        warning = None if is_proven else first_start_unproven(where, silent)
+        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
+
+    def _warning(self, plan: Plan) -> Finding | None:
+        """What is to be said before a plain start on a checkpoint that has no batch."""
+        if self.first_start or plan.promise.outcome != Outcome.STARTS.value:
+            return None
+        left_by = plan.options.get("left_by")
+        if left_by is not None and plan.options["has_begun"] is False:
+            return None
+        if left_by is None and plan.guarantee is Guarantee.EXACTLY_ONCE:
+            return None
+        silent = [sink.location for sink in plan.sinks if sink.kind != ABSENT]
+        if plan.sinks and not silent:
+            return None
+        return first_start_unproven(plan.checkpoint, silent, left_by)
 
     def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
@@ -256,6 +288,8 @@ class _Work:
         """
         if isinstance(error, DriverNotProvenDeadError):
             return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again(DEAD))
+        if isinstance(error, StartFileNotNamedError):
+            return Decision(Verdict.PERSON, error.sentence, error=error)
         if isinstance(error, RepairRefusedError):
             return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
         if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
@@ -284,15 +318,25 @@ class _Work:
         options = self.options
         accepted = tuple(waiver.value for waiver in options.accept)
         start = options.start_words()
-        asked = Asked(self.target, options.evidence.words(), start, accepted, policy=policy_of(self.config))
+        asked = Asked(self.target, options.evidence.words(), start, accepted, policy=name_policy(self.config))
         dead = [DEAD] if self.driver_is_dead and DEAD not in words else []
         output = [] if self.save_to is None else ["--output", str(self.save_to)]
         return asked.command("recover", *options.goal_words(), *words, *dead, *output)
 
     def _apply(self, planned: str | Plan) -> Recovery:
         return apply_plan(
-            planned, driver_is_dead=self.driver_is_dead, tell=self.tell, config=self.config, owner=self.owner
+            planned,
+            driver_is_dead=self.driver_is_dead,
+            tell=self.tell,
+            config=self.config,
+            owner=self.owner,
+            start_file=self._start_file,
         )
+
+    @property
+    def _start_file(self) -> str | None:
+        """The file that the caller lets a recovery write."""
+        return None if self.options.via is None else self.options.via.location
 
     def _saved(self, plan: Plan) -> Path | None:
         """Where a person finds the plan; None if this machine has no room for it."""
@@ -319,11 +363,37 @@ class _Work:
         return Where()
 
 
+def _why_plain(plan: Plan) -> str:
+    left_by = plan.options.get("left_by")
+    if left_by is None:
+        return f"Spark's own restart does it: {plan.promise.because}"
+    return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
+
+
+def elsewhere(via: StartFile | None, stable_lag: int, *, is_told: bool) -> tuple[str, Where]:
+    """By which goal, and from where, a query is started at other offsets after nothing else has helped.
+
+    Args:
+        via: The file by which the application is told; None: the checkpoint says it.
+        stable_lag: How many batches before the newest plan.
+        is_told: Whether a sink says itself how far it has come: then nothing need be read again.
+    """
+    if via is None:
+        return _STANDS, Where(stable_lag=stable_lag)
+    return FRESH, Where(at_sink=True) if is_told else Where(stable_lag=stable_lag)
+
+
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:
-    """With what the policy of the target's pipeline accepts."""
+    """With what the policy of the target's pipeline accepts, and how it starts a query afresh."""
     pipeline = pipeline_of(target, config)
-    accepted = () if pipeline is None else tuple(map(Waiver, pipeline.policy.accept))
-    return replace(options, accept=tuple(dict.fromkeys((*options.accept, *accepted))))
+    if pipeline is None:
+        return options
+    policy = pipeline.policy
+    accepted = tuple(map(Waiver, policy.accept))
+    options = replace(options, accept=tuple(dict.fromkeys((*options.accept, *accepted))))
+    if options.goal == FRESH and options.via is None and policy.via is not None:
+        return replace(options, via=policy.via, takes_any_number=policy.takes_any_number)
+    return options
 
 
 def _location(target: str, config: Path | None) -> Location:

@@ -25,6 +25,8 @@ from lastgood.operations.heal import Healer
 from lastgood.operations.mirroring import mirroring
 from lastgood.operations.target import Target, target_of
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.sources.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
+from lastgood.sources.starting_offsets import KEY_VARIABLE
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.storage import Location, parse_location
@@ -54,6 +56,8 @@ class Prepared:
     """What is filled meanwhile; None without one."""
     repairs: bool = True
     """Whether queries are looked at before each start, and brought back to their last good batch."""
+    first_start: bool = False
+    """Whether a person says that the queries have never run."""
 
     @property
     def targets(self) -> dict[Location, Target]:
@@ -81,6 +85,7 @@ def prepare(
     *,
     agent: bool = True,
     repairs: bool = True,
+    first_start: bool = False,
 ) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
 
@@ -89,6 +94,7 @@ def prepare(
         environment: Its environment variables, before its own settings; ours if None.
         agent: Whether every driver it starts gets the agent.
         repairs: Whether queries are repaired where a plain restart is not enough.
+        first_start: Whether a person says that they have never run.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -98,6 +104,7 @@ def prepare(
         LedgerUrlError: what `LASTGOOD_LEDGER` says cannot be understood.
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
+    env = {**_start_variables(pipeline, env), **env}
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     _require_distinct(checkpoints)
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
@@ -106,9 +113,9 @@ def prepare(
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs)
+        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start)
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs, first_start)
 
 
 def supervise(
@@ -148,6 +155,7 @@ def supervise(
                 prepared.pipeline,
                 prepared.targets,
                 tell=tell,
+                first_start=prepared.first_start,
             )
             held.callback(healer.close)
         if prepared.agent is not None:
@@ -188,6 +196,14 @@ def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
             tell(event)
 
     return told
+
+
+def _start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
+    """What tells `read_kafka` in the driver which file says where to begin; nothing if somebody has told it already."""
+    via = pipeline.policy.via
+    if via is None or env.get(STARTING_OFFSETS):
+        return {}
+    return {STARTING_OFFSETS: via.location, **({} if via.key is None else {KEY_VARIABLE: via.key})}
 
 
 def _require_distinct(checkpoints: Sequence[Location]) -> None:

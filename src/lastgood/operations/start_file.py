@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lastgood.errors import UsageError
 from lastgood.recovery.draft import StartEdit
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.recovery.plan import Plan
 from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import digest
 from lastgood.recovery.written_file import LOG_BYTES_MAX
@@ -29,6 +32,36 @@ def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, .
     before = None if found is None else storage.read(file, limit=LOG_BYTES_MAX)
     after = edit.file.content(before, edit.offsets)
     return () if before == after else (StartFileStep(str(file), digest(before), after, edit.why),)
+
+
+class StartFileNotNamedError(UsageError):
+    """A plan that lies beside a checkpoint would write a file outside of it that nobody has named here."""
+
+    condition = "START_FILE_NOT_NAMED"
+
+
+def require_named(plan: Plan, named: Iterable[str | None]) -> None:
+    """See that a plan out of the lake writes no file but one that was named on this machine.
+
+    Whoever may write to the lake could have put any file and any content into it.
+
+    Args:
+        plan: As it was read.
+        named: Locations of files, from the command line, the configuration, or this machine's own notes.
+
+    Raises:
+        StartFileNotNamedError: it would.
+    """
+    ours = {parse_location(each).identity for each in named if each is not None}
+    for step in plan.steps:
+        if isinstance(step, StartFileStep) and parse_location(step.path).identity not in ours:
+            raise StartFileNotNamedError(
+                "a plan that lies beside the checkpoint writes a file that nobody has named here",
+                subject=step.path,
+                found=f"recovery {plan.recovery} of {plan.checkpoint}",
+                expected="start_file in lastgood.toml, or --start-file, if it is the application's own file",
+                effect="nothing has been changed",
+            )
 
 
 def _refused(edit: StartEdit, found: str, expected: str) -> UsageError:

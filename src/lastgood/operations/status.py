@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -21,11 +22,12 @@ from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_lost import CHECKPOINT_LOST
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
+from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.advice_facts import query_facts
 from lastgood.operations.below import checkpoints_below
 from lastgood.operations.diagnose import BATCHES, examine
-from lastgood.operations.evidence import Evidence, gather_at, now_ms, require_checkpoint
+from lastgood.operations.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
 from lastgood.operations.exposure import Exposure, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
@@ -34,6 +36,7 @@ from lastgood.position import Position
 from lastgood.query.sink_batches import planned_anew
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
+from lastgood.recovery.plan import PlanInvalidError
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
@@ -73,6 +76,8 @@ class Status:
     exposure: Exposure | None = None
     """None if Kafka was not asked."""
     sinks: tuple[SinkStanding, ...] = ()
+    left: LeftBehind | None = None
+    """The recovery that left the checkpoint behind on purpose, if no batch was planned since."""
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
     target: str = ""
@@ -120,6 +125,8 @@ class Status:
     @property
     def next(self) -> str:
         """What to type next."""
+        if self.left is not None:
+            return self.asked.command("recover")
         ways = (finding.next for finding in self.findings if finding.condition in _TELLS_THE_WAY)
         way = next((each for each in ways if each is not None), None)
         if way is not None:
@@ -170,6 +177,7 @@ class Status:
             "warnings": list(self.warnings),
             "findings": [finding.to_json() for finding in self.findings],
             "mirrored": None if mirrored is None else [mirrored.oldest, mirrored.newest],
+            "left_behind": None if self.left is None else _left_json(self.left, self.asked),
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
             "last_incident": self._incident_json(),
@@ -229,8 +237,8 @@ def status(
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(_last_incident, storage, location)
-        evidence = gather_at(resolved, storage, batches=BATCHES)
-        if not evidence.mirror:
+        evidence = _with_left(gather_at(resolved, storage, batches=BATCHES))
+        if not (evidence.mirror or evidence.left):
             require_checkpoint(location, evidence.checkpoint, options.words())
         at_ms = clock_ms()
         facts = beside.submit(query_facts, evidence)
@@ -293,7 +301,14 @@ def _one_of_many(
 
 
 def _read(storage: Storage, location: Location) -> Evidence:
-    return gather_at(Target(str(location)), storage, batches=BATCHES)
+    return _with_left(gather_at(Target(str(location)), storage, batches=BATCHES))
+
+
+def _with_left(evidence: Evidence) -> Evidence:
+    """The same, knowing whether a recovery has left the checkpoint behind."""
+    with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
+        return known_left(evidence)
+    return evidence
 
 
 def _look(storage: Storage, location: Location, *, options: EvidenceOptions, at_ms: int) -> Status | None:
@@ -310,8 +325,8 @@ def _look_again(evidence: Evidence, around: Surroundings, *, options: EvidenceOp
 
 
 def _is_any(evidence: Evidence) -> bool:
-    """Whether there is a checkpoint, or a mirror of one."""
-    return bool(evidence.mirror) or evidence.checkpoint.is_there
+    """Whether there is a checkpoint, a mirror of one, or the recovery that left it behind."""
+    return bool(evidence.mirror or evidence.left) or evidence.checkpoint.is_there
 
 
 def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
@@ -347,7 +362,24 @@ def _judge(
             is_same_topic=options.topic_is_the_same,
         )
     stand = _stand(evidence, report)
-    return Status(evidence.location, stand, exposure=exposure, sinks=tuple(standings), options=options)
+    return Status(
+        evidence.location,
+        stand,
+        exposure=exposure,
+        sinks=tuple(standings),
+        left=report.world.left,
+        options=options,
+    )
+
+
+def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
+    return {
+        "recovery": left.recovery,
+        "at_ms": left.at_ms,
+        "start_file": left.file.to_json(),
+        "starts": {source: {t: dict(parts) for t, parts in each.items()} for source, each in left.starts.items()},
+        "undo": asked.command("undo", left.recovery),
+    }
 
 
 def _stand(evidence: Evidence, report: Report) -> Stand:

@@ -37,6 +37,8 @@ TIMEOUT_SECONDS = 10.0
 """How long all answers together may take."""
 ONE_SECONDS = 9.0
 """How long one of them may: what it says of its own silence tells more than that time is up."""
+NOT_YET = "(a query that is not there yet)"
+"""Whom a sink is asked about where a checkpoint was left behind, so that it tells what it knows of others."""
 _PARALLEL = 16
 _TOPIC_IS_THE_SAME = "--topic-is-the-same"
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
@@ -236,8 +238,9 @@ def look_around(
     has_topics = broker is None or evidence.checkpoint.newest_offsets is not None
     if not (evidence.mirror or (has_topics and evidence.query_id is not None)):
         evidence = evidence.with_mirror()
+    query_id = evidence.query_id or (None if evidence.left is None else NOT_YET)
     questions: list[Question[Any]] = [
-        sink_question(text, evidence.query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
+        sink_question(text, query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
         for text in texts
     ]
     asked = None if broker is None else _kafka_question(broker, evidence, wanted, now_ms=now_ms, headroom=headroom)

@@ -17,7 +17,7 @@ from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
-from lastgood.operations.evidence import Evidence, MirrorUse, gather, now_ms, require_checkpoint
+from lastgood.operations.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
 from lastgood.operations.unread_files import files_after
@@ -148,11 +148,12 @@ def survey(
     """
     said = evidence.words()
     found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
+    found = known_left(found)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
         found = found.with_mirror(_mirror_since(checkpoint))
     found = _as_left(found)
-    if not (found.mirror or may_be_missing):
+    if not (found.mirror or found.left or may_be_missing):
         require_checkpoint(found.location, found.checkpoint, said)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
@@ -176,7 +177,7 @@ def shown_by_sinks(target: str, *, evidence: EvidenceOptions, config: Path | Non
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True)
+    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True))
     if found.query_id is None:
         found = _as_left(found.with_mirror())
     return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)

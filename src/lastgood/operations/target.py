@@ -11,8 +11,10 @@ from pathlib import Path
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
 from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import parse_location
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
+from lastgood.supervise.policy import Policy
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
 
@@ -29,6 +31,8 @@ class Target:
     offset_columns: str | None = None
     txn_app_id: str | None = None
     source_replays: bool = False
+    via: StartFile | None = None
+    """The file by which its application is told where to begin; None: its checkpoint says it."""
     name: str | None = field(default=None, compare=False)
     """By which the `lastgood.toml` here knows it; None for a location, and for a name in another configuration."""
     policy: str | None = field(default=None, compare=False)
@@ -46,6 +50,7 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.offset_columns,
         query.txn_app_id,
         query.source_replays,
+        pipeline.policy.via,
     )
 
 
@@ -72,11 +77,11 @@ def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
 
 def _known_here(target: Target, name: str | None, config: Path) -> Target:
     """With the name that stands for it in a command typed here, or the configuration that one has to name."""
-    policy = policy_of(config)
+    policy = name_policy(config)
     return replace(target, name=name) if policy is None else replace(target, policy=policy)
 
 
-def policy_of(config: Path | None) -> str | None:
+def name_policy(config: Path | None) -> str | None:
     """How a command has to name a configuration; None where it is the one that it finds here by itself."""
     is_here = config is None or config.absolute() == Path(CONFIG_NAME).absolute()
     return None if is_here else str(config)
@@ -111,6 +116,27 @@ def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
         if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
             return pipeline
     return None
+
+
+def policy_of(target: str, config: Path | None = None) -> Policy:
+    """The policy of the pipeline that has TARGET; the default one if no configuration knows it.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: TARGET is neither a name nor a location.
+    """
+    pipeline = pipeline_of(target, config)
+    return Policy() if pipeline is None else pipeline.policy
+
+
+def start_file_of(target: str, config: Path | None = None) -> StartFile | None:
+    """The file by which the application of a pipeline is told where to begin; None if no configuration names one.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: TARGET is neither a name nor a location.
+    """
+    return policy_of(target, config).via
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:

@@ -10,9 +10,9 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.sink_steps import SinkEdit
-from lastgood.recovery.start_files import StartFile
 from lastgood.recovery.steps import MoveStep
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 
 
 class RepairRefusedError(LastgoodError):

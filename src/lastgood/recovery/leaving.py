@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.diagnosis.rules_left import begun_since
 from lastgood.diagnosis.sink_reading import ABSENT, NONE
+from lastgood.diagnosis.world import LeftBehind, World
+from lastgood.errors import command_line
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
-from lastgood.recovery.repair import refuse
+from lastgood.recovery.price import Guarantee
+from lastgood.recovery.pricing import weakest
+from lastgood.recovery.repair import Outlook, refuse
 from lastgood.recovery.standing import Standing
-from lastgood.sinks.evidence import DedupeKey, is_query_id
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import starting_offsets
 
 BEHIND = "it is left behind"
 
@@ -84,6 +92,97 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
         effect="a sink that does would drop the first batches without a word",
         next=otherwise,
     )
+
+
+def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str, dict[str, int]]:
+    """Per sink that goes by query ids every name that it knows, with its last batch: another one is of a later query.
+
+    Args:
+        sinks: As they answered.
+        query_id: About which they were asked; None if nobody knew it.
+    """
+    found = {}
+    for sink in sinks:
+        if _goes_by_id(sink.kind, sink.dedupe_key):
+            own = {} if query_id is None or sink.last_batch is None else {query_id: sink.last_batch}
+            found[sink.location] = {**sink.others, **own}
+    return found
+
+
+def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
+    """What can be said of the start for which a checkpoint was left behind.
+
+    Raises:
+        RepairRefusedError: a query has begun since, or the application is not told so any more.
+    """
+    _require_nobody_since(standing, left)
+    _require_same_topics(standing, left)
+    if left.says is False:
+        at = starting_offsets({topic: parts for each in left.starts.values() for topic, parts in each.items()})
+        words = ("--via", "app-config", *left.file.words(), "--at", at)
+        raise refuse(
+            standing,
+            "the file does not say any more where the application begins on the checkpoint that was left behind for it",
+            subject=left.file.location,
+            found=f"other offsets than recovery {left.recovery} wrote there, or none",
+            expected=at,
+            effect="from elsewhere records might be lost, or come twice",
+            next=standing.world.command("plan", "--goal", "fresh", *words),
+        )
+    word = Guarantee(left.word)
+    lines = [f"recovery {left.recovery}, which left the checkpoint behind: {left.file.location} says where it begins"]
+    if left.says is None:
+        lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
+    silent = untold(standing.world)
+    if silent or not standing.sinks:
+        whom = f"{silent[0]} does not tell" if silent else "no sink was asked"
+        lines.append(f"the assumption that the query has not run since: {whom}")
+        word = weakest((word, Guarantee.AT_LEAST_ONCE))
+    else:
+        lines += [f"{each.sink.location} knows no other query than it did then" for each in standing.sinks]
+    return Outlook(word, tuple(lines))
+
+
+def untold(world: World) -> tuple[str, ...]:
+    """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
+    marks = {} if world.left is None else world.left.marks
+    return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))
+
+
+def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
+    later = begun_since(standing.world)
+    if later is not None:
+        raise refuse(
+            standing,
+            "a query has begun since this checkpoint was left behind, and no batch of it is here",
+            subject=later.sink,
+            found=f"batches up to {later.last_batch} of {later.name}",
+            expected=f"no other names than recovery {left.recovery} found there",
+            effect="what it has written would be written again, from where that recovery let it begin",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+
+
+def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
+    topics = standing.kafka.topics if standing.kafka else {}
+    for name, topic_id in left.topic_ids.items():
+        now = topics[name].topic_id if name in topics else None
+        if now not in (None, topic_id):
+            raise refuse(
+                standing,
+                "a topic was created again since this checkpoint was left behind",
+                subject=name,
+                found=f"topic id {now}",
+                expected=topic_id,
+                effect="the offsets that the application is told are of another topic",
+                next=command_line("undo", left.recovery, "--checkpoint", standing.world.location),
+            )
+
+
+def _has_told(sink: SinkEvidence, marks: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether a sink would show a query that has begun since: one that had no name in it then need not."""
+    known = marks.get(sink.location, {})
+    return bool(known) and known.keys() <= sink.others.keys()
 
 
 def _goes_by_id(kind: str, key: DedupeKey) -> bool:

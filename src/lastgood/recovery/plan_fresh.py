@@ -18,16 +18,16 @@ from lastgood.recovery.goals import Fresh
 from lastgood.recovery.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
 from lastgood.recovery.numbering import Number, numbered, require_log
 from lastgood.recovery.placing import Placed, placed
-from lastgood.recovery.plan_reposition import finished, priced, refuse_stateful, with_lines
+from lastgood.recovery.plan_reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.recovery.plan_resume import require_sinks, resumed
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, weakest
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.repairs_lost import mirrored, newest_mirrored, restored
 from lastgood.recovery.standing import Standing, ids_before, seen_as
-from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 
 _ONLY_SOURCE = "0"
 _NO_LOG = "the assumption that the query reads nothing else and keeps no state: no log is left that could tell"
@@ -297,6 +297,11 @@ def _priced(
         reached = Reached(ends(low), ends(high), ends(plans[max(plans)]))
         return priced(standing, reached, starts, edits, tuple(standing.marks()))
     extent = goal.extent
+    logged = None if extent is not None else _by_logs(standing, plans)
+    if logged is not None:
+        repair = priced(standing, logged[0], starts, edits, logged[1])
+        word = weakest((repair.word, Guarantee.AT_LEAST_ONCE))
+        return replace(repair, word=word, prices=_bounded(repair))
     if extent is None or (extent.most is None and standing.kafka is None):
         nothing = Reached(starts.starts, starts.starts, starts.starts)
         repair = priced(standing, nothing, starts, edits, ("how far the sinks have come is not known",))
@@ -307,6 +312,18 @@ def _priced(
     repair = priced(standing, reached, starts, edits, rests_on)
     word = weakest((repair.word, extent.word))
     return replace(repair, word=word, prices=repair.prices if word is Guarantee.EXACTLY_ONCE else _bounded(repair))
+
+
+def _by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tuple[Reached, tuple[str, ...]] | None:
+    """How far the sinks have come where not all of them tell, and what that rests on; None: the logs tell it neither.
+
+    Spark commits a batch once every sink has all of it, and no sink is given a batch before it is planned.
+    """
+    low = min((standing.committed, *(batch for batch in standing.shown if batch is not None)))
+    high = max((standing.planned, standing.furthest, *plans))
+    if low not in plans or high not in plans:
+        return None
+    return Reached(ends(plans[low]), ends(plans[high]), ends(plans[high])), lines_of(low, high)
 
 
 def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:

@@ -184,9 +184,14 @@ class _Where:
 def _lines(standing: Standing, low: int, high: int) -> list[str]:
     if standing.sinks_known:
         return [*standing.marks(), *([f"{OFFSETS}/{low}"] if low > NONE else [])]
+    return list(lines_of(low, high))
+
+
+def lines_of(low: int, high: int) -> tuple[str, ...]:
+    """On what it rests that all sinks have batches up to one, and none has any beyond another, by the logs alone."""
     if low == high:
-        return [f"{COMMITS}/{low}", "no sink is asked that could be ahead of it"]
-    return [f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are"]
+        return f"{COMMITS}/{low}", "no sink is asked that could be ahead of it"
+    return (f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are",)
 
 
 def plan_of(work: Work, batch_id: int) -> OffsetEntry | None:

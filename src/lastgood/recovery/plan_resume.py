@@ -30,6 +30,7 @@ from lastgood.query.sink_batches import reads_nothing
 from lastgood.recovery import unread_files
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
+from lastgood.recovery.leaving import begins_as_told
 from lastgood.recovery.left_out import is_run, kafka_gaps
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
@@ -360,6 +361,8 @@ def _first_start(standing: Standing) -> Outlook:
             effect="a new start would be dropped by the sink up to there, or write everything again",
             next=standing.world.command("plan", "--goal", "fresh"),
         )
+    if standing.world.left is not None:
+        return begins_as_told(standing, standing.world.left)
     others = [each.sink.location for each in standing.sinks if each.sink.others]
     if standing.sinks_known and not others:
         return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))

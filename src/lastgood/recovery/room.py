@@ -165,6 +165,11 @@ def recoveries(storage: Storage, checkpoint: Location) -> list[str]:
     return sorted(name.rstrip("/") for name in names if _ID.fullmatch(name))
 
 
+def newest_first(storage: Storage, checkpoint: Location) -> list[str]:
+    """The same, newest first, whatever clocks did meanwhile."""
+    return sorted(recoveries(storage, checkpoint), key=lambda each: _age(storage, checkpoint, each), reverse=True)
+
+
 def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
     """The newest recovery that somebody has to finish or take back; None if there is none."""
     for recovery in reversed(recoveries(storage, checkpoint)):

@@ -3,7 +3,8 @@
     FOLDER/QUERY.json    {"query": "orders", "recovery": "20261120-0312-7f3a",
                           "starting_offsets": {"orders": {"0": 41, "1": -2}}}
 
-Offsets are those of Spark's option `startingOffsets`: the first to read, or -2 for the earliest, -1 for the newest.
+The file that `--via app-config` writes says the same without the names (`start_files`). Offsets are those of Spark's
+option `startingOffsets`: the first to read, or -2 for the earliest, -1 for the newest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from lastgood.sources.kafka_ranges import Offsets
 
 OFFSET_EARLIEST = -2
 FOLDER_VARIABLE = "LASTGOOD_STARTING_OFFSETS"
-"""Environment variable: the folder that holds a file for each query that a recovery wants to start elsewhere."""
+"""Environment variable: the file that a recovery wants a query to start by, or a folder with a file for each query."""
+KEY_VARIABLE = "LASTGOOD_START_KEY"
+"""Environment variable: the key under which the offsets stand in that file; unset: they are all of it."""
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -42,14 +45,14 @@ class StartingOffsets:
     """Where a recovery lets a query start."""
 
     query: str
-    recovery: str
-    """Id of the recovery that wants it."""
+    recovery: str | None
+    """Id of the recovery that wants it; None: the file does not tell."""
     offsets: Offsets
     """Per topic and partition the first offset to read."""
 
     def to_json(self) -> dict[str, Any]:
         """What the file holds."""
-        return {"query": self.query, "recovery": self.recovery, "starting_offsets": _to_json(self.offsets)}
+        return {"query": self.query, "recovery": self.recovery, "starting_offsets": offsets_to_json(self.offsets)}
 
     def option(self, partitions: Mapping[str, Collection[int]]) -> str:
         """The value of Spark's option `startingOffsets`.
@@ -74,14 +77,18 @@ class StartingOffsets:
                 "partitions at which the query is to start are gone",
                 subject=self.query,
                 found=f"no {', '.join(sorted(gone))}",
-                expected=f"the partitions that recovery {self.recovery} names",
+                expected=f"the partitions that {self._wanted_by} names",
                 effect="the query is not started: what it has not read of them is lost, or they are of another topic",
             )
         complete = {
             topic: {number: self.offsets.get(topic, {}).get(number, OFFSET_EARLIEST) for number in sorted(numbers)}
             for topic, numbers in sorted(partitions.items())
         }
-        return json.dumps(_to_json(complete))
+        return json.dumps(offsets_to_json(complete))
+
+    @property
+    def _wanted_by(self) -> str:
+        return "the file" if self.recovery is None else f"recovery {self.recovery}"
 
 
 def file_name(query: str) -> str:
@@ -139,5 +146,6 @@ def _offset(told: object) -> int:
     return told
 
 
-def _to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """The same shape as `read_offsets` takes."""
     return {topic: {str(number): offset for number, offset in numbers.items()} for topic, numbers in offsets.items()}

@@ -11,16 +11,18 @@ from lastgood.errors import UsageError
 from lastgood.sources.kafka import KafkaUnreachableError, TopicMissingError
 from lastgood.sources.kafka_cluster import ask_kafka
 from lastgood.sources.kafka_config import kafka_config
+from lastgood.sources.start_files import FILE_BYTES_MAX, parse_start, parse_start_value
 from lastgood.sources.starting_offsets import (
     FOLDER_VARIABLE,
+    KEY_VARIABLE,
     StartingOffsets,
     StartingOffsetsError,
     file_name,
-    parse_starting_offsets,
 )
 from lastgood.spark.agent.failures import failure_of_error
 from lastgood.spark.agent.sessions import is_connect
 from lastgood.spark.agent.topics import Broker
+from lastgood.storage import open_storage, parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +34,7 @@ _STARTING = "startingoffsets"
 _STRONGER = ("startingtimestamp", "startingoffsetsbytimestamp")  # Spark heeds them before startingOffsets
 
 
-def read_kafka(
+def read_kafka(  # noqa: PLR0913 - all but the first two by name
     spark: Any,
     name: str,
     *,
@@ -40,13 +42,14 @@ def read_kafka(
     subscribe_pattern: str | None = None,
     kafka: str | None = None,
     starting_offsets: str | Path | None = None,
+    start_key: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """A streaming frame over Kafka topics that starts where a recovery said, else where the options say.
 
-    A recovery that leaves a checkpoint behind writes, for the application's next start, from which offsets on the query
-    `name` has to read. As everywhere in Spark, a start counts only for a checkpoint without batches: one that has some
-    goes on where it is.
+    A recovery that leaves a checkpoint behind (`--via app-config`) writes, for the application's next start, from which
+    offsets on the query has to read: into the file that is named here, in any of its forms. As everywhere in Spark, a
+    start counts only for a checkpoint without batches: one that has some goes on where it is.
 
     Args:
         spark: A session, classic or of Spark Connect.
@@ -54,8 +57,12 @@ def read_kafka(
         topic: The topic to read, or several.
         subscribe_pattern: Else the Java regular expression for the names of topics.
         kafka: `bootstrap.servers`; else the option `kafka.bootstrap.servers`.
-        starting_offsets: The folder with a recovery's files; else that of `LASTGOOD_STARTING_OFFSETS`. A query
-            without a file there starts where the options say.
+        starting_offsets: The file, by its path or location, or a folder with a file `NAME.json` for each query; else
+            what `LASTGOOD_STARTING_OFFSETS` names, as `lastgood run` sets it. Without such a file the query starts
+            where the options say.
+        start_key: Of a properties file, or of `spark-defaults.conf`, the key under which the offsets stand; else
+            `LASTGOOD_START_KEY`. Where no file is named, it is looked up in the configuration of the session, which
+            has every line of `spark-defaults.conf`. None: the offsets are all of the file.
         options: Options of Spark's Kafka source.
 
     Returns:
@@ -63,7 +70,8 @@ def read_kafka(
 
     Raises:
         UsageError: not exactly one of `topic` and `subscribe_pattern`, or nobody says where Kafka is.
-        StartingOffsetsError: there is a file for this query, and it cannot be meant so.
+        StartingOffsetsError, PropertiesError: there is a file for this query, and it cannot be meant so.
+        StorageError: a file that is not on this machine cannot be read (subclasses).
         SourcePartitionsGoneError: it names a partition that is not there any more.
         KafkaUnreachableError, TopicMissingError: there is a file, but the topics cannot be asked for their partitions.
         ExtraMissingError: so, with Spark Connect, where confluent-kafka is not installed.
@@ -78,11 +86,11 @@ def read_kafka(
         settled[_BOOTSTRAP] = kafka
     if _BOOTSTRAP not in settled:
         raise UsageError("where is Kafka?", found=f"neither kafka= nor the option {_BOOTSTRAP}")
-    recovered = _recovered(name, starting_offsets)
+    recovered = _recovered(spark, name, starting_offsets, start_key)
     if recovered is not None:
-        partitions = _partitions(spark, settled)
+        start = recovered if isinstance(recovered, str) else recovered.option(_partitions(spark, settled))
         settled = {key: value for key, value in settled.items() if key not in _STRONGER}
-        settled[_STARTING] = recovered.option(partitions)
+        settled[_STARTING] = start
     frame: DataFrame = spark.readStream.format("kafka").options(**settled).load()
     return frame
 
@@ -95,20 +103,33 @@ def _subscription(topic: str | Sequence[str] | None, subscribe_pattern: str | No
     return {"subscribe": topic if isinstance(topic, str) else ",".join(topic)}
 
 
-def _recovered(name: str, folder: str | Path | None) -> StartingOffsets | None:
-    chosen = folder or os.environ.get(FOLDER_VARIABLE)
+def _recovered(spark: Any, name: str, chosen: str | Path | None, key: str | None) -> StartingOffsets | str | None:
+    """What is said of where the query starts; None if nothing is."""
+    if chosen is None and key is None:
+        chosen, key = os.environ.get(FOLDER_VARIABLE), os.environ.get(KEY_VARIABLE)
     if not chosen:
-        return None
-    file = Path(chosen) / file_name(name)
+        value = None if key is None else spark.conf.get(key, None)
+        return None if value is None else parse_start_value(value, name, f"{key} in the session's configuration")
+    content, subject = _file(str(chosen), name)
+    return None if content is None else parse_start(content, name, subject, key=key)
+
+
+def _file(chosen: str, name: str) -> tuple[bytes | None, str]:
+    """What the file of a query holds, None if there is none; and what it is called."""
+    place = parse_location(chosen)
+    if place.scheme != "file":
+        return open_storage(place).read(place, limit=FILE_BYTES_MAX), chosen
+    path = Path(place.path)
+    if path.is_dir() or not (path.suffix or path.exists()):
+        path /= file_name(name)
     try:
-        content = file.read_bytes()
+        return path.read_bytes(), str(path)
     except FileNotFoundError:
-        return None
+        return None, str(path)
     except OSError as error:
         raise StartingOffsetsError(
-            "the file that says where to start cannot be read", subject=str(file), found=error.strerror
+            "the file that says where to start cannot be read", subject=str(path), found=error.strerror
         ) from error
-    return parse_starting_offsets(content, name, str(file))
 
 
 def _partitions(spark: Any, options: Mapping[str, str]) -> Partitions:

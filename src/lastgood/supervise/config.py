@@ -12,9 +12,13 @@ from typing import Any
 
 from lastgood.errors import ConfigError, UsageError, command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
+from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.storage import LocationInvalidError, parse_location
 from lastgood.supervise.policy import ACCEPTABLE, Policy
 
 CONFIG_NAME = "lastgood.toml"
+APP_CONFIG = "app-config"
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
@@ -172,7 +176,7 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
         cwd=table.folder / cwd if cwd else None,
         kafka=_kafka(table),
         ledger=table.ledger() or ledger,
-        policy=_policy(table),
+        policy=_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
     )
     table.finish()
@@ -209,7 +213,7 @@ def _kafka(table: _Table) -> Kafka | None:
     return kafka
 
 
-def _policy(table: _Table) -> Policy:
+def _policy(table: _Table, queries: int) -> Policy:
     policy = Policy()
     inner = table.table("policy")
     if inner is None:
@@ -227,9 +231,40 @@ def _policy(table: _Table) -> Policy:
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),
         accept=tuple(dict.fromkeys(accept)),
+        via=_start_file(inner, queries),
+        takes_any_number=inner.flag("takes_any_number"),
     )
+    if policy.takes_any_number and policy.via is None:
+        raise inner.wrong("takes_any_number", "no via", f'via = "{APP_CONFIG}" beside it')
     inner.finish()
     return policy
+
+
+def _start_file(table: _Table, queries: int) -> StartFile | None:
+    """The file that tells the application where to begin; None without `via`."""
+    via, file = table.string("via"), table.string("start_file")
+    form, key = table.string("start_form"), table.string("start_key")
+    if via is None:
+        for name, value in (("start_file", file), ("start_form", form), ("start_key", key)):
+            if value is not None:
+                raise table.wrong(name, f"{name} without via", f'via = "{APP_CONFIG}" beside it')
+        return None
+    if via != APP_CONFIG:
+        raise table.wrong("via", repr(via), f'"{APP_CONFIG}"')
+    if queries != 1:
+        raise table.wrong("via", f"{queries} queries", "a pipeline with one query: one file tells one where to begin")
+    forms = [each.value for each in StartForm]
+    if form not in (None, *forms):
+        raise table.wrong("start_form", repr(form), " or ".join(f'"{each}"' for each in forms))
+    if file is None:
+        raise table.wrong("start_file", "nothing", "the file that the application takes its startingOffsets from")
+    place = file if _SCHEME.match(file) else str(table.folder.absolute() / file)
+    try:
+        return StartFile(str(parse_location(place)), StartForm(form or StartForm.JSON.value), key)
+    except LocationInvalidError as error:
+        raise table.wrong("start_file", repr(file), error.expected or "a file") from error
+    except UsageError as error:
+        raise table.wrong("start_key", repr(key) if key else "nothing", error.expected or "a key") from error
 
 
 class _Table:
@@ -296,6 +331,13 @@ class _Table:
             return parse_duration(self._values[key])
         except ValueError as error:
             raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
+
+    def flag(self, key: str) -> bool:
+        self._known.append(key)
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, repr(value), "true or false")
+        return value
 
     def strings(self, key: str, *, required: bool = False, may_be_empty: bool = False) -> list[str]:
         expected = 'a list of texts, such as ["spark-submit", "app.py"]'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lastgood.sources.start_files import StartFile
+
 ACCEPTABLE = ("duplicates", "loss")
 
 
@@ -28,6 +30,11 @@ class Policy:
     """How long the command may take to end after it was told to."""
     accept: tuple[str, ...] = ()
     """Of `ACCEPTABLE`: what a repair may cost without a person being asked."""
+    via: StartFile | None = None
+    """The file of the application's configuration that says where it begins once its checkpoint is left behind; None:
+    the checkpoint says it."""
+    takes_any_number: bool = False
+    """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
 
 
 @dataclass(frozen=True, slots=True)

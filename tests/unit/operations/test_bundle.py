@@ -26,7 +26,7 @@ from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.diagnosis.failures import CodeLine, Failure, OffsetsNamed
 from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.diagnosis.unsound import Unsound
-from lastgood.diagnosis.world import Seal, World
+from lastgood.diagnosis.world import LeftBehind, Seal, World
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import is_bundle, open_bundle, save_bundle
@@ -38,6 +38,7 @@ from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.testing.storage import RefusingStorage, SlowStorage
@@ -130,6 +131,17 @@ def everything(evidence: Evidence) -> World:
         tables={"1": DeltaFacts("/t", "id", 0, 9, (3,))},
         seal=Seal("20261121-160058-7f3a", "applying", ("offsets/8", "commits/7"), "lastgood apply plan.json"),
         mirrored=BatchIds.of([0, 1, 3]),
+        left=LeftBehind(
+            recovery="20261121-160058-7f3a",
+            at_ms=5,
+            file=StartFile("/etc/app.conf", StartForm.PROPERTIES, "orders.start"),
+            starts={"0": {"orders": {0: 15}}},
+            query_id=QUERY_ID,
+            word="exactly_once",
+            marks={"/lake/t": {QUERY_ID: 2}},
+            topic_ids={"orders": "an id"},
+            says=True,
+        ),
         rewritten={7: "20261121-160058-7f3a"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(

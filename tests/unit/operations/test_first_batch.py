@@ -160,7 +160,8 @@ def test_first_batch_begins_where_its_sources_say() -> None:
         record=BatchRecord(0, entry(kafka(20)), COMMIT), before=None, initial={"0": KafkaOffset({"orders": {0: 5}})}
     )
     assert states(begun(None, first)) == [True]
-    app = plan(number=0, options={"start_file": {"location": "/x"}, "offsets": {"0": {"orders": {"0": 7}}}})
+    told = {"offsets": {"0": {"orders": {"0": 3}}}, "starts_at": {"orders": {"0": 7}}}  # 3 has expired
+    app = plan(number=0, options={"start_file": {"location": "/x"}, **told})
     assert lines(begun(app, first)) == "orders/0 begins at 5, and the plan put it at 7"
     assert counted(app, first) is not None
     assert states(begun(None, replace(first, initial={}))) == [None]

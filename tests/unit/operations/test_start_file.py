@@ -9,8 +9,8 @@ import pytest
 from lastgood.errors import UsageError
 from lastgood.operations.start_file import start_steps
 from lastgood.recovery.draft import StartEdit
-from lastgood.recovery.start_files import StartFile
 from lastgood.recovery.steps import digest
+from lastgood.sources.start_files import StartFile
 from lastgood.storage import parse_location
 
 CONTENT = b'{"orders":{"0":7}}\n'

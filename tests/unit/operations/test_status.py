@@ -54,6 +54,7 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "warnings": [],
         "findings": [],
         "mirrored": None,
+        "left_behind": None,
         "kafka": None,
         "sinks": [],
         "last_incident": None,

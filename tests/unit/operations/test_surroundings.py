@@ -22,7 +22,7 @@ from lastgood.operations.surroundings import (
     options_of,
     reading,
 )
-from lastgood.operations.target import Target, policy_of
+from lastgood.operations.target import Target, name_policy
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources import kafka_cluster
@@ -298,5 +298,5 @@ def test_a_command_names_a_configuration_only_where_it_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert policy_of(None) is policy_of(Path("lastgood.toml")) is policy_of(tmp_path / "lastgood.toml") is None
-    assert policy_of(Path("other.toml")) == "other.toml"
+    assert name_policy(None) is name_policy(Path("lastgood.toml")) is name_policy(tmp_path / "lastgood.toml") is None
+    assert name_policy(Path("other.toml")) == "other.toml"

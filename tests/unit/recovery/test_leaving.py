@@ -11,8 +11,8 @@ from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Fresh
 from lastgood.recovery.leaving import every_partition
 from lastgood.recovery.price import Guarantee
-from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.start_files import StartFile
 
 VIA = StartFile("/etc/start.json")
 

@@ -28,9 +28,9 @@ from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Extent, Fresh
 from lastgood.recovery.price import Guarantee
-from lastgood.recovery.start_files import StartFile
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -147,7 +147,7 @@ def test_row_16_is_exact_only_where_the_sink_ends(tmp_path: Path, offset: int, w
 @pytest.mark.parametrize(
     ("extent", "word"),
     [
-        (None, LOSSY),
+        (None, TWICE),
         (up_to(15, 15), EXACT),
         (up_to(15, 20), TWICE),
         (up_to(10, 10), LOSSY),
@@ -163,6 +163,19 @@ def test_offsets_of_a_sink_that_nobody_can_place_are_only_as_good_as_what_tells_
     query(tmp_path, 3)
     found = drafted(known(tmp_path, silent()), at(15, extent=extent))
     assert (found.guarantee, found.sources[0].bound) == (word, word is not EXACT)
+
+
+def test_logs_tell_what_a_stable_start_costs_where_no_sink_does(tmp_path: Path) -> None:
+    planned = query(tmp_path, 3)
+    planned.plan()
+    found = drafted(known(tmp_path, silent()), at(10))
+    (price,) = found.sources
+    assert (found.guarantee, price.lost, price.bound) == (TWICE, {}, True)
+    assert price.duplicated == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
+    assert any("commits/2 and offsets/3" in line for line in found.rests_on)
+    assert drafted(known(tmp_path, silent()), at(20)).guarantee is LOSSY
+    (tmp_path / "offsets/2").unlink()
+    assert drafted(known(tmp_path, silent()), at(10)).guarantee is LOSSY
 
 
 def test_price_says_what_is_written_twice_and_what_is_jumped_over(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lastgood.errors import ConfigError, UsageError
+from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.supervise.config import (
     Kafka,
     Query,
@@ -185,3 +187,72 @@ def test_ledger_that_cannot_be_meant_is_named_without_its_password(tmp_path: Pat
     error = refused(tmp_path, 'ledger = "mysql://me:geh3im@db/streams"\n[pipeline.a]\ncommand = ["x"]\n')
     assert (error.subject, error.found) == (f"{tmp_path}/lastgood.toml: ledger", "'mysql:…'")
     assert "geh3im" not in str(error.to_json())
+
+
+VIA = """
+[pipeline.orders]
+command = ["x"]
+checkpoint = "/chk"
+[pipeline.orders.policy]
+via = "app-config"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ('start_file = "conf/start.json"', StartFile("FOLDER/conf/start.json")),
+        ('start_file = "/etc/start.json"\nstart_form = "json"', StartFile("/etc/start.json")),
+        (
+            'start_file = "s3a://conf/app.properties"\nstart_form = "properties"\nstart_key = "orders.start"',
+            StartFile("s3a://conf/app.properties", StartForm.PROPERTIES, "orders.start"),
+        ),
+        (
+            'start_file = "spark-defaults.conf"\nstart_form = "spark-defaults"\nstart_key = "spark.orders.start"',
+            StartFile("FOLDER/spark-defaults.conf", StartForm.SPARK_DEFAULTS, "spark.orders.start"),
+        ),
+    ],
+)
+def test_application_is_told_by_a_file_of_its_own(tmp_path: Path, text: str, file: StartFile) -> None:
+    policy = load_config(write(tmp_path, VIA + text))["orders"].policy
+    place = file.location.replace("FOLDER", str(tmp_path))
+    assert (policy.via, policy.takes_any_number) == (replace(file, location=place), False)
+    assert load_config(write(tmp_path, f"{VIA}{text}\ntakes_any_number = true"))["orders"].policy.takes_any_number
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "expected"),
+    [
+        ("", "start_file", "startingOffsets"),
+        ('start_file = "http://x/y"', "start_file", "one of"),
+        ('start_file = "f"\nstart_form = "yaml"', "start_form", "spark-defaults"),
+        ('start_file = "f"\nstart_form = "properties"', "start_key", "the key under which it stands"),
+        ('start_file = "f"\nstart_key = "k"', "start_key", "no key"),
+        ('start_file = "f"\nstart_form = "spark-defaults"\nstart_key = "k"', "start_key", "begins with spark."),
+        ('start_file = "f"\ntakes_any_number = 1', "takes_any_number", "true or false"),
+    ],
+)
+def test_start_file_that_cannot_be_meant_is_named_by_its_key(
+    tmp_path: Path, text: str, key: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(tmp_path, VIA + text))
+    assert f"'pipeline.orders.policy.{key}'" in raised.value.sentence
+    assert expected in (raised.value.expected or "")
+
+
+@pytest.mark.parametrize("key", ["start_file", "start_form", "start_key"])
+def test_start_file_without_its_purpose_is_refused(tmp_path: Path, key: str) -> None:
+    text = VIA.replace("via =", f"{key} =")
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(tmp_path, text))
+    assert raised.value.expected == 'via = "app-config" beside it'
+    with pytest.raises(ConfigError, match="takes_any_number"):
+        load_config(write(tmp_path, VIA.replace('via = "app-config"', "takes_any_number = true")))
+
+
+def test_one_file_tells_one_query_where_to_begin(tmp_path: Path) -> None:
+    late = '[pipeline.orders.query.late]\ncheckpoint = "/late"\n'
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(tmp_path, f'{VIA}start_file = "f"\n{late}'))
+    assert raised.value.found == "2 queries"

@@ -1,7 +1,8 @@
 """The file of an application's configuration that says where it starts to read Kafka. Pure.
 
 Three forms: the JSON of Spark's option `startingOffsets` alone; a line of a Java properties file; a line of
-`spark-defaults.conf`. Of the latter two everything else in the file stays as it is.
+`spark-defaults.conf`. Of the latter two everything else in the file stays as it is. All that is written here is read
+here too: by `read_kafka`, and where it has to be known whether the file still says so.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ from dataclasses import dataclass
 from lastgood.errors import UsageError
 from lastgood.sources.java_properties import parse_properties
 from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
+from lastgood.sources.starting_offsets import (
+    StartingOffsets,
+    StartingOffsetsError,
+    parse_starting_offsets,
+    read_offsets,
+)
 
+FILE_BYTES_MAX = 64 * 1024 * 1024
+"""Larger files are no configuration of an application."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|$)")
 _ESCAPED = re.compile(r"[\\:=# !\t]")
 _COMMENTS = (b"#", b"!")
-_WORDS = (b"", b"earliest", b"latest")
+_WORDS = ("", "earliest", "latest")
 """What `startingOffsets` may be beside JSON."""
+_OF_A_QUERY = {"query", "recovery", "starting_offsets"}
+"""What the file of one query in a folder of such files holds."""
 
 
 class StartForm(enum.Enum):
@@ -66,6 +76,26 @@ class StartFile:
         """The fields by their names."""
         return {"location": self.location, "form": self.form.value, "key": self.key}
 
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line."""
+        key = () if self.key is None else ("--start-key", self.key)
+        return ("--start-file", self.location, "--start-form", self.form.value, *key)
+
+    def says(self, content: bytes | None, offsets: Offsets) -> bool:
+        """Whether the file holds these offsets and no others.
+
+        Args:
+            content: What it holds; None if there is no such file.
+            offsets: As `content` takes them.
+        """
+        if content is None:
+            return False
+        try:
+            found = parse_start(content, "", self.location, key=self.key)
+        except UsageError:
+            return False
+        return isinstance(found, StartingOffsets) and found.offsets == offsets
+
     def content(self, before: bytes | None, offsets: Offsets) -> bytes:
         """What the file holds once it says where to start.
 
@@ -95,8 +125,54 @@ def starting_offsets(offsets: Offsets) -> str:
     return json.dumps(told, separators=(",", ":"))
 
 
+def parse_start(content: bytes, query: str, subject: str, *, key: str | None = None) -> StartingOffsets | str | None:
+    """What a file says of where a query starts, whatever its form.
+
+    Args:
+        content: Its bytes.
+        query: Whose start is asked for; a file may be of one query alone, and says so.
+        subject: What to call it in an error.
+        key: Under which it stands, of a properties file or `spark-defaults.conf`, which Spark reads as one; None: the
+            offsets are all of the file.
+
+    Returns:
+        The offsets; or `earliest` or `latest`; None if it says nothing.
+
+    Raises:
+        StartingOffsetsError: it says something else, or is of another query.
+        PropertiesError: it is no properties file.
+    """
+    if key is None:
+        return parse_start_value(content.decode("utf-8", "replace"), query, subject)
+    value = parse_properties(content).get(key)
+    return None if value is None else parse_start_value(value, query, f"{key} in {subject}")
+
+
+def parse_start_value(value: str, query: str, subject: str) -> StartingOffsets | str | None:
+    """The same of the value alone; see `parse_start`.
+
+    Raises:
+        StartingOffsetsError: it says something else, or is of another query.
+    """
+    word = value.strip()
+    if word in _WORDS:
+        return word or None
+    try:
+        told = json.loads(word)
+        if isinstance(told, dict) and told.keys() == _OF_A_QUERY:
+            return parse_starting_offsets(word.encode(), query, subject)
+        return StartingOffsets(query, None, read_offsets(told))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise StartingOffsetsError(
+            "it does not say where to start",
+            subject=subject,
+            found=f"{type(error).__name__}: {error}",
+            expected='startingOffsets, such as {"topic": {"0": 41}}, or earliest, or latest',
+        ) from error
+
+
 def _require_offsets(before: bytes | None, location: str) -> None:
-    if before is None or before.strip() in _WORDS:
+    if before is None or before.strip().decode("utf-8", "replace") in _WORDS:
         return
     try:
         read_offsets(json.loads(before))

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.recovery.start_files import StartFile, StartForm
 from lastgood.sources.java_properties import parse_properties
-from lastgood.sources.starting_offsets import StartingOffsetsError
+from lastgood.sources.start_files import StartFile, StartForm, parse_start
+from lastgood.sources.starting_offsets import StartingOffsets, StartingOffsetsError
 
 OFFSETS = {"orders": {1: 9, 0: 15}, "bills": {0: -2}}
 VALUE = '{"bills":{"0":-2},"orders":{"0":15,"1":9}}'
@@ -74,3 +74,34 @@ def test_spark_defaults_have_a_space() -> None:
 def test_key_that_does_not_fit_the_form_is_refused(form: StartForm, key: str | None) -> None:
     with pytest.raises(UsageError):
         StartFile("file", form, key)
+
+
+FORMS = [StartFile("start.json"), properties(), properties("spark.start", StartForm.SPARK_DEFAULTS)]
+
+
+@pytest.mark.parametrize("file", FORMS, ids=[each.form.value for each in FORMS])
+def test_what_is_written_is_read_back_in_every_form(file: StartFile) -> None:
+    content = file.content(None, OFFSETS)
+    found = parse_start(content, "orders", "f", key=file.key)
+    assert found == StartingOffsets("orders", None, OFFSETS)
+    assert file.says(content, OFFSETS)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"earliest", b"{", b"\xff", b'{"orders":{"0":15}}'])
+def test_file_that_says_something_else_is_told(content: bytes | None) -> None:
+    assert not StartFile("start.json").says(content, OFFSETS)
+    assert not properties().says(content, OFFSETS)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [(b"", None), (b" \n", None), (b"latest\n", "latest"), (b" earliest", "earliest")]
+)
+def test_words_of_spark_may_stand_there(content: bytes, found: str | None) -> None:
+    assert parse_start(content, "orders", "f") == found
+
+
+@pytest.mark.parametrize("content", [b"print()", b"[1]", b"{", b'{"orders": 3}', b'{"orders":{"0":-3}}', b"\xff"])
+def test_what_says_no_offsets_is_an_error_that_names_the_file(content: bytes) -> None:
+    with pytest.raises(StartingOffsetsError) as raised:
+        parse_start(content, "orders", "/etc/start.json")
+    assert raised.value.subject == "/etc/start.json"
