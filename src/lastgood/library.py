@@ -199,6 +199,7 @@ def recover(
     fail_on_data_loss: bool = True,
     observe: bool = False,
     driver_is_dead: bool = False,
+    go_on: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
     **evidence: Unpack[Evidence],
@@ -213,6 +214,7 @@ def recover(
         fail_on_data_loss: As `plan`.
         observe: Change nothing; say what would be done.
         driver_is_dead: As `apply`.
+        go_on: A person has looked: however often the same batch has failed before, it is started again.
         tell: As `apply`.
         config: As `apply`.
         **evidence: As `plan`.
@@ -221,7 +223,9 @@ def recover(
         LastgoodError: as `diagnose`; what a person can mend, or may be otherwise in a while, is a `Decision`.
     """
     wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss)
-    return _recover.recover(target, wanted, observe=observe, driver_is_dead=driver_is_dead, tell=tell, config=config)
+    return _recover.recover(
+        target, wanted, observe=observe, driver_is_dead=driver_is_dead, tell=tell, config=config, go_on=go_on
+    )
 
 
 def _where(goal: Goal | None) -> tuple[str, Where]:

@@ -10,9 +10,12 @@ import click
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.repair import print_plan, teller
-from lastgood.errors import command_line
+from lastgood.cli.times import clock
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lastgood.operations.attempts import FailedBatch
     from lastgood.operations.plan import PlanOptions
     from lastgood.operations.recover import Decision
 
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
 )
 @click.option(
+    "--go-on", is_flag=True, help="You have looked: start again, however often the same batch has failed before."
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -45,6 +51,7 @@ def recover(
     policy: Path | None,
     observe: bool,
     driver_is_dead: bool,
+    go_on: bool,
     output: Path | None,
     output_format: str,
 ) -> int:
@@ -53,7 +60,8 @@ def recover(
     Meant to stand before the application in whatever starts it. A plain restart needs nothing and is told at once. A
     repair that costs nothing, or what `accept` in lastgood.toml or --accept allow, is carried out, if the driver is
     known to be dead. Anything else waits for a person, with the plan saved. Where no batch was ever planned it is a
-    first start, unless mirror or sink know better: a lost checkpoint is never taken for a new one.
+    first start, unless mirror or sink know better: a lost checkpoint is never taken for a new one. Where the same batch
+    is still not committed at call after call, it is planned anew, and at last a person is called, as lastgood run does.
 
     \b
     lastgood recover s3a://lake/chk/orders --sink s3a://lake/orders && spark-submit orders.py
@@ -73,6 +81,7 @@ def recover(
         save_to=output,
         tell=progress,
         config=policy,
+        go_on=go_on,
     )
     if output_format == "json":
         print_json(decision.to_json())
@@ -98,14 +107,23 @@ def _print(decision: Decision) -> None:
     if decision.error is not None:
         for label, fact in decision.error.facts().items():
             out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+    if decision.failed is not None:
+        _print_failed(decision.failed, out)
     if decision.file is not None:
         out.print(f"The plan is saved: {decision.file}", markup=False)
     if decision.next is not None:
         out.print(f"Allow it with: {decision.next}", markup=False)
-    elif decision.file is not None:
-        out.print(f"Carry it out with: {command_line('apply', decision.file)}", markup=False)
+    elif decision.way_on is not None:
+        out.print(f"Carry it out with: {decision.way_on}", markup=False)
     if decision.recovery is not None and decision.recovery.plan.steps:
         out.print(f"Every file that was touched is kept in {decision.recovery.backup}.", markup=False)
         out.print(f"Take it back with: {decision.recovery.undo_command}", markup=False)
     else:
         out.print("Nothing has been changed.")
+
+
+def _print_failed(failed: FailedBatch, out: Console) -> None:
+    batch = "It" if failed.batch is None else f"Batch {failed.batch}"
+    times = "once" if failed.times == 1 else f"{failed.times} times in a row"
+    since = "" if failed.since_ms is None else f" since {clock(failed.since_ms)}"
+    out.print(f"{batch} has failed {times}{since}, without a new committed batch.", markup=False)

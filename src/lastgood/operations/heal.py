@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.errors import LastgoodError, Retry, command_line
+from lastgood.errors import LastgoodError, command_line
 from lastgood.operations.apply import Owner
+from lastgood.operations.climb import climb
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.recover import Decision, Verdict, if_it_can_be_gone, recover
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
@@ -137,53 +138,33 @@ class Healer:
 
     def _heal(self, checkpoint: str, query: _Query, standing: Standing) -> Wait | None:
         """Do what helps; None: start."""
-        plain: Decision | None = None
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
-        for rung in way_out:
-            if rung in query.tried or (rung is Rung.STABLE and plain is not None and _is_told_by_sink(plain)):
-                continue
-            decision = self._decide(checkpoint, query, rung)
-            if decision is None:
-                continue
-            seconds = time.monotonic() - began
-            if decision.verdict is Verdict.LATER:
-                return Wait(decision.because)
-            if decision.verdict is Verdict.PERSON:
-                if rung is Rung.RESUME:
-                    query.story.went(decision, seconds)
-                    raise _person(checkpoint, decision)
-                query.waiting = query.waiting or decision
-            elif decision.recovery is None:
-                plain = plain or decision
-            else:
-                if rung is not Rung.RESUME:
-                    query.tried.add(rung)
-                query.repaired_at = standing
-                self._repaired(checkpoint, query, decision, seconds)
-                return None
-        seconds = time.monotonic() - began
-        because = plain.because if plain is not None else "nothing else is left to try"
-        query.plan = plain.plan if plain is not None else None
-        query.story.restarted(because, query.plan, seconds)
+        first = self._recover(checkpoint, query, Rung.RESUME.value, Where())
+        climbed = climb(way_out, query.tried, lambda rung: self._decide(checkpoint, query, rung), first)
+        decision, seconds = climbed.decision, time.monotonic() - began
+        query.waiting = climbed.waiting
+        if decision.verdict is Verdict.LATER:
+            return Wait(decision.because)
+        if decision.verdict is Verdict.PERSON:
+            query.story.went(decision, seconds)
+            raise _person(checkpoint, decision)
+        if decision.recovery is not None:
+            if climbed.rung is not Rung.RESUME:
+                query.tried.add(climbed.rung)
+            query.repaired_at = standing
+            self._repaired(checkpoint, query, decision, seconds)
+            return None
+        query.plan = decision.plan
+        query.story.restarted(decision.because, query.plan, seconds)
+        because = decision.because
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
 
     def _decide(self, checkpoint: str, query: _Query, rung: Rung) -> Decision | None:
-        """What a rung comes to; None if it cannot be gone here.
-
-        Raises:
-            LastgoodError: nobody can tell what is the matter with the query at all.
-        """
+        """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
         where = Where(stable_lag=self._pipeline.policy.stable_lag) if rung is Rung.STABLE else Where()
-        try:
-            decision = self._recover(checkpoint, query, rung.value, where)
-        except LastgoodError as error:
-            if rung is Rung.RESUME:
-                raise
-            return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
-        is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None and rung is not Rung.RESUME
-        return None if is_no_way else decision
+        return if_it_can_be_gone(lambda: self._recover(checkpoint, query, rung.value, where))
 
     def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
         options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, self._pipeline.policy.accept)))
@@ -213,11 +194,6 @@ class Healer:
                 seconds=round(seconds, 3),
             )
         )
-
-
-def _is_told_by_sink(decision: Decision) -> bool:
-    """Whether a sink says itself how far it has come, so that going further back is no better."""
-    return decision.plan is not None and any(sink.known for sink in decision.plan.sinks)
 
 
 def _person(checkpoint: str, decision: Decision) -> PersonNeededError:

@@ -12,6 +12,8 @@ import platformdirs
 
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
+from lastgood.operations.attempts import Attempts, FailedBatch
+from lastgood.operations.climb import Climbed, climb
 from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
@@ -28,6 +30,9 @@ from lastgood.recovery.price import Waiver
 from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Location, open_storage, parse_location
+from lastgood.supervise.ladder import Rung, Standing, rungs
+from lastgood.supervise.loop import AttemptsExhaustedError
+from lastgood.supervise.policy import Policy
 
 Tell = Callable[[str], None]
 
@@ -70,6 +75,19 @@ class Decision:
     """What stands in the way."""
     next: str | None = None
     """The command by which a person allows it."""
+    failed: FailedBatch | None = None
+    """What has failed again and again since the newest commit, as far as calls of `recover` have seen it."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether something was changed before the start, or would be."""
+        is_planned = self.plan is not None and bool(self.plan.steps)
+        return self.recovery is not None or (self.verdict is Verdict.START and is_planned)
+
+    @property
+    def way_on(self) -> str | None:
+        """The command by which a person goes on; None if there is none."""
+        return self.next or (None if self.file is None else command_line("apply", self.file))
 
     def to_json(self) -> dict[str, Any]:
         """What `recover --format json` prints: the plan, what became of it, and the decision."""
@@ -81,6 +99,7 @@ class Decision:
             "file": None if self.file is None else str(self.file),
             "next": self.next,
             "error": None if self.error is None else self.error.to_json(),
+            "failed": None if self.failed is None else self.failed.to_json(),
         }
 
 
@@ -95,8 +114,12 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     config: Path | None = None,
     owner: Owner | None = None,
     lost: Where | None = None,
+    go_on: bool = False,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
+
+    Where the same batch was still not committed at call after call, more is tried than the last good batch: what `run`
+    would try, in its order, until a person is called.
 
     Args:
         target: Location, or name in `lastgood.toml`.
@@ -109,6 +132,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         owner: Who calls, if it is the supervisor of the application itself.
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
+        go_on: A person has looked: what has failed before counts no more.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
@@ -117,7 +141,12 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     options = _allowed(target, options or PlanOptions(), config)
     work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost)
     began_at_ms = now_ms()
-    decision = work.decide()
+    is_counted = owner is None and options.goal == _RESUME
+    if go_on and not is_counted:
+        raise UsageError(
+            "only the goal resume counts what has failed", subject="--go-on", found=f"--goal {options.goal}"
+        )
+    decision = work.climbed(began_at_ms, go_on=go_on) if is_counted else work.decide()
     if not observe and owner is None:
         note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=options.evidence)
     return decision
@@ -136,6 +165,66 @@ class _Work:
     config: Path | None
     owner: Owner | None = None
     lost: Where | None = None
+
+    def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
+        """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
+        pipeline = pipeline_of(self.target, self.config)
+        policy = Policy() if pipeline is None else pipeline.policy
+        attempts = Attempts.found(
+            target=self.target,
+            location=_location(self.target, self.config),
+            policy=policy,
+            evidence=self.options.evidence,
+            began_ms=began_at_ms,
+            tell=self.tell,
+            config=self.config,
+        )
+        if go_on:
+            attempts = attempts.forgotten(is_for_good=not self.observe)
+        found = self._climb(attempts, policy)
+        decision = replace(found.decision, failed=attempts.failed)
+        if attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
+            decision = self._given_up(decision, found.waiting, attempts)
+        elif found.waiting is not None:
+            self.tell(f"more could be done than a restart: {found.waiting.because}; {found.waiting.way_on}")
+        if not self.observe:
+            attempts.keep(decision, found.rung)
+        return decision
+
+    def _climb(self, attempts: Attempts, policy: Policy) -> Climbed:
+        # What was tried often enough is not done once more; only what a person has to decide on is looked for.
+        first = replace(self, observe=self.observe or attempts.gives_up).decide()
+        standing = Standing() if attempts.judged is None else attempts.judged.standing
+        tried = () if attempts.judged is None else attempts.judged.tally.tried
+
+        def decide(rung: Rung) -> Decision | None:
+            where = Where(stable_lag=policy.stable_lag) if rung is Rung.STABLE else Where()
+            options = replace(self.options, goal=rung.value, where=where)
+            return if_it_can_be_gone(replace(self, options=options).decide)
+
+        return climb(rungs(policy, standing), tried, decide, first)
+
+    def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
+        """It has failed too often: a person is called, with what there is to decide on."""
+        if decision.verdict is not Verdict.START:
+            return decision
+        failed = attempts.failed
+        times = 1 if failed is None else failed.times + 1
+        batch = "the application" if failed is None or failed.batch is None else f"batch {failed.batch}"
+        because = f"{batch} failed {times} times in a row without a new committed batch"
+        error = AttemptsExhaustedError(
+            because,
+            subject=str(attempts.location),
+            found=f"{times} starts, of which {attempts.policy.max_attempts} in a row may fail",
+            expected="a new committed batch between two failures",
+            effect="the application is not started again before a person has looked",
+            next=self._again("--go-on"),
+        )
+        if waiting is not None:
+            because = f"{because}, and {waiting.because}"
+            return replace(waiting, because=because, error=waiting.error or error, failed=failed)
+        file = self._saved(decision.plan) if decision.plan is not None and decision.plan.steps else None
+        return Decision(Verdict.PERSON, because, decision.plan, file, error=error, next=error.next, failed=failed)
 
     def decide(self) -> Decision:
         """Finish what was interrupted; else plan, and do it."""
@@ -309,6 +398,16 @@ class _Work:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
                 return Where(offset_columns=query.offset_columns)
         return Where()
+
+
+def if_it_can_be_gone(decide: Callable[[], Decision]) -> Decision | None:
+    """What a way out beyond the last good batch comes to; None where nothing can be promised of it."""
+    try:
+        decision = decide()
+    except LastgoodError as error:
+        return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
+    is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
+    return None if is_no_way else decision
 
 
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
@@ -22,6 +22,7 @@ from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import locate
+from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.copies import batch_of
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
@@ -29,6 +30,9 @@ from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
+
+if TYPE_CHECKING:
+    from lastgood.operations.attempts import FailedBatch
 
 _DEPTH_MAX = 6
 _NEVER_INSIDE = ("_delta_log", "_spark_metadata", "metadata", "state")
@@ -68,6 +72,8 @@ class Status:
     sinks: tuple[SinkStanding, ...] = ()
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
+    failed: FailedBatch | None = None
+    """What `recover` has seen fail since the newest commit; None as `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED
@@ -146,6 +152,7 @@ class Status:
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
             "last_incident": self._incident_json(),
+            "failed": None if self.failed is None else self.failed.to_json(),
             "next": self.next,
         }
 
@@ -207,7 +214,8 @@ def status(
         require_checkpoint(location, evidence.checkpoint)
     at_ms = clock_ms()
     around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-    return replace(_judge(evidence, around, at_ms), incident=incident, target=target, options=options)
+    found = _judge(evidence, around, at_ms)
+    return replace(found, incident=incident, failed=_failed(evidence), target=target, options=options)
 
 
 def is_root(target: str) -> bool:
@@ -322,6 +330,20 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
         return last_incident(storage, location) if location.name else None
     except LastgoodError as error:
         return error
+
+
+def _failed(evidence: Evidence) -> FailedBatch | None:
+    if not evidence.location.name:
+        return None
+    try:
+        kept = read_attempts(evidence.storage, evidence.location)
+    except LastgoodError:  # as little a reason to say nothing of the rest
+        return None
+    if kept is None:
+        return None
+    from lastgood.operations.attempts import failed_batch  # noqa: PLC0415 - 50 ms that most queries need not pay
+
+    return failed_batch(kept, evidence.checkpoint.last_committed)
 
 
 def _is_nothing(evidence: Evidence) -> bool:

@@ -351,7 +351,7 @@ def _rerun(standing: Standing) -> Outlook:
     start = ends(before)
     if batch_id == 0:
         start = begun(standing)
-    if start and start == ends(plan) and standing.committed == batch_id - 1 and not standing.world.is_stateful:
+    if start and start == ends(plan) and _reads_nothing(standing, start) and not standing.world.is_stateful:
         return Outlook(Guarantee.EXACTLY_ONCE, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
@@ -364,6 +364,14 @@ def _rerun(standing: Standing) -> Outlook:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
     doubt = f"not every sink is known to recognise batch {batch_id}"
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
+    """Whether the plans that Spark takes for done, between the newest commit and the newest plan, end where it begins."""
+    between = standing.planned - standing.committed - 1
+    if between > len(standing.checkpoint.offsets.entries):
+        return False
+    return all(ends(standing.plan(n)) == start for n in range(standing.planned - between - 1, standing.planned - 1))
 
 
 def _shown(batch: int | None) -> int:
