@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     "--driver-is-dead", is_flag=True, help="You have seen that the application has ended; a silent one may be alive."
 )
 @click.option(
-    "--go-on", is_flag=True, help="You have looked: start again, however often the same batch has failed before."
+    "--go-on",
+    is_flag=True,
+    help="You have looked: start again, however often the same batch has failed, and however long it was down.",
 )
 @click.option(
     "-o",

@@ -56,6 +56,9 @@ class _WithCommand(click.Command):
 @click.option(
     "--restart-only", is_flag=True, help="Never look at a checkpoint before a start, nor repair it: only start again."
 )
+@click.option(
+    "--go-on", is_flag=True, help="You have looked: start the queries as they stand, however long they were down."
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
 @click.pass_context
@@ -70,6 +73,7 @@ def run(
     check: bool,
     no_agent: bool,
     restart_only: bool,
+    go_on: bool,
     show_output: bool,
     output_format: str,
 ) -> int:
@@ -95,7 +99,7 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka))
-    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only)
+    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, go_on=go_on)
     if check:
         _print_check(prepared, output_format)
         return 0

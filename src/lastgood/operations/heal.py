@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import LastgoodError, command_line
 from lastgood.operations.apply import Owner
-from lastgood.operations.climb import climb
+from lastgood.operations.climb import Climbed, climb
+from lastgood.operations.evidence import now_ms
+from lastgood.operations.outage import Outage, outage_of
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, Verdict, if_it_can_be_gone, recover
+from lastgood.operations.recover import Decision, Verdict, after_outage, if_it_can_be_gone, recover
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
@@ -20,10 +22,10 @@ from lastgood.operations.target import Target
 from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
-from lastgood.storage import Location
+from lastgood.storage import Location, parse_location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
-from lastgood.supervise.events import Diagnosed, Ended, Event, Repaired
+from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing, rungs
 from lastgood.supervise.loop import PersonNeededError, Wait
@@ -55,6 +57,7 @@ class Healer:
         targets: Mapping[Location, Target],
         *,
         tell: Callable[[Event], None],
+        go_on: bool = False,
     ) -> None:
         """Prepare.
 
@@ -62,8 +65,12 @@ class Healer:
             pipeline: What may be done, and how the driver is known to be dead.
             targets: Its queries.
             tell: Gets each event.
+            go_on: A person has looked: however long the queries were down, they are started as they stand.
         """
         self._pipeline = pipeline
+        self._go_on = go_on
+        self._running_ms: int | None = None
+        """When the command was last seen running."""
         self._tell = tell
         self.agents: Agents | None = None
         """In the drivers of the command; None without one."""
@@ -92,6 +99,7 @@ class Healer:
 
     def failed(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
+        self._running_ms = int(ended.at * 1000)
         for checkpoint, query in self._queries.items():
             query.story.failed(ended, cause, ended.positions.get(checkpoint, {}))
 
@@ -140,8 +148,14 @@ class Healer:
         """Do what helps; None: start."""
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
-        first = self._recover(checkpoint, query, Rung.RESUME.value, Where())
-        climbed = climb(way_out, query.tried, lambda rung: self._decide(checkpoint, query, rung), first)
+        outage = self._outage(checkpoint)
+        if outage is None:
+            first = self._recover(checkpoint, query, Rung.RESUME.value, Where())
+            climbed = climb(way_out, query.tried, lambda rung: self._decide(checkpoint, query, rung), first)
+        else:
+            go_on = command_line("run", self._pipeline.name, "--go-on")
+            decided = after_outage(outage, lambda goal, where: self._recover(checkpoint, query, goal, where), go_on)
+            climbed = Climbed(Rung.RESUME, decided)
         decision, seconds = climbed.decision, time.monotonic() - began
         query.waiting = climbed.waiting
         if decision.verdict is Verdict.LATER:
@@ -160,6 +174,15 @@ class Healer:
         because = decision.because
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
+
+    def _outage(self, checkpoint: str) -> Outage | None:
+        if self._go_on:
+            return None
+        location, running_ms = parse_location(checkpoint), self._running_ms
+        return outage_of(location, self._pipeline.policy, now_ms=now_ms(), running_ms=running_ms, tell=self._notice)
+
+    def _notice(self, sentence: str) -> None:
+        self._tell(Noticed(at=time.time(), condition="OUTAGE_UNKNOWN", sentence=sentence))
 
     def _decide(self, checkpoint: str, query: _Query, rung: Rung) -> Decision | None:
         """What a rung beyond the last good batch comes to; None if it cannot be gone here."""

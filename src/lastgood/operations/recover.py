@@ -18,6 +18,7 @@ from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
+from lastgood.operations.outage import Outage, outage_of
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
@@ -132,7 +133,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         owner: Who calls, if it is the supervisor of the application itself.
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
-        go_on: A person has looked: what has failed before counts no more.
+        go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
@@ -144,7 +145,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
         raise UsageError(
-            "only the goal resume counts what has failed", subject="--go-on", found=f"--goal {options.goal}"
+            "another goal is a person's own word already", subject="--go-on", found=f"--goal {options.goal}"
         )
     decision = work.climbed(began_at_ms, go_on=go_on) if is_counted else work.decide()
     if not observe and owner is None:
@@ -181,9 +182,16 @@ class _Work:
         )
         if go_on:
             attempts = attempts.forgotten(is_for_good=not self.observe)
-        found = self._climb(attempts, policy)
+        try:
+            outage = None if go_on else outage_of(attempts.location, policy, now_ms=began_at_ms, tell=self.tell)
+        except LastgoodError as error:
+            return self.told(error)
+        if outage is None:
+            found = self._climb(attempts, policy)
+        else:
+            found = Climbed(Rung.RESUME, after_outage(outage, self._towards, self._again("--go-on")))
         decision = replace(found.decision, failed=attempts.failed)
-        if attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
+        if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
             decision = self._given_up(decision, found.waiting, attempts)
         elif found.waiting is not None:
             self.tell(f"more could be done than a restart: {found.waiting.because}; {found.waiting.way_on}")
@@ -199,10 +207,13 @@ class _Work:
 
         def decide(rung: Rung) -> Decision | None:
             where = Where(stable_lag=policy.stable_lag) if rung is Rung.STABLE else Where()
-            options = replace(self.options, goal=rung.value, where=where)
-            return if_it_can_be_gone(replace(self, options=options).decide)
+            return if_it_can_be_gone(lambda: self._towards(rung.value, where))
 
         return climb(rungs(policy, standing), tried, decide, first)
+
+    def _towards(self, goal: str, where: Where) -> Decision:
+        """The same with another goal."""
+        return replace(self, options=replace(self.options, goal=goal, where=where)).decide()
 
     def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
         """It has failed too often: a person is called, with what there is to decide on."""
@@ -398,6 +409,28 @@ class _Work:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
                 return Where(offset_columns=query.offset_columns)
         return Where()
+
+
+def after_outage(outage: Outage, decide: Callable[[str, Where], Decision], go_on: str) -> Decision:
+    """What the policy wants after an outage: done, or left to a person.
+
+    Args:
+        outage: How long it was, and what is wanted.
+        decide: What a goal comes to, from a place on; carried out if that is allowed.
+        go_on: The command by which a person starts the query as it stands.
+    """
+    if outage.way is None:
+        return Decision(Verdict.PERSON, outage.because, next=go_on)
+    try:
+        decision = decide(*outage.way)
+    except LastgoodError as error:
+        if error.retry is Retry.LATER:
+            return Decision(Verdict.LATER, error.sentence, error=error)
+        decision = Decision(Verdict.PERSON, error.sentence, error=error)
+    if decision.verdict is not Verdict.PERSON:
+        return decision
+    because = f"{outage.because}: {decision.because}"
+    return replace(decision, because=because, next=decision.next or (None if decision.file else go_on))
 
 
 def if_it_can_be_gone(decide: Callable[[], Decision]) -> Decision | None:

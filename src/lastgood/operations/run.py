@@ -54,6 +54,8 @@ class Prepared:
     """What is filled meanwhile; None without one."""
     repairs: bool = True
     """Whether queries are looked at before each start, and brought back to their last good batch."""
+    go_on: bool = False
+    """Whether they are started as they stand, however long they were down."""
 
     @property
     def targets(self) -> dict[Location, Target]:
@@ -81,6 +83,7 @@ def prepare(
     *,
     agent: bool = True,
     repairs: bool = True,
+    go_on: bool = False,
 ) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
 
@@ -89,6 +92,7 @@ def prepare(
         environment: Its environment variables, before its own settings; ours if None.
         agent: Whether every driver it starts gets the agent.
         repairs: Whether queries are repaired where a plain restart is not enough.
+        go_on: A person has looked: however long they were down, they are started as they stand.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -106,9 +110,9 @@ def prepare(
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs)
+        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs, go_on=go_on)
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs)
+    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs, go_on)
 
 
 def supervise(
@@ -148,6 +152,7 @@ def supervise(
                 prepared.pipeline,
                 prepared.targets,
                 tell=tell,
+                go_on=prepared.go_on,
             )
             held.callback(healer.close)
         if prepared.agent is not None:

@@ -367,7 +367,7 @@ def _rerun(standing: Standing) -> Outlook:
 
 
 def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
-    """Whether the plans that Spark takes for done, between the newest commit and the newest plan, end where it begins."""
+    """Whether no plan between the newest commit and the newest plan, which Spark takes for done, read anything."""
     between = standing.planned - standing.committed - 1
     if between > len(standing.checkpoint.offsets.entries):
         return False
