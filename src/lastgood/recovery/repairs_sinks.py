@@ -299,7 +299,7 @@ def _used_up(
     commits = (Edit(f"{COMMITS}/{n}", commit.to_bytes(), used) for n in numbers)
     return Repair(
         (*others, *plans, *commits),
-        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, numbers[-1], why),),
+        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, numbers[-1], why, after=after),),
     )
 
 

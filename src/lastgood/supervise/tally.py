@@ -114,7 +114,7 @@ class Judged:
     tally: Tally
     """As it is now; what is told next is not in it yet."""
     standing: Standing
-    """For the ladder."""
+    """For the ladder, which goes by what has failed since the last start alone."""
     gives_up: bool = False
     """Whether the same batch has failed as often as the policy allows."""
 
@@ -138,7 +138,8 @@ def judged(policy: Policy, before: Tally | None, stand: Stand, cause: Cause, beg
     now = replace(before, stand=stand)
     is_known = before.failures > 0 or before.stand.orphan == stand.orphan
     if stand.orphan is None or not is_known or began_ms < before.told_ms:
-        return Judged(now, _standing(now, cause, began_ms))
+        # Nothing has failed since: what was tried last has not been started yet, or had nothing to do.
+        return Judged(now, Standing())
     decision = after_failure(policy, Count(before.failures), passes_by_itself=cause.passes_by_itself)
     if isinstance(decision, GiveUp):
         # The start that would be one too many is not told: the next call finds the same, and says the same.

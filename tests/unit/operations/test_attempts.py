@@ -128,6 +128,13 @@ def test_offsets_go_back_where_planning_anew_did_not_help_and_no_sink_tells(quer
     assert calls(query, 1, NOBODY_ASKED, *both) == ["reposition"]
 
 
+def test_nothing_more_is_tried_before_what_was_tried_has_failed(query: CheckpointBuilder) -> None:
+    both = (Waiver.DUPLICATES, Waiver.LOSS)
+    assert calls(query, 4, KNOWN, *both)[-1] == "replan"
+    assert calls(query, 3, NOBODY_ASKED, *both) == ["start"] * 3
+    assert failures(query) == 3
+
+
 def test_person_who_has_looked_begins_anew(query: CheckpointBuilder) -> None:
     calls(query, 8)
     assert call(query, go_on=True).verdict.value == "start"

@@ -92,7 +92,8 @@ def test_batch_that_is_planned_anew_after_a_failure_fails_as_well() -> None:
     before = called(ORPHAN, 4)
     assert before is not None
     dropped = replace(before, stand=AT_REST, tried=(Rung.REPLAN,))
-    assert judged(POLICY, dropped, AT_REST, UNKNOWN, NOW_MS + 60_000).tally == dropped
+    idle = judged(POLICY, dropped, AT_REST, UNKNOWN, NOW_MS + 60_000)
+    assert (idle.tally, rungs(POLICY, idle.standing)) == (dropped, (Rung.RESUME,))
     again = judged(POLICY, dropped, ORPHAN, UNKNOWN, NOW_MS + 60_000).tally
     assert (again.failures, again.tried) == (4, (Rung.REPLAN,))
 
