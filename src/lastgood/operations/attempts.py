@@ -158,7 +158,9 @@ class Attempts:
     @property
     def failed(self) -> FailedBatch | None:
         """The batch that has failed; None if none has."""
-        return None if self.judged is None else FailedBatch.of(self.judged.tally)
+        found = None if self.judged is None else FailedBatch.of(self.judged.tally)
+        # The one start too many is not kept, so that the next call says the same; it has failed all the same.
+        return replace(found, times=found.times + 1) if found is not None and self.gives_up else found
 
     def keep(self, decision: Decision, rung: Rung) -> None:
         """Keep that a start was told, and what was done before it; nothing else is an attempt.

@@ -220,9 +220,10 @@ class _Work:
         if decision.verdict is not Verdict.START:
             return decision
         failed = attempts.failed
-        times = 1 if failed is None else failed.times + 1
+        times = 1 if failed is None else failed.times
         batch = "the application" if failed is None or failed.batch is None else f"batch {failed.batch}"
-        because = f"{batch} failed {times} times in a row without a new committed batch"
+        often = "once" if times == 1 else f"{times} times in a row"
+        because = f"{batch} failed {often} without a new committed batch"
         error = AttemptsExhaustedError(
             because,
             subject=str(attempts.location),

@@ -17,6 +17,7 @@ from lastgood.operations.recover import Decision, recover
 from lastgood.operations.status import status
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.attempts_file import attempts_file, read_attempts
+from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.price import Waiver
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.supervise.tally import parse_tally
@@ -98,12 +99,25 @@ def test_person_is_called_in_the_end_and_stays_called(query: CheckpointBuilder) 
         found.because
         == "batch 7 failed 6 times in a row without a new committed batch, and nobody has accepted duplicates"
     )
+    assert found.failed is not None
+    assert found.failed.times == 6
+    told = last_incident(LocalStorage(), parse_location(str(query.folder)))
+    assert told is not None
+    assert (told.cause_line, len(told.attempts)) == (f"ATTEMPTS_EXHAUSTED: {found.because}", 3)
     assert found.plan is not None
     assert found.plan.goal == "replan"
     assert found.file is not None
     assert found.next is not None
     assert "--goal replan" in found.next
     assert "--accept duplicates" in found.next
+
+
+def test_policy_that_allows_no_attempt_calls_a_person_at_the_first_failure(query: CheckpointBuilder) -> None:
+    Path("lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{query.folder}"\npolicy = {{ max_attempts = 0 }}\n'
+    )
+    assert calls(query, 2) == ["start", "person"]
+    assert call(query).because == "the application failed once without a new committed batch"
 
 
 def test_person_who_accepts_the_price_gets_it_at_the_next_call(query: CheckpointBuilder) -> None:
