@@ -156,6 +156,11 @@ class Attempts:
         return self.judged is not None and self.judged.gives_up
 
     @property
+    def orphan(self) -> int | None:
+        """The batch that is planned and not committed; None if there is none, or nothing was kept of it before."""
+        return None if self.judged is None else self.judged.tally.stand.orphan
+
+    @property
     def failed(self) -> FailedBatch | None:
         """The batch that has failed; None if none has."""
         found = None if self.judged is None else FailedBatch.of(self.judged.tally)

@@ -220,15 +220,12 @@ class _Work:
         if decision.verdict is not Verdict.START:
             return decision
         failed = attempts.failed
-        times = 1 if failed is None else failed.times
-        batch = "the application" if failed is None or failed.batch is None else f"batch {failed.batch}"
-        often = "once" if times == 1 else f"{times} times in a row"
-        because = f"{batch} failed {often} without a new committed batch"
+        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        because = f"batch {attempts.orphan} failed {often} without a new committed batch"
         error = AttemptsExhaustedError(
             because,
             subject=str(attempts.location),
-            found=f"{times} starts, of which {attempts.policy.max_attempts} in a row may fail",
-            expected="a new committed batch between two failures",
+            expected=f"a new committed batch after {attempts.policy.max_attempts} such failures at the latest",
             effect="the application is not started again before a person has looked",
             next=self._again("--go-on"),
         )

@@ -117,7 +117,7 @@ def test_policy_that_allows_no_attempt_calls_a_person_at_the_first_failure(query
         f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{query.folder}"\npolicy = {{ max_attempts = 0 }}\n'
     )
     assert calls(query, 2) == ["start", "person"]
-    assert call(query).because == "the application failed once without a new committed batch"
+    assert call(query).because == "batch 7 failed once without a new committed batch"
 
 
 def test_person_who_accepts_the_price_gets_it_at_the_next_call(query: CheckpointBuilder) -> None:
