@@ -24,8 +24,8 @@ from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import plan as _plan
 from lastgood.operations import recover as _recover
 from lastgood.operations.apply import Recovery
+from lastgood.operations.decision import Decision
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lastgood.operations.attempts import FailedBatch
+    from lastgood.operations.decision import Decision
     from lastgood.operations.plan import PlanOptions
-    from lastgood.operations.recover import Decision
 
 
 @click.command()

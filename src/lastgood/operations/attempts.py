@@ -30,7 +30,7 @@ from lastgood.supervise.tally import Judged, Stand, Tally, judged, parse_tally
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
-    from lastgood.operations.recover import Decision
+    from lastgood.operations.decision import Decision
 
 Tell = Callable[[str], None]
 

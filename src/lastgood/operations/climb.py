@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lastgood.errors import LastgoodError, Retry
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.supervise.ladder import Rung
-
-if TYPE_CHECKING:
-    from lastgood.operations.recover import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ def climb(
         decide: What a rung comes to, carried out if that is allowed; None if it cannot be gone here.
         first: What the last good batch comes to: without it no other rung is looked at.
     """
-    if first.verdict.value != "start" or first.changes:
+    if first.verdict is not Verdict.START or first.changes:
         return Climbed(Rung.RESUME, first)
     waiting: Decision | None = None
     for rung in way:
@@ -44,11 +42,21 @@ def climb(
         decision = decide(rung)
         if decision is None:
             continue
-        if decision.verdict.value == "later" or decision.changes:
+        if decision.verdict is Verdict.LATER or decision.changes:
             return Climbed(rung, decision, waiting)
-        if decision.verdict.value == "person":
+        if decision.verdict is Verdict.PERSON:
             waiting = waiting or decision
     return Climbed(Rung.RESUME, first, waiting)
+
+
+def if_it_can_be_gone(decide: Callable[[], Decision]) -> Decision | None:
+    """What a way out beyond the last good batch comes to; None where nothing can be promised of it."""
+    try:
+        decision = decide()
+    except LastgoodError as error:
+        return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
+    is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
+    return None if is_no_way else decision
 
 
 def _is_told_by_sink(decision: Decision) -> bool:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import LastgoodError, command_line
 from lastgood.operations.apply import Owner
-from lastgood.operations.climb import Climbed, climb
+from lastgood.operations.climb import Climbed, climb, if_it_can_be_gone
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.evidence import now_ms
-from lastgood.operations.outage import Outage, outage_of
+from lastgood.operations.outage import Outage, after_outage, outage_of
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, Verdict, after_outage, if_it_can_be_gone, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions

@@ -20,7 +20,7 @@ from lastgood.storage import Location, parse_location
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
-    from lastgood.operations.recover import Decision
+    from lastgood.operations.decision import Decision
 
 Tell = Callable[[str], None]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.layout import COMMITS
+from lastgood.errors import LastgoodError, Retry
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.positions import Where
 from lastgood.recovery.room import recoveries, recoveries_folder
 from lastgood.storage import Location, Storage, open_storage
@@ -72,6 +74,28 @@ def outage_of(
     signs = Signs(committed_ms=committed_ms, repaired_ms=_repaired_ms(storage, location), running_ms=running_ms)
     seconds = outage_seconds(policy, signs, now_ms)
     return None if seconds is None else Outage(seconds, policy)
+
+
+def after_outage(outage: Outage, decide: Callable[[str, Where], Decision], go_on: str) -> Decision:
+    """What the policy wants after an outage: done, or left to a person.
+
+    Args:
+        outage: How long it was, and what is wanted.
+        decide: What a goal comes to, from a place on; carried out if that is allowed.
+        go_on: The command by which a person starts the query as it stands.
+    """
+    if outage.way is None:
+        return Decision(Verdict.PERSON, outage.because, next=go_on)
+    try:
+        decision = decide(*outage.way)
+    except LastgoodError as error:
+        if error.retry is Retry.LATER:
+            return Decision(Verdict.LATER, error.sentence, error=error)
+        decision = Decision(Verdict.PERSON, error.sentence, error=error)
+    if decision.verdict is not Verdict.PERSON:
+        return decision
+    because = f"{outage.because}: {decision.because}"
+    return replace(decision, because=because, next=decision.next or (None if decision.file else go_on))
 
 
 def _repaired_ms(storage: Storage, location: Location) -> int | None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
 from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
-from lastgood.operations.attempts import Attempts, FailedBatch
-from lastgood.operations.climb import Climbed, climb
+from lastgood.operations.attempts import Attempts
+from lastgood.operations.climb import Climbed, climb, if_it_can_be_gone
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.driver_death import DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
-from lastgood.operations.outage import Outage, outage_of
+from lastgood.operations.outage import after_outage, outage_of
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.survey import Survey, survey
@@ -42,66 +41,6 @@ _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
-
-
-class Verdict(enum.Enum):
-    """What is to be done next."""
-
-    START = "start"
-    """Start the application now."""
-    PERSON = "person"
-    """A person has to decide."""
-    LATER = "later"
-    """Try again in a while."""
-
-    @property
-    def exit_code(self) -> int:
-        """What `recover` exits with."""
-        return {Verdict.START: 0, Verdict.PERSON: 3, Verdict.LATER: 75}[self]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What `recover` came to."""
-
-    verdict: Verdict
-    because: str
-    """One line for a person."""
-    plan: Plan | None = None
-    file: Path | None = None
-    """Where the plan is saved, if a person has to decide on it."""
-    recovery: Recovery | None = None
-    """What was carried out; None: nothing had to be changed, or nothing was."""
-    error: LastgoodError | None = None
-    """What stands in the way."""
-    next: str | None = None
-    """The command by which a person allows it."""
-    failed: FailedBatch | None = None
-    """What has failed again and again since the newest commit, as far as calls of `recover` have seen it."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether something was changed before the start, or would be."""
-        is_planned = self.plan is not None and bool(self.plan.steps)
-        return self.recovery is not None or (self.verdict is Verdict.START and is_planned)
-
-    @property
-    def way_on(self) -> str | None:
-        """The command by which a person goes on; None if there is none."""
-        return self.next or (None if self.file is None else command_line("apply", self.file))
-
-    def to_json(self) -> dict[str, Any]:
-        """What `recover --format json` prints: the plan, what became of it, and the decision."""
-        made = self.recovery.to_json() if self.recovery else self.plan.to_json() if self.plan else {}
-        return {
-            **made,
-            "decision": self.verdict.value,
-            "because": self.because,
-            "file": None if self.file is None else str(self.file),
-            "next": self.next,
-            "error": None if self.error is None else self.error.to_json(),
-            "failed": None if self.failed is None else self.failed.to_json(),
-        }
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
@@ -407,38 +346,6 @@ class _Work:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
                 return Where(offset_columns=query.offset_columns)
         return Where()
-
-
-def after_outage(outage: Outage, decide: Callable[[str, Where], Decision], go_on: str) -> Decision:
-    """What the policy wants after an outage: done, or left to a person.
-
-    Args:
-        outage: How long it was, and what is wanted.
-        decide: What a goal comes to, from a place on; carried out if that is allowed.
-        go_on: The command by which a person starts the query as it stands.
-    """
-    if outage.way is None:
-        return Decision(Verdict.PERSON, outage.because, next=go_on)
-    try:
-        decision = decide(*outage.way)
-    except LastgoodError as error:
-        if error.retry is Retry.LATER:
-            return Decision(Verdict.LATER, error.sentence, error=error)
-        decision = Decision(Verdict.PERSON, error.sentence, error=error)
-    if decision.verdict is not Verdict.PERSON:
-        return decision
-    because = f"{outage.because}: {decision.because}"
-    return replace(decision, because=because, next=decision.next or (None if decision.file else go_on))
-
-
-def if_it_can_be_gone(decide: Callable[[], Decision]) -> Decision | None:
-    """What a way out beyond the last good batch comes to; None where nothing can be promised of it."""
-    try:
-        decision = decide()
-    except LastgoodError as error:
-        return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
-    is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
-    return None if is_no_way else decision
 
 
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:

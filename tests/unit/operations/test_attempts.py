@@ -12,8 +12,9 @@ from planning import broker
 
 from lastgood.errors import UsageError
 from lastgood.operations.apply import Owner, undo
+from lastgood.operations.decision import Decision
 from lastgood.operations.plan import PlanOptions
-from lastgood.operations.recover import Decision, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.status import status
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.attempts_file import attempts_file, read_attempts

@@ -10,10 +10,11 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.operations.apply import undo
+from lastgood.operations.decision import Decision
 from lastgood.operations.heal import Healer
 from lastgood.operations.outage import outage_of
 from lastgood.operations.plan import PlanOptions
-from lastgood.operations.recover import Decision, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.target import resolve_target
 from lastgood.recovery.incidents import last_incident
 from lastgood.storage import LocalStorage, parse_location
