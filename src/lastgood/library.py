@@ -24,8 +24,8 @@ from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import plan as _plan
 from lastgood.operations import recover as _recover
 from lastgood.operations.apply import Recovery
+from lastgood.operations.decision import Decision
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
@@ -218,6 +218,7 @@ def recover(
     observe: bool = False,
     driver_is_dead: bool = False,
     first_start: bool = False,
+    go_on: bool = False,
     tell: Tell = lambda _: None,
     config: Path | None = None,
     **evidence: Unpack[Evidence],
@@ -233,6 +234,7 @@ def recover(
         observe: Change nothing; say what would be done.
         driver_is_dead: As `apply`.
         first_start: The query has never run: leave `Decision.warning` out where nobody can tell.
+        go_on: A person has looked: however often the same batch has failed before, it is started again.
         tell: As `apply`.
         config: As `apply`.
         **evidence: As `plan`.
@@ -249,6 +251,7 @@ def recover(
         tell=tell,
         config=config,
         first_start=first_start,
+        go_on=go_on,
     )
 
 

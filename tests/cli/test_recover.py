@@ -322,3 +322,21 @@ def test_a_persons_word_for_it_counts_from_the_command_line_and_from_the_configu
         '[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "chk"\nsink = "file:sink"\nsource_replays = true\n'
     )
     assert answer("orders", "--observe")["guarantee"] == "exactly_once"
+
+
+def test_batch_that_fails_call_after_call_is_told_counted_and_left_to_a_person(checkpoint: Path) -> None:
+    Path("lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\n'
+        "policy = { same_batch = 1, max_attempts = 1 }\n"
+    )
+    assert answer("orders")["failed"] is None
+    told = answer("orders")["failed"]
+    assert (told["batch"], told["times"]) == (7, 1)
+    done = run("orders")
+    assert done.returncode == 3
+    assert "batch 7 failed 2 times in a row without a new committed batch, and nobody has accepted duplicates" in (
+        done.stdout
+    )
+    assert "Allow it with: lastgood recover orders --goal replan --accept duplicates" in done.stdout
+    assert answer("orders", "--go-on")["failed"] is None
+    assert answer("orders", "--observe")["failed"]["times"] == 1

@@ -9,9 +9,10 @@ from repair.seeded import BEFORE, COLUMNS, Application, MakeApplication
 
 from lastgood.operations.apply import undo
 from lastgood.operations.backup import create
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.price import Guarantee, Waiver

@@ -10,10 +10,14 @@ import click
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.repair import carry_out, print_plan, take_back, teller
+from lastgood.cli.times import clock
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lastgood.operations.attempts import FailedBatch
+    from lastgood.operations.decision import Decision
     from lastgood.operations.plan import PlanOptions
-    from lastgood.operations.recover import Decision
 
 
 @click.command()
@@ -35,6 +39,11 @@ if TYPE_CHECKING:
     help="The query has never run: do not warn where nobody can tell. No sink is overruled.",
 )
 @click.option(
+    "--go-on",
+    is_flag=True,
+    help="You have looked: start again, however often the same batch has failed, and however long it was down.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -50,6 +59,7 @@ def recover(
     observe: bool,
     driver_is_dead: bool,
     first_start: bool,
+    go_on: bool,
     output: Path | None,
     output_format: str,
 ) -> int:
@@ -58,7 +68,8 @@ def recover(
     Meant to stand before the application in whatever starts it. A plain restart needs nothing and is told at once. A
     repair that costs nothing, or what `accept` in lastgood.toml or --accept allow, is carried out, if the driver is
     known to be dead. Anything else waits for a person, with the plan saved. Where no batch was ever planned it is a
-    first start, unless mirror or sink know better: a lost checkpoint is never taken for a new one.
+    first start, unless mirror or sink know better: a lost checkpoint is never taken for a new one. Where the same batch
+    is still not committed at call after call, it is planned anew, and at last a person is called, as lastgood run does.
 
     \b
     lastgood recover s3a://lake/chk/orders --sink s3a://lake/orders && spark-submit orders.py
@@ -79,6 +90,7 @@ def recover(
         tell=progress,
         config=policy,
         first_start=first_start,
+        go_on=go_on,
     )
     if output_format == "json":
         print_json(decision.to_json())
@@ -108,6 +120,8 @@ def _print(decision: Decision) -> None:
     if decision.error is not None:
         for label, fact in decision.error.facts().items():
             out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+    if decision.failed is not None:
+        _print_failed(decision.failed, out)
     if decision.file is not None:
         out.print(f"The plan is saved: {decision.file}", markup=False)
     if decision.next is not None:
@@ -119,3 +133,10 @@ def _print(decision: Decision) -> None:
         out.print(take_back(decision.recovery), markup=False)
     else:
         out.print("Nothing has been changed.")
+
+
+def _print_failed(failed: FailedBatch, out: Console) -> None:
+    batch = "It" if failed.batch is None else f"Batch {failed.batch}"
+    times = "once" if failed.times == 1 else f"{failed.times} times in a row"
+    since = "" if failed.since_ms is None else f" since {clock(failed.since_ms)}"
+    out.print(f"{batch} has failed {times}{since}, without a new committed batch.", markup=False)

@@ -64,6 +64,9 @@ class _WithCommand(click.Command):
     "--restart-only", is_flag=True, help="Never look at a checkpoint before a start, nor repair it: only start again."
 )
 @click.option("--first-start", is_flag=True, help="The queries have never run: do not warn where nobody can tell that.")
+@click.option(
+    "--go-on", is_flag=True, help="You have looked: start the queries as they stand, however long they were down."
+)
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
 @click.pass_context
@@ -80,6 +83,7 @@ def run(
     no_agent: bool,
     restart_only: bool,
     first_start: bool,
+    go_on: bool,
     show_output: bool,
     output_format: str,
 ) -> int:
@@ -109,7 +113,7 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
-    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start)
+    prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)
         return 0

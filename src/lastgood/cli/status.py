@@ -107,7 +107,7 @@ def _print_one(found: Status, out: Console) -> None:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
-    for label, line in (*_left(found), *_around(found), *_incident(found)):
+    for label, line in (*_left(found), *_around(found), *_incident(found), *_failed(found)):
         out.print(f"  {label:<12} {line}", markup=False)
     out.print(f"  next         {found.next}", markup=False)
     if found.undo is not None:
@@ -162,6 +162,16 @@ def _incident(found: Status) -> Iterator[tuple[str, str]]:
         parts.append("whether a batch followed was not looked at")
     parts += [] if told["promise"] is None else [f"promise {told['promise']}"]
     yield "", f"{'; '.join(parts)}: {told['next']}"
+
+
+def _failed(found: Status) -> Iterator[tuple[str, str]]:
+    """What `recover` has seen fail again and again."""
+    failed = found.failed
+    if failed is not None:
+        batch = "the application" if failed.batch is None else f"batch {failed.batch}"
+        since = "" if failed.since_ms is None else f", since {clock(failed.since_ms)}"
+        times = "once" if failed.times == 1 else f"{failed.times} times in a row"
+        yield "failed", f"{batch}, {times}{since}, as recover has counted"
 
 
 def _loss(exposure: Exposure) -> str:

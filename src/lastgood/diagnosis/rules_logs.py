@@ -57,7 +57,10 @@ Two or more of the newest plans have no commit. Spark runs only the newest of th
 done, with no more than a warning in the log.
 
 If only their commits were lost, nothing is missing. If the batches themselves were never written, their rows are lost
-without a message. Look at what the sink shows before the query is started.""",
+without a message. Look at what the sink shows before the query is started.
+
+`lastgood plan --goal replan` drops all of them together and has their range read anew: exactly once where the sinks are
+named and known to lack them.""",
 )
 OFFSET_LOG_GAP = Condition(
     "OFFSET_LOG_GAP",

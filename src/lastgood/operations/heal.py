@@ -8,11 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from lastgood.asked import Asked
 from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.errors import LastgoodError, Retry
+from lastgood.errors import LastgoodError, command_line
 from lastgood.operations.apply import Owner
+from lastgood.operations.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
+from lastgood.operations.decision import Decision, Verdict
+from lastgood.operations.evidence import now_ms
+from lastgood.operations.outage import Outage, after_outage, outage_of
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import FRESH, Decision, Verdict, elsewhere, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
@@ -20,7 +24,7 @@ from lastgood.operations.target import Target
 from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
-from lastgood.storage import Location
+from lastgood.storage import Location, parse_location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.config import Pipeline
 from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
@@ -58,6 +62,7 @@ class Healer:
         *,
         tell: Callable[[Event], None],
         first_start: bool = False,
+        go_on: bool = False,
     ) -> None:
         """Prepare.
 
@@ -66,9 +71,13 @@ class Healer:
             targets: Its queries.
             tell: Gets each event.
             first_start: Whether a person says that they have never run.
+            go_on: A person has looked: however long the queries were down, they are started as they stand.
         """
         self._first_start = first_start
         self._pipeline = pipeline
+        self._go_on = go_on
+        self._running_ms: int | None = None
+        """When the command was last seen running."""
         self._tell = tell
         self.agents: Agents | None = None
         """In the drivers of the command; None without one."""
@@ -97,6 +106,7 @@ class Healer:
 
     def failed(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
+        self._running_ms = int(ended.at * 1000)
         for checkpoint, query in self._queries.items():
             query.story.failed(ended, cause, ended.positions.get(checkpoint, {}))
 
@@ -143,71 +153,58 @@ class Healer:
 
     def _heal(self, checkpoint: str, query: _Query, standing: Standing) -> Wait | None:
         """Do what helps; None: start."""
-        plain: Decision | None = None
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
-        for rung in way_out:
-            is_pointless = plain is not None and _is_told_by_sink(plain) and query.target.via is None
-            if rung in query.tried or (rung is Rung.STABLE and is_pointless):
-                continue
-            decision = self._decide(checkpoint, query, rung, plain)
-            if decision is None:
-                continue
-            seconds = time.monotonic() - began
-            if decision.verdict is Verdict.LATER:
-                return Wait(decision.because)
-            if decision.verdict is Verdict.PERSON:
-                if rung is Rung.RESUME:
-                    query.story.went(decision, seconds)
-                    raise _person(checkpoint, query.evidence, decision)
-                query.waiting = query.waiting or decision
-            elif decision.recovery is None:
-                plain = plain or decision
-            else:
-                if rung is not Rung.RESUME:
-                    query.tried.add(rung)
-                query.repaired_at = standing
-                self._repaired(checkpoint, query, decision, seconds)
-                return None
-        seconds = time.monotonic() - began
-        because = plain.because if plain is not None else "nothing else is left to try"
-        query.plan = plain.plan if plain is not None else None
-        query.story.restarted(because, query.plan, seconds)
-        warning = None if plain is None else plain.warning
-        if warning is not None and not query.is_warned:
+        outage = self._outage(checkpoint)
+        if outage is None:
+            first = self._recover(checkpoint, query, Rung.RESUME.value, Where())
+            climbed = climb(
+                way_out,
+                query.tried,
+                lambda rung: self._decide(checkpoint, query, rung, first),
+                first,
+                via=query.target.via,
+            )
+        else:
+            go_on = command_line("run", self._pipeline.name, "--go-on")
+            decided = after_outage(outage, lambda goal, where: self._recover(checkpoint, query, goal, where), go_on)
+            climbed = Climbed(Rung.RESUME, decided)
+        decision, seconds = climbed.decision, time.monotonic() - began
+        query.waiting = climbed.waiting
+        if decision.verdict is Verdict.LATER:
+            return Wait(decision.because)
+        if decision.verdict is Verdict.PERSON:
+            query.story.went(decision, seconds)
+            raise _person(checkpoint, query.evidence, decision)
+        if decision.recovery is not None:
+            if climbed.rung is not Rung.RESUME:
+                query.tried.add(climbed.rung)
+            query.repaired_at = standing
+            self._repaired(checkpoint, query, decision, seconds)
+            return None
+        query.plan = decision.plan
+        query.story.restarted(decision.because, query.plan, seconds)
+        if decision.warning is not None and not query.is_warned:
             query.is_warned = True
+            warning = decision.warning
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=warning.effect))
+        because = decision.because
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
 
-    def _decide(self, checkpoint: str, query: _Query, rung: Rung, plain: Decision | None) -> Decision | None:
-        """What a rung comes to; None if it cannot be gone here.
+    def _outage(self, checkpoint: str) -> Outage | None:
+        if self._go_on:
+            return None
+        location, running_ms = parse_location(checkpoint), self._running_ms
+        return outage_of(location, self._pipeline.policy, now_ms=now_ms(), running_ms=running_ms, tell=self._notice)
 
-        Args:
-            checkpoint: Of the query.
-            query: The query.
-            rung: The way out.
-            plain: What Spark's own restart comes to, if that is right.
+    def _notice(self, sentence: str) -> None:
+        self._tell(Noticed(at=time.time(), condition="OUTAGE_UNKNOWN", sentence=sentence))
 
-        Raises:
-            LastgoodError: nobody can tell what is the matter with the query at all.
-        """
-        goal, where = rung.value, Where()
-        if rung is Rung.STABLE:
-            sinks = plain.plan.sinks if plain is not None and plain.plan is not None else ()
-            is_told = bool(sinks) and all(sink.known for sink in sinks)
-            goal, where = elsewhere(query.target.via, self._pipeline.policy.stable_lag, is_told=is_told)
-        try:
-            decision = self._recover(checkpoint, query, goal, where)
-        except LastgoodError as error:
-            if rung is Rung.RESUME:
-                raise
-            if error.retry is Retry.LATER:
-                return Decision(Verdict.LATER, error.sentence, error=error)
-            return Decision(Verdict.PERSON, error.sentence, error=error) if goal == FRESH else None
-        is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None and rung is not Rung.RESUME
-        # What was asked for by name and cannot be done has a reason that a person has to hear.
-        return None if is_no_way and goal != FRESH else decision
+    def _decide(self, checkpoint: str, query: _Query, rung: Rung, first: Decision) -> Decision | None:
+        """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
+        goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
+        return if_it_can_be_gone(lambda: self._recover(checkpoint, query, goal, where), is_asked_for=goal == FRESH)
 
     def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
         policy, via = self._pipeline.policy, query.target.via
@@ -242,11 +239,6 @@ class Healer:
                 seconds=round(seconds, 3),
             )
         )
-
-
-def _is_told_by_sink(decision: Decision) -> bool:
-    """Whether a sink says itself how far it has come, so that going further back is no better."""
-    return decision.plan is not None and any(sink.known for sink in decision.plan.sinks)
 
 
 def _person(checkpoint: str, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:

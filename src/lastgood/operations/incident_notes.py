@@ -21,7 +21,7 @@ from lastgood.storage import Location, parse_location
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
-    from lastgood.operations.recover import Decision
+    from lastgood.operations.decision import Decision
 
 Tell = Callable[[str], None]
 
@@ -103,6 +103,8 @@ def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline
     plan = decision.plan
     steps = () if plan is None else plan.steps
     why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
+    if decision.failed is not None and decision.verdict.value == PERSON:
+        why = decision.because  # that it failed again and again is the cause, and the plan only what is left
     error = decision.error
     attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
     position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -17,10 +15,14 @@ from lastgood.diagnosis.rules_left import first_start_unproven
 from lastgood.diagnosis.sink_reading import ABSENT
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
+from lastgood.operations.attempts import Attempts
+from lastgood.operations.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.offsets import offsets_after
+from lastgood.operations.outage import after_outage, outage_of
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
 from lastgood.operations.start_file import StartFileNotNamedError
@@ -33,66 +35,18 @@ from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.start_files import StartFile
 from lastgood.storage import Location, open_storage, parse_location
+from lastgood.supervise.ladder import Rung, Standing, rungs
+from lastgood.supervise.loop import AttemptsExhaustedError
+from lastgood.supervise.policy import Policy
 
 Tell = Callable[[str], None]
 
 
-FRESH = "fresh"
 _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
-
-
-class Verdict(enum.Enum):
-    """What is to be done next."""
-
-    START = "start"
-    """Start the application now."""
-    PERSON = "person"
-    """A person has to decide."""
-    LATER = "later"
-    """Try again in a while."""
-
-    @property
-    def exit_code(self) -> int:
-        """What `recover` exits with."""
-        return {Verdict.START: 0, Verdict.PERSON: 3, Verdict.LATER: 75}[self]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What `recover` came to."""
-
-    verdict: Verdict
-    because: str
-    """One line for a person."""
-    plan: Plan | None = None
-    file: Path | None = None
-    """Where the plan is saved, if a person has to decide on it."""
-    recovery: Recovery | None = None
-    """What was carried out; None: nothing had to be changed, or nothing was."""
-    error: LastgoodError | None = None
-    """What stands in the way."""
-    next: str | None = None
-    """The command by which a person allows it."""
-    warning: Finding | None = None
-    """What a person should know before the start."""
-
-    def to_json(self) -> dict[str, Any]:
-        """What `recover --format json` prints: the plan, what became of it, and the decision."""
-        made = self.recovery.to_json() if self.recovery else self.plan.to_json() if self.plan else {}
-        return {
-            **made,
-            "decision": self.verdict.value,
-            "because": self.because,
-            "file": None if self.file is None else str(self.file),
-            "next": self.next,
-            "error": None if self.error is None else self.error.to_json(),
-            "warning": None if self.warning is None else self.warning.to_json(),
-        }
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
@@ -107,8 +61,12 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     owner: Owner | None = None,
     lost: Where | None = None,
     first_start: bool = False,
+    go_on: bool = False,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
+
+    Where the same batch was still not committed at call after call, more is tried than the last good batch: what `run`
+    would try, in its order, until a person is called.
 
     Args:
         target: Location, or name in `lastgood.toml`.
@@ -122,6 +80,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
         first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
+        go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
@@ -130,7 +89,12 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     options = _allowed(target, options or PlanOptions(), config)
     work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost, first_start)
     began_at_ms = now_ms()
-    decision = work.decide()
+    is_counted = owner is None and options.goal == _RESUME
+    if go_on and not is_counted:
+        raise UsageError(
+            "another goal is a person's own word already", subject="--go-on", found=f"--goal {options.goal}"
+        )
+    decision = work.climbed(began_at_ms, go_on=go_on) if is_counted else work.decide()
     if not observe and owner is None:
         note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=options.evidence)
     return decision
@@ -150,6 +114,75 @@ class _Work:
     owner: Owner | None = None
     lost: Where | None = None
     first_start: bool = False
+
+    def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
+        """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
+        pipeline = pipeline_of(self.target, self.config)
+        policy = Policy() if pipeline is None else pipeline.policy
+        attempts = Attempts.found(
+            target=self.target,
+            location=_location(self.target, self.config),
+            policy=policy,
+            evidence=self.options.evidence,
+            began_ms=began_at_ms,
+            tell=self.tell,
+            config=self.config,
+        )
+        if go_on:
+            attempts = attempts.forgotten(is_for_good=not self.observe)
+        try:
+            outage = None if go_on else outage_of(attempts.location, policy, now_ms=began_at_ms, tell=self.tell)
+        except LastgoodError as error:
+            return self.told(error)
+        if outage is None:
+            found = self._climb(attempts, policy)
+        else:
+            found = Climbed(Rung.RESUME, after_outage(outage, self._towards, self._again("--go-on")))
+        decision = replace(found.decision, failed=attempts.failed)
+        if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
+            decision = self._given_up(decision, found.waiting, attempts)
+        elif found.waiting is not None:
+            self.tell(f"more could be done than a restart: {found.waiting.because}; {found.waiting.way_on}")
+        if not self.observe:
+            attempts.keep(decision, found.rung)
+        return decision
+
+    def _climb(self, attempts: Attempts, policy: Policy) -> Climbed:
+        # What was tried often enough is not done once more; only what a person has to decide on is looked for.
+        first = replace(self, observe=self.observe or attempts.gives_up).decide()
+        standing = Standing() if attempts.judged is None else attempts.judged.standing
+        tried = () if attempts.judged is None else attempts.judged.tally.tried
+
+        def decide(rung: Rung) -> Decision | None:
+            goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
+            return if_it_can_be_gone(lambda: self._towards(goal, where), is_asked_for=goal == FRESH)
+
+        return climb(rungs(policy, standing), tried, decide, first, via=policy.via)
+
+    def _towards(self, goal: str, where: Where) -> Decision:
+        """The same with another goal."""
+        options = _allowed(self.target, replace(self.options, goal=goal, where=where), self.config)
+        return replace(self, options=options).decide()
+
+    def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
+        """It has failed too often: a person is called, with what there is to decide on."""
+        if decision.verdict is not Verdict.START:
+            return decision
+        failed = attempts.failed
+        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        because = f"batch {attempts.orphan} failed {often} without a new committed batch"
+        error = AttemptsExhaustedError(
+            because,
+            subject=str(attempts.location),
+            expected=f"a new committed batch after {attempts.policy.max_attempts} such failures at the latest",
+            effect="the application is not started again before a person has looked",
+            next=self._again("--go-on"),
+        )
+        if waiting is not None:
+            because = f"{because}, and {waiting.because}"
+            return replace(waiting, because=because, error=waiting.error or error, failed=failed)
+        file = self._saved(decision.plan) if decision.plan is not None and decision.plan.steps else None
+        return Decision(Verdict.PERSON, because, decision.plan, file, error=error, next=error.next, failed=failed)
 
     def decide(self) -> Decision:
         """Finish what was interrupted; else plan, and do it."""
@@ -368,19 +401,6 @@ def _why_plain(plan: Plan) -> str:
     if left_by is None:
         return f"Spark's own restart does it: {plan.promise.because}"
     return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
-
-
-def elsewhere(via: StartFile | None, stable_lag: int, *, is_told: bool) -> tuple[str, Where]:
-    """By which goal, and from where, a query is started at other offsets after nothing else has helped.
-
-    Args:
-        via: The file by which the application is told; None: the checkpoint says it.
-        stable_lag: How many batches before the newest plan.
-        is_told: Whether a sink says itself how far it has come: then nothing need be read again.
-    """
-    if via is None:
-        return _STANDS, Where(stable_lag=stable_lag)
-    return FRESH, Where(at_sink=True) if is_told else Where(stable_lag=stable_lag)
 
 
 def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:

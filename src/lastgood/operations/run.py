@@ -58,6 +58,8 @@ class Prepared:
     """Whether queries are looked at before each start, and brought back to their last good batch."""
     first_start: bool = False
     """Whether a person says that the queries have never run."""
+    go_on: bool = False
+    """Whether they are started as they stand, however long they were down."""
 
     @property
     def targets(self) -> dict[Location, Target]:
@@ -86,6 +88,7 @@ def prepare(
     agent: bool = True,
     repairs: bool = True,
     first_start: bool = False,
+    go_on: bool = False,
 ) -> Prepared:
     """Check all that can be checked before a start; changes nothing.
 
@@ -95,6 +98,7 @@ def prepare(
         agent: Whether every driver it starts gets the agent.
         repairs: Whether queries are repaired where a plain restart is not enough.
         first_start: Whether a person says that they have never run.
+        go_on: A person has looked: however long they were down, they are started as they stand.
 
     Raises:
         CommandNotFoundError, PythonUnusableError, JavaMissingError: see `prepare_launch`.
@@ -113,9 +117,12 @@ def prepare(
     watches = {each: LogWatch(each) for each in checkpoints}
     ledger = pipeline.ledger or (parse_place(env[VARIABLE]) if env.get(VARIABLE) else None)
     if not agent:
-        return Prepared(pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start)
+        return Prepared(
+            pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start, go_on=go_on
+        )
     folder = _agent_folder(name)
-    return Prepared(pipeline, _instrumented(launch, folder), watches, log, folder, ledger, repairs, first_start)
+    instrumented = _instrumented(launch, folder)
+    return Prepared(pipeline, instrumented, watches, log, folder, ledger, repairs, first_start, go_on)
 
 
 def supervise(
@@ -156,6 +163,7 @@ def supervise(
                 prepared.targets,
                 tell=tell,
                 first_start=prepared.first_start,
+                go_on=prepared.go_on,
             )
             held.callback(healer.close)
         if prepared.agent is not None:

@@ -70,7 +70,7 @@ def _delta_step(storage: Storage, edit: SinkEdit) -> DeltaStep:
     history = history_of(log.commits, edit.app_id)
     mark = log.transactions.get(edit.app_id)
     reached, because = reach_back(log, history, write_obstacles(log))
-    if mark is None or mark.version < edit.batch - 1 or reached is None or reached > edit.batch:
+    if mark is None or not _is_where(edit, mark.version) or reached is None or reached > edit.batch:
         raise _moved(edit, because)
     return DeltaStep(
         table=edit.location,
@@ -81,6 +81,11 @@ def _delta_step(storage: Storage, edit: SinkEdit) -> DeltaStep:
         versions=versions_above(history, edit.batch),
         why=edit.why,
     )
+
+
+def _is_where(edit: SinkEdit, mark: int) -> bool:
+    """Whether the mark still allows what was planned."""
+    return mark >= edit.batch if edit.after is None else mark == edit.after
 
 
 def _renewal(log: TableLog, edit: SinkEdit, table_id: str, app_id: str) -> DeltaStep:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Mode
@@ -34,12 +34,15 @@ from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import Position
 from lastgood.query.sink_batches import planned_anew
+from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.plan import PlanInvalidError
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
+if TYPE_CHECKING:
+    from lastgood.operations.attempts import FailedBatch
 _NOTHING_ASKED = EvidenceOptions()
 _TELLS_THE_WAY = (SEALED_BY_LASTGOOD, CHECKPOINT_LOST)
 """Findings with a command that goes on by itself; of any other `diagnose` tells more."""
@@ -80,6 +83,8 @@ class Status:
     """The recovery that left the checkpoint behind on purpose, if no batch was planned since."""
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
+    failed: FailedBatch | None = None
+    """What `recover` has seen fail since the newest commit; None as `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED
@@ -181,6 +186,7 @@ class Status:
             "kafka": None if self.exposure is None else self.exposure.to_json(),
             "sinks": [sink.to_json() for sink in self.sinks],
             "last_incident": self._incident_json(),
+            "failed": None if self.failed is None else self.failed.to_json(),
             "next": self.next,
             "undo": self.undo,
         }
@@ -244,7 +250,7 @@ def status(
         facts = beside.submit(query_facts, evidence)
         around = look_around(evidence, options, now_ms=at_ms, headroom=True)
         found = _judge(evidence, around, facts.result(), options, at_ms)
-        return replace(found, incident=incident.result(), target=target)
+        return replace(found, incident=incident.result(), failed=_failed(evidence), target=target)
 
 
 def status_below(
@@ -335,6 +341,20 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
         return last_incident(storage, location) if location.name else None
     except LastgoodError as error:
         return error
+
+
+def _failed(evidence: Evidence) -> FailedBatch | None:
+    if not evidence.location.name:
+        return None
+    try:
+        kept = read_attempts(evidence.storage, evidence.location)
+    except LastgoodError:  # as little a reason to say nothing of the rest
+        return None
+    if kept is None:
+        return None
+    from lastgood.operations.attempts import failed_batch  # noqa: PLC0415 - 50 ms that most queries need not pay
+
+    return failed_batch(kept, evidence.checkpoint.last_committed)
 
 
 def _judge(

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from lastgood.errors import LastgoodError
 from lastgood.operations.closing import carried_out, closed
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.incident_notes import attempt_of
 from lastgood.operations.promise import Kept
-from lastgood.operations.recover import Decision, Verdict
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.topic_notes import note_first_topics
 from lastgood.operations.whereabouts import note_whereabouts

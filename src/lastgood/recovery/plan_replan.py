@@ -1,4 +1,4 @@
-"""The goal `replan`: the plan that is not committed is dropped, so that today's limits apply. Pure."""
+"""The goal `replan`: what is planned and not committed is dropped, so that today's limits apply. Pure."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ def plan_replan(known: Known, spark: SparkVersion) -> Draft:
         return work.draft(foreseen(work))
     work = repaired(work, (mark_lowered,))
     _require_committed(work.standing)
-    work = repaired(_sinks_at_the_commit(work), (number_taken,))
-    if reads_nothing(work.standing.checkpoint, work.standing.planned):
-        return work.draft(foreseen(work))  # its number is used up, and the range is planned anew under the next one
-    others = tuple(_planned_files(work.standing))
-    work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others))
+    after = _newest_in_sinks(work.standing)
+    if after is None:
+        work = repaired(_sinks_at_the_commit(work), (number_taken,))
+        if reads_nothing(work.standing.checkpoint, work.standing.planned):
+            return work.draft(foreseen(work))  # its number is used up: its range is planned anew under the next one
+        after = work.standing.committed
+    others = tuple(_planned_files(work.standing, after))
+    work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others, after))
     work = repaired(work, LOGS)
     return work.draft(foreseen(work))
 
@@ -55,6 +58,17 @@ def _require_committed(standing: Standing) -> None:
         )
 
 
+def _newest_in_sinks(standing: Standing) -> int | None:
+    """Of several orphans the newest that all sinks have, if they drop it when it runs again: it stays, as it is done.
+
+    State that such a batch made is there or not; so with state the sinks give back what is not committed.
+    """
+    shown = standing.common
+    if shown is None or not standing.committed < shown < standing.planned or standing.world.is_stateful:
+        return None
+    return shown if all(each.sink.would_skip(shown) for each in standing.sinks) else None
+
+
 def _sinks_at_the_commit(work: Work) -> Work:
     """Sinks that have the orphan give it back: what it read is to be read again (row 6)."""
     standing = work.standing
@@ -64,9 +78,9 @@ def _sinks_at_the_commit(work: Work) -> Work:
     return work.with_repair(sinks_taken_back(standing, standing.committed, why))
 
 
-def _planned_files(standing: Standing) -> Iterator[Edit]:
-    """Entries of file sources that name what the orphan was to read: else it would come back as it was."""
-    committed = ends(standing.plan(standing.committed))
+def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
+    """Entries of file sources that name what the orphans were to read: else it would come back as it was."""
+    committed = ends(standing.plan(after))
     for source_id, offset in ends(standing.plan(standing.planned)).items():
         log = next((log for log in standing.checkpoint.sources if log.name == source_id), None)
         if not isinstance(offset, FileOffset) or log is None:

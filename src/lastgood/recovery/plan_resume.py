@@ -416,7 +416,7 @@ def _rerun(standing: Standing) -> Outlook:
         held = [f"{each.sink.location}: {each.held[batch_id].because}" for each in standing.planned_anew]
         lines = (f"offsets/{batch_id}, which reads nothing", *held)
         return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_of_older_plan(standing, start))
-    if start and start == ends(plan) and standing.committed == batch_id - 1 and not standing.world.is_stateful:
+    if start and start == ends(plan) and _reads_nothing(standing, start) and not standing.world.is_stateful:
         return Outlook(Guarantee.EXACTLY_ONCE, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
@@ -429,6 +429,14 @@ def _rerun(standing: Standing) -> Outlook:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
     doubt = f"not every sink is known to recognise batch {batch_id}"
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
+    """Whether no plan between the newest commit and the newest plan, which Spark takes for done, read anything."""
+    between = standing.planned - standing.committed - 1
+    if between > len(standing.checkpoint.offsets.entries):
+        return False
+    return all(ends(standing.plan(n)) == start for n in range(standing.planned - between - 1, standing.planned - 1))
 
 
 def _shown(batch: int | None) -> int:

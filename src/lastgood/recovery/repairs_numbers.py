@@ -10,7 +10,7 @@ from lastgood.recovery.draft import Edit
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_start
 from lastgood.recovery.repair import Repair, Work, refuse
-from lastgood.recovery.repairs_sinks import begin_of_orphan, newest_served
+from lastgood.recovery.repairs_sinks import begin_of_orphans, newest_served, orphans_after
 from lastgood.recovery.repairs_sinks_back import older_plan_taken_back
 from lastgood.recovery.standing import Standing
 
@@ -43,11 +43,14 @@ def number_taken(work: Work) -> Repair | None:
                 next=standing.world.command("diagnose"),
             )
         return back
-    begin = begin_of_orphan(standing, batch_id)
+    # Other plans that are not committed go the same way: Spark takes them for done, whatever they were to read.
+    numbers = orphans_after(standing, standing.committed, batch_id)
+    begin = begin_of_orphans(standing, standing.committed, numbers)
+    empty = _empty_plan(standing, begin)
     return Repair(
-        (Edit(f"{OFFSETS}/{batch_id}", _empty_plan(standing, begin), f"{why}: the number is used up"),),
+        tuple(Edit(f"{OFFSETS}/{number}", empty, f"{why}: the number is used up") for number in numbers),
         word=Guarantee.AT_LEAST_ONCE,
-        rests_on=(*_grounds(standing, taken), f"{_before(batch_id)}: everything from there on is read"),
+        rests_on=(*_grounds(standing, taken), f"{_before(numbers[0])}: everything from there on is read"),
         prices=price_of_older_plan(standing, begin),
     )
 
@@ -60,7 +63,7 @@ def price_of_older_plan(standing: Standing, begin: dict[str, SourceOffset]) -> t
 
 def _empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
     """A plan of the orphan's number that reads nothing: the one before it, or its own that ends where it begins."""
-    before = standing.plan(standing.planned - 1)
+    before = standing.plan(standing.committed)
     if before is not None:
         return before.to_bytes()
     plan = standing.plan(standing.planned)

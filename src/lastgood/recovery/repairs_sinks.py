@@ -211,90 +211,118 @@ def _committed(work: Work, why: str) -> Repair:
     return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
 
 
-def retired(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = ()) -> Repair:
+def retired(
+    standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = (), after: int | None = None
+) -> Repair:
     """The orphan is taken back, and its range will be read by a batch that is planned anew.
 
     Where every sink is known to lack it, its number is free. Where one might have it and drop whatever comes under
     that number, the number is used up: Spark runs it again as an empty batch, and the next one reads the range. It is
     not enough to commit it in the logs alone: a file sink whose own log lacks a number cannot be read any more.
 
+    Where several plans in a row are not committed, all of them are taken back together. Spark runs the newest alone and
+    takes the others for done, so that one taken back alone would leave the ranges of the others to nobody.
+
     Args:
         standing: Where the query stands.
-        batch_id: The orphan.
+        batch_id: The orphan, the newest plan.
         why: One line for a person.
         others: What else has to go.
+        after: The newest plan that stays, since the sinks have its batch; None: the newest that is committed.
 
     Raises:
-        RepairRefusedError: a sink has it, or nobody can tell where its range begins.
+        RepairRefusedError: a sink has one of them, or nobody can tell where their range begins.
     """
     path = f"{OFFSETS}/{batch_id}"
-    before = begin_of_orphan(standing, batch_id)
+    after = standing.committed if after is None else after
+    numbers = orphans_after(standing, after, batch_id)
+    before = begin_of_orphans(standing, after, numbers)
     shown = [batch for batch in standing.shown if batch is not None]
-    if any(batch >= batch_id for batch in shown):
+    if any(batch > after for batch in shown):
         raise refuse(
             standing,
-            f"a sink has batch {batch_id}, which is not committed",
+            f"a sink has batch {max(shown)}, which is not committed",
             subject=path,
             found="; ".join(standing.marks()),
-            expected=f"all sinks at batch {standing.committed}",
+            expected=f"all sinks at batch {after}",
             effect=f"{why}; what is planned anew under its number would be dropped or come twice",
             next=standing.world.command("diagnose"),
         )
-    drop = Repair((*others, Edit(path, None, why)), drops=True)
-    if standing.sinks_known and set(shown) == {batch_id - 1} and standing.would_take(batch_id):
-        exact = _used_up(standing, batch_id, why, others) or drop
+    plans = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in numbers)
+    drop = Repair((*others, *plans), drops=True)
+    first = numbers[0]
+    if standing.sinks_known and set(shown) == {after} and standing.would_take(first):
+        exact = _used_up(standing, after, numbers, why, others) or drop
         return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
-    begin = standing.plan(batch_id - 1)
-    if standing.would_take(batch_id):
-        line = f"no sink drops a batch {batch_id}; whether it is there already is not known of all"
+    begin = standing.plan(after)
+    if standing.would_take(first):
+        line = f"no sink drops a batch {first}; whether it is there already is not known of all"
         return _priced(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
     if begin is not None and not standing.world.is_stateful:
         empty = f"{why}; what comes under its number would be dropped by a sink that has it"
-        edits = (*others, Edit(path, begin.to_bytes(), empty))
-        line = f"{OFFSETS}/{batch_id - 1}: everything from there on is read, under new numbers"
-        return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
+        edits = (*others, *(Edit(f"{OFFSETS}/{n}", begin.to_bytes(), empty) for n in numbers))
+        lines = (f"{OFFSETS}/{after}: everything from there on is read, under new numbers", *_never_run(numbers))
+        return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, lines)
     line = f"nobody knows whether a sink has batch {batch_id} and would drop what comes under that number"
     return _priced(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
 
 
-def _used_up(standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...]) -> Repair | None:
-    """The number of the orphan is used up in logs and table, where a driver inside it can reach no other sink.
+def orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...]:
+    """The plans after a batch, and that before the newest, from which Spark takes where the newest begins."""
+    planned = {n for n in standing.checkpoint.offsets.ids if after < n < newest}
+    before = {newest - 1} if newest - 1 > after else set()
+    return tuple(sorted({*planned, *before, newest}))
+
+
+def _never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """Spark runs the newest of them as an empty batch; the log of a file sink would miss the others."""
+    if len(numbers) == 1:
+        return ()
+    first, last = numbers[0], numbers[-2]
+    span = f"{first}" if first == last else f"{first} to {last}"
+    return (f"the assumption that no sink is a file sink of Spark, whose log would lack {span}",)
+
+
+def _used_up(
+    standing: Standing, after: int, numbers: tuple[int, ...], why: str, others: tuple[Edit, ...]
+) -> Repair | None:
+    """The numbers of the orphans are used up in logs and table, where a driver inside one can reach no other sink.
 
     So it matters no longer whether that driver is alive: its rows are refused, and its commit is there already.
     """
-    begin, commit = standing.plan(batch_id - 1), standing.commit(batch_id - 1)
+    begin, commit = standing.plan(after), standing.commit(after)
     if begin is None or commit is None or standing.world.is_stateful or not writes_only_to_delta(standing):
         return None
     used = f"{why}; its number is used up"
     sink = standing.world.sinks[0]
+    plans = (Edit(f"{OFFSETS}/{n}", begin.to_bytes(), used) for n in numbers)
+    commits = (Edit(f"{COMMITS}/{n}", commit.to_bytes(), used) for n in numbers)
     return Repair(
-        (
-            *others,
-            Edit(f"{OFFSETS}/{batch_id}", begin.to_bytes(), used),
-            Edit(f"{COMMITS}/{batch_id}", commit.to_bytes(), used),
-        ),
-        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, batch_id, why),),
+        (*others, *plans, *commits),
+        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, numbers[-1], why, after=after),),
     )
 
 
-def begin_of_orphan(standing: Standing, batch_id: int) -> dict[str, SourceOffset]:
-    """Where the orphan begins; what is planned anew begins there too.
+def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -> dict[str, SourceOffset]:
+    """Where the orphans begin; what is planned anew begins there too.
 
     Raises:
         RepairRefusedError: nobody can tell, or a source cannot be read again from there.
     """
-    if standing.committed != batch_id - 1:
+    if after == NONE and len(numbers) > 1:
+        # No commit is left at all: the logs are damaged, and batches long done would be read again as if they were not.
         raise refuse(
             standing,
-            f"batches {standing.committed + 1} to {batch_id} are planned and not committed",
-            expected="one plan at most that is not committed",
-            effect=f"Spark would take batch {batch_id - 1} for done",
+            f"batches {numbers[0]} to {numbers[-1]} are planned and not committed",
+            expected="a commit before them",
+            effect=f"Spark would take batch {numbers[-2]} for done",
             next=standing.world.command("diagnose"),
         )
-    plan = standing.plan(batch_id)
-    if plan is not None and plan.metadata is not None and plan.metadata.control is not None:
-        raise _start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
-    if batch_id == 0:
+    for number in numbers:
+        plan = standing.plan(number)
+        if plan is not None and plan.metadata is not None and plan.metadata.control is not None:
+            raise _start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
+    if after == NONE:
         found: dict[str, SourceOffset] = {
             log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None
         }
@@ -304,9 +332,9 @@ def begin_of_orphan(standing: Standing, batch_id: int) -> dict[str, SourceOffset
         if lacking or (standing.plan(0) is None and not found):
             raise _start_unknown(standing, "no sources/*/0, where the first batch began")
         return found
-    before = standing.plan(batch_id - 1)
+    before = standing.plan(after)
     if before is None:
-        raise _start_unknown(standing, f"no {OFFSETS}/{batch_id - 1} that can be read")
+        raise _start_unknown(standing, f"no {OFFSETS}/{after} that can be read")
     unfit = [line for line in before.sources if not isinstance(line.offset, MAY_BE_READ_AGAIN)]
     if unfit:
         raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")

@@ -30,13 +30,15 @@ class SinkEdit:
     """One line for a person."""
     renews: bool = False
     """Delta: it shows the batch already, and only the mark, which has expired, is made again."""
+    after: int | None = None
+    """Delta: it shows this batch and no later one, and the numbers above, up to `batch`, are used up without a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaStep:
     """One version of a Delta table moves the mark of the query, and takes out what batches above it put in.
 
-    A mark that goes up, without a row, uses a number up: a driver that is still inside that batch writes nothing any
+    A mark that goes up, without a row, uses numbers up: a driver that is still inside such a batch writes nothing any
     more, neither when it began before, which is a conflict, nor after, since the batch counts as written. A mark that
     stays has expired, and is made again.
     """
@@ -216,8 +218,9 @@ def sink_edits(steps: Iterable[object]) -> tuple[SinkEdit, ...]:
     found: dict[str, SinkEdit] = {}
     for step in steps:
         if isinstance(step, DeltaStep):
+            after = step.mark.version if step.uses_up else None
             found[step.table] = SinkEdit(
-                DeltaSink.kind, step.table, step.mark.app_id, step.batch, step.why, renews=step.renews
+                DeltaSink.kind, step.table, step.mark.app_id, step.batch, step.why, renews=step.renews, after=after
             )
         if isinstance(step, FileSinkStep):  # the oldest of them comes last
             found[step.sink] = SinkEdit(FileSink.kind, step.sink, None, step.batch - 1, step.why)

@@ -14,7 +14,7 @@ from lastgood.errors import ConfigError, UsageError, command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.storage import LocationInvalidError, parse_location
-from lastgood.supervise.policy import ACCEPTABLE, Policy
+from lastgood.supervise.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
 
 CONFIG_NAME = "lastgood.toml"
 APP_CONFIG = "app-config"
@@ -222,11 +222,18 @@ def _policy(table: _Table, queries: int) -> Policy:
     accept = inner.strings("accept", may_be_empty=True)
     if not set(accept) <= set(ACCEPTABLE):
         raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")
+    after_outage, outage_start = inner.duration("after_outage", None), inner.string("outage_start")
+    if outage_start is not None and outage_start not in OUTAGE_STARTS:
+        raise inner.wrong("outage_start", repr(outage_start), f"one of {', '.join(OUTAGE_STARTS)}")
+    if outage_start is not None and after_outage is None:
+        raise inner.wrong("outage_start", "outage_start without after_outage", 'after_outage = "1h" beside it')
     policy = replace(
         policy,
         **{key: value for key, value in numbers.items() if value is not None},
         restart_within_seconds=inner.duration("restart_within", policy.restart_within_seconds),
         stall_after_seconds=inner.duration("stall_after", None),
+        after_outage_seconds=after_outage,
+        outage_start=outage_start or policy.outage_start,
         backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
         backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
         grace_seconds=inner.duration("grace", policy.grace_seconds),

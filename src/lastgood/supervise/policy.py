@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from lastgood.sources.start_files import StartFile
 
 ACCEPTABLE = ("duplicates", "loss")
+STABLE_LAG, AT_SINK, PERSON = "stable_lag", "at_sink", "person"
+OUTAGE_STARTS = (STABLE_LAG, AT_SINK, PERSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,10 @@ class Policy:
     """How long after the first failure without progress the same holds, however few they are."""
     stable_lag: int = 3
     """CURRENT - N: the batch to start after where nothing better is left, and no sink can tell."""
+    after_outage_seconds: float | None = None
+    """How long after its newest commit a query may be started as it stands; None: however long."""
+    outage_start: str = PERSON
+    """Of `OUTAGE_STARTS`: where it starts after a longer time, or that a person says it."""
     stall_after_seconds: float | None = None
     """How long a running command may commit nothing while there is something to do; None: for ever."""
     backoff_seconds: float = 1.0

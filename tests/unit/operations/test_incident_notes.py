@@ -8,9 +8,10 @@ import pytest
 
 from lastgood.operations.apply import Owner
 from lastgood.operations.backup import create
+from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.incident_notes import note_recover
 from lastgood.operations.plan import PlanOptions
-from lastgood.operations.recover import Decision, Verdict, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.whereabouts import whereabouts
 from lastgood.recovery.incident import Incident

@@ -52,9 +52,19 @@ def test_versions_above_the_batch_go(tmp_path: Path) -> None:
 
 
 def test_number_above_the_mark_takes_no_version(tmp_path: Path) -> None:
-    (step,) = sink_steps([SinkEdit("delta", str(table(tmp_path / "t")), Q, 4, "why")])
-    assert isinstance(step, DeltaStep)
-    assert (step.versions, step.uses_up) == ((), True)
+    folder = str(table(tmp_path / "t"))
+    for batch in (4, 6):  # of one orphan, and of three
+        (step,) = sink_steps([SinkEdit("delta", folder, Q, batch, "why", after=3)])
+        assert isinstance(step, DeltaStep)
+        assert (step.versions, step.uses_up) == ((), True)
+
+
+def test_number_is_not_used_up_once_the_mark_has_moved(tmp_path: Path) -> None:
+    """A driver that was still alive has written the batch meanwhile."""
+    folder = str(table(tmp_path / "t"))
+    for batch, after in ((4, 2), (3, 2), (5, 4)):
+        with pytest.raises(RepairRefusedError):
+            list(sink_steps([SinkEdit("delta", folder, Q, batch, "why", after=after)]))
 
 
 def test_mark_that_is_made_again_is_kept_as_it_was(tmp_path: Path) -> None:

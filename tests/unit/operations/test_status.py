@@ -58,6 +58,7 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
         "kafka": None,
         "sinks": [],
         "last_incident": None,
+        "failed": None,
         "next": f"lastgood inspect {checkpoint}",
         "undo": None,
     }

@@ -82,3 +82,79 @@ def test_damaged_plan_is_dropped_as_well(tmp_path: Path) -> None:
 def test_files_that_are_not_touched_are_guarded(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     assert drafted(known(tmp_path, delta(2)), Replan()).guards == ("metadata", "offsets/2", "commits/2")
+
+
+def several(folder: Path, source: FileInput | None = None) -> None:
+    """Batches 0 to 2 are committed, 3 to 5 planned."""
+    builder = query(folder, 3, source=source)
+    for number in (3, 4, 5):
+        builder.plan()
+        if number < 5:
+            builder.commit()
+    for number in (3, 4):
+        (folder / f"commits/{number}").unlink()
+
+
+def test_several_orphans_are_dropped_together_where_the_sinks_have_none_of_them(tmp_path: Path) -> None:
+    several(tmp_path)
+    found = drafted(known(tmp_path, files(2)), Replan())
+    assert changes(found) == {f"offsets/{n}": "set aside" for n in (3, 4, 5)}
+    assert (found.guarantee, found.sources[0].reread) == (
+        Guarantee.EXACTLY_ONCE,
+        {"orders": {0: ((15, 30),), 1: ((15, 30),)}},
+    )
+    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    assert (then.outcome.value, then.batch) == ("resumes", 3)
+
+
+def test_numbers_of_several_orphans_are_used_up_in_a_table_that_spark_alone_writes(tmp_path: Path) -> None:
+    several(tmp_path)
+    found = drafted(known(tmp_path, delta(2, back_to=0)), Replan())
+    assert changes(found) == {f"{log}/{n}": "written" for log in ("offsets", "commits") for n in (3, 4, 5)}
+    assert [(edit.batch, found.guarantee) for edit in found.sinks] == [(5, Guarantee.EXACTLY_ONCE)]
+    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    assert (then.outcome.value, then.batch) == ("resumes", 6)
+
+
+def test_files_of_several_orphans_are_planned_again(tmp_path: Path) -> None:
+    several(tmp_path, FileInput())
+    found = drafted(known(tmp_path, files(2)), Replan())
+    assert changes(found) == {f"{log}/{n}": "set aside" for log in ("sources/0", "offsets") for n in (3, 4, 5)}
+    assert found.sources[0].reread_files == tuple(f"file:///data/input/f{n:03}.json" for n in (3, 4, 5))
+
+
+def test_several_orphans_come_twice_where_nobody_knows_what_the_sink_has(tmp_path: Path) -> None:
+    several(tmp_path)
+    found = drafted(known(tmp_path), Replan())
+    assert changes(found) == {f"offsets/{n}": "written" for n in (3, 4, 5)}
+    assert (found.guarantee, found.sources[0].duplicated) == (
+        Guarantee.AT_LEAST_ONCE,
+        {"orders": {0: ((15, 30),), 1: ((15, 30),)}},
+    )
+    assert found.rests_on[1] == "the assumption that no sink is a file sink of Spark, whose log would lack 3 to 4"
+    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    assert (then.outcome.value, then.batch) == ("reruns", 5)
+
+
+def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path: Path) -> None:
+    several(tmp_path)
+    found = drafted(known(tmp_path, delta(4)), Replan())
+    assert (changes(found), found.guarantee) == ({"offsets/5": "set aside"}, Guarantee.EXACTLY_ONCE)
+    then = predict(World(carried_out(tmp_path, found), sinks=(delta(4),)), SPARK_4_2)
+    assert (then.outcome.value, then.batch) == ("reruns", 4)
+
+
+def test_orphans_that_a_sink_has_and_cannot_give_back_are_refused(tmp_path: Path) -> None:
+    several(tmp_path)
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, delta(5)), Replan())
+
+
+def test_plans_without_any_commit_before_them_are_no_orphans(tmp_path: Path) -> None:
+    """A commit log that is lost does not make of every batch one that is not done."""
+    several(tmp_path)
+    for number in range(3):
+        (tmp_path / f"commits/{number}").unlink()
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path), Replan())
+    assert refused.value.sentence == "batches 0 to 5 are planned and not committed"

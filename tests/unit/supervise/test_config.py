@@ -41,6 +41,8 @@ same_batch = 2
 restart_within = "90s"
 stable_lag = 4
 stall_after = "30m"
+after_outage = "1h"
+outage_start = "stable_lag"
 """
 
 
@@ -77,12 +79,19 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)
     assert (pipeline.policy.same_batch, pipeline.policy.restart_within_seconds) == (2, 90)
     assert (pipeline.policy.stable_lag, pipeline.policy.stall_after_seconds) == (4, 1800)
+    assert (pipeline.policy.after_outage_seconds, pipeline.policy.outage_start) == (3600, "stable_lag")
     assert pipeline.config == tmp_path / "lastgood.toml"
 
 
 def test_a_command_is_enough(tmp_path: Path) -> None:
     pipeline = load_config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]'))["a"]
     assert (pipeline.queries, pipeline.kafka, pipeline.policy.max_attempts) == ((), None, 5)
+    assert pipeline.policy.after_outage_seconds is None
+
+
+def test_outage_that_is_not_said_what_to_do_about_is_left_to_a_person(tmp_path: Path) -> None:
+    pipeline = load_config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]\npolicy.after_outage = "2h"'))["a"]
+    assert (pipeline.policy.after_outage_seconds, pipeline.policy.outage_start) == (7200, "person")
 
 
 def test_missing_file_names_the_way_without_one(tmp_path: Path) -> None:
@@ -122,6 +131,16 @@ def test_broken_toml_names_line_and_column(tmp_path: Path) -> None:
             '[pipeline.a]\ncommand = ["x"]\npolicy.max_attempts = true',
             "pipeline.a.policy.max_attempts",
             "True",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\npolicy = { after_outage = "1h", outage_start = "earliest" }',
+            "pipeline.a.policy.outage_start",
+            "'earliest'",
+        ),
+        (
+            '[pipeline.a]\ncommand = ["x"]\npolicy.outage_start = "at_sink"',
+            "pipeline.a.policy.outage_start",
+            "outage_start without after_outage",
         ),
         ('[pipelines.a]\ncommand = ["x"]', "pipeline", "nothing"),
     ],

@@ -34,11 +34,12 @@ from lastgood.lab.examples import flights_folder
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.operations.decision import Decision
 from lastgood.operations.demo.application import Application, DemoFailedError
 from lastgood.operations.demo.events import Step
 from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.operations.positions import Where
-from lastgood.operations.recover import Decision, recover
+from lastgood.operations.recover import recover
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.process.child import Child
 from lastgood.process.java import Java, find_java
