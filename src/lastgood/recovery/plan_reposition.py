@@ -13,18 +13,10 @@ from lastgood.diagnosis.sink_reading import NONE
 from lastgood.diagnosis.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
+from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost
 from lastgood.recovery.numbering import Number, numbered, require_no_gap
 from lastgood.recovery.placing import Placed, as_of_now, placed
-from lastgood.recovery.plan_resume import (
-    LOGS,
-    assumptions,
-    begun,
-    missing_already,
-    repaired,
-    require_continuity,
-    require_sinks,
-    silently_lost,
-)
+from lastgood.recovery.plan_resume import LOGS, repaired, require_continuity, require_sinks
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.pricing import Reached, ends, price_of_start, unresolved_ends, weakest
 from lastgood.recovery.repair import Outlook, Repair, Work, refuse

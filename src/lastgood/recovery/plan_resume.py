@@ -6,7 +6,7 @@ query is judged anew, until Spark's own restart does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -16,25 +16,19 @@ from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
-from lastgood.diagnosis.kafka_source import Gap, KafkaGap
-from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.rules_kafka_broker import suspicions
-from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE, SinkReading
-from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
+from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
 from lastgood.diagnosis.source_replay import unasked_sources
 from lastgood.diagnosis.spans import stands
 from lastgood.diagnosis.spark_version import SparkVersion
-from lastgood.diagnosis.state_load import nothing_to_name
 from lastgood.query.sink_batches import reads_nothing
-from lastgood.recovery import unread_files
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.leaving import begins_as_told
-from lastgood.recovery.left_out import is_run, kafka_gaps
+from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
-from lastgood.recovery.price import Guarantee, SourcePrice
+from lastgood.recovery.price import Guarantee
 from lastgood.recovery.pricing import (
     Reached,
     ends,
@@ -60,7 +54,6 @@ from lastgood.recovery.repairs_numbers import number_taken, price_of_older_plan
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
 from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.recovery.standing import Standing
-from lastgood.sources.kafka_ranges import Ranges, planned
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -75,7 +68,6 @@ LOGS: Final[tuple[_FindRepair, ...]] = (
 """What makes the logs readable."""
 _SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_renewed, run_again, orphan)
 _ROUNDS_MAX = 64
-_SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
 
 def plan_resume(known: Known, spark: SparkVersion) -> Draft:
@@ -145,11 +137,6 @@ def forgotten(work: Work) -> int | None:
     """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
     newest = newest_committed(work.mirror)
     return newest if newest > work.standing.planned and not work.standing.sinks_known else None
-
-
-def begun(standing: Standing) -> dict[str, SourceOffset]:
-    """Where the first batch begins, by source, as far as the sources wrote that down."""
-    return {log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None}
 
 
 def repaired(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
@@ -318,37 +305,6 @@ def outlook(standing: Standing) -> Outlook:
     return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices) if gone else found
 
 
-def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
-    """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back.
-
-    Args:
-        standing: Where the query stands.
-        start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
-    """
-    for each in standing.sinks:
-        holes = [batch_id for batch_id in each.sink.holes if not _is_read_again(each, batch_id, start)]
-        if holes:
-            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
-        for batch_id, held in each.dropped().items():
-            if _is_read_again(each, batch_id, start):
-                continue
-            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
-
-
-def _is_read_again(reading: SinkReading, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
-    """Whether all that a batch read comes after where the query is to start."""
-    read = reading.spans_of.get(batch_id, [])
-    if start is None or not read:
-        return False
-    for span in read:
-        begin, chosen = span.start, start.get(span.source_id)
-        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
-            return False
-        if planned(begin.topics, chosen.topics):
-            return False
-    return True
-
-
 def _first_start(standing: Standing) -> Outlook:
     holding = [each for each in standing.sinks if each.shown > NONE or each.skips > NONE]
     if holding:
@@ -441,107 +397,3 @@ def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
 
 def _shown(batch: int | None) -> int:
     return NONE if batch is None else batch
-
-
-def silently_lost(standing: Standing) -> Outlook | None:
-    """What a start would leave out without an error; None if nothing is known to be."""
-    files = unread_files.left_out(standing)
-    if files:
-        return Outlook(Guarantee.LOSSY, (files[0],))
-    other_topics = _looks_recreated(standing) or _without_topics(standing)
-    if other_topics is not None:
-        return other_topics
-    if standing.world.fail_on_data_loss:
-        return None
-    if _is_untold(standing):
-        line = "failOnDataLoss=false: Spark goes on without an error where records expired, and no Kafka told (--kafka)"
-        return Outlook(Guarantee.LOSSY, (line,))
-    strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
-    if strict.stop is None or strict.outcome is standing.restart.outcome:
-        return None
-    line = f"failOnDataLoss=false: Spark goes on without an error though {strict.because}"
-    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
-
-
-def _without_topics(standing: Standing) -> Outlook | None:
-    """Topics that the query reads and that do not exist, by which its start is not stopped."""
-    offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
-    named = dict.fromkeys(t for offset in offsets if isinstance(offset, KafkaOffset) for t in offset.topics)
-    facts = standing.kafka
-    gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
-    if not gone:
-        return None
-    line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
-    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
-
-
-def _is_untold(standing: Standing) -> bool:
-    """Whether nobody can tell what the first batch would leave out of Kafka."""
-    starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
-    read = {topic for each in starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
-    facts, restart = standing.kafka, standing.restart
-    is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
-    is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
-    return bool(read) and is_silent and is_run(standing.world, restart.outcome, restart.batch or 0)
-
-
-def _looks_recreated(standing: Standing) -> Outlook | None:
-    """Topics of which the query would leave out the beginning, if they are not those that it has read."""
-    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.never_read]
-    if not found:
-        return None
-    lines = tuple(
-        f"{each.topic} {'may have been' if each.is_open else 'looks as if it was'} created again: {each.answer.because}"
-        f"{_SETTLED if each.is_open else ''}"
-        for each in found
-    )
-    ids = list(ends(standing.checkpoint.newest_offsets))
-    prices = [
-        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=each.never_read, bound=True) for each in found
-    ]
-    return Outlook(Guarantee.LOSSY, (" and ".join(lines),), tuple(prices))
-
-
-def assumptions(standing: Standing) -> tuple[str, ...]:
-    """What speaks against the word a little, and is taken for an accident; one line each."""
-    found = suspicions(standing.world, standing.restart)
-    topics = (
-        f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
-        for each in found
-        if not each.is_strong and each.never_read
-    )
-    return (*topics, *_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
-
-
-def _told_the_same(standing: Standing) -> Iterator[str]:
-    """The word of a person, where it has settled what nothing else did."""
-    if not standing.world.is_same_topic:
-        return
-    for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
-        if each.never_read and each.is_open:
-            yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
-
-
-def _runs_what_it_has(standing: Standing) -> Iterator[str]:
-    """A function that drops a batch unread leaves nothing that its commit could name."""
-    batch_id, sinks = standing.planned, standing.world.sinks
-    is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
-    if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
-        yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
-
-
-def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
-    found = kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
-    order = list(ends(standing.plan(standing.planned)) or begun(standing))
-    return tuple(
-        SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_ranges(gaps), bound=True)
-        for source_id, gaps in found.items()
-    )
-
-
-def _ranges(gaps: list[KafkaGap]) -> Ranges:
-    found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
-    for each in gaps:
-        if each.gap in (Gap.EXPIRED, Gap.ADDED_GONE, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
-            found.setdefault(each.topic, {})[each.partition] = ((each.first, each.end),)
-    return found
