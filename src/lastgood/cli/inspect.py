@@ -225,7 +225,7 @@ def print_unknown(comparison: Comparison, out: Console) -> None:
 def _amount(read: SourceRead) -> str:
     count = read.count
     if count is None:
-        return read.kind
+        return "not known" if read.unresolved else read.kind
     unit = {"offsets": "offset", "log entries": "log entry"}[read.unit] if count == 1 else read.unit
     return f"{count:,} {unit}"
 

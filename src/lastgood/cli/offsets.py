@@ -70,7 +70,7 @@ def offsets(
     shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
-        for warning in (*_unresolved(standing), *_warnings(standing)):
+        for warning in _warnings(standing):
             click.echo(warning, err=True)
     elif output_format == "json":
         print_json(standing.to_json())
@@ -88,14 +88,15 @@ def offsets(
     return 0
 
 
-def _unresolved(standing: Standing) -> Iterator[str]:
-    """Where the plan does not say how far the batch had read."""
+def _warnings(standing: Standing) -> Iterator[str]:
+    """What these offsets do not tell, and what a start from them would meet."""
     for topic, names in standing.unresolved.items():
         for partition, name in names.items():
             yield f"{topic}/{partition}: the plan holds the {name} offset; how far the batch had read it does not tell"
+    yield from _met(standing)
 
 
-def _warnings(standing: Standing) -> Iterator[str]:
+def _met(standing: Standing) -> Iterator[str]:
     """What a start from these offsets would meet."""
     for topic, parts in standing.expired.items():
         for partition, spans in parts.items():
