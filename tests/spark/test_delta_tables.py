@@ -165,10 +165,18 @@ def protocol(reader: int, *features: str) -> dict[str, Any]:
     return {"protocol": {"minReaderVersion": reader, "minWriterVersion": 7, **listed}}
 
 
-def writers_only(*features: str) -> dict[str, Any]:
-    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": list(features)}}
+def writers_only(feature: str) -> dict[str, Any]:
+    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}}
 
 
+COORDINATED = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["vacuumProtocolCheck"],
+        "writerFeatures": ["coordinatedCommits-preview", "inCommitTimestamp", "vacuumProtocolCheck"],
+    }
+}
 READ_BY_BOTH: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] = {
     "a pointer to a checkpoint that is not there": ("v2_json", with_a_pointer_to_nowhere, {}),
     "an action that nobody knows": ("classic", adding({"marvel": {}}, txn(appId="m", version=1)), {"m": 1}),
@@ -195,11 +203,7 @@ LEFT_OPEN_BY_US: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] =
     "a transaction without a version": ("classic", adding(txn(appId="q")), {**TRANSACTIONS, "q": 0}),
     "a transaction without a name": ("classic", adding(txn(version=5)), {**TRANSACTIONS, "null": 5}),
     "a feature of writers to come": ("classic", adding(writers_only("marvel")), TRANSACTIONS),
-    "commits with a coordinator": (
-        "classic",
-        adding(writers_only("coordinatedCommits-preview", "inCommitTimestamp", "vacuumProtocolCheck")),
-        TRANSACTIONS,
-    ),
+    "commits with a coordinator": ("classic", adding(COORDINATED), TRANSACTIONS),
 }
 
 
