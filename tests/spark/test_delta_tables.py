@@ -165,55 +165,53 @@ def protocol(reader: int, *features: str) -> dict[str, Any]:
     return {"protocol": {"minReaderVersion": reader, "minWriterVersion": 7, **listed}}
 
 
-READ_BY_BOTH: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
-    "a pointer to a checkpoint that is not there": (with_a_pointer_to_nowhere, {}),
-    "an action that nobody knows": (adding({"marvel": {}}, txn(appId="m", version=1)), {"m": 1}),
-    "the largest version": (adding(txn(appId="m", version=2**63 - 1)), {"m": 2**63 - 1}),
-    "a negative version": (adding(txn(appId="m", version=-3)), {"m": -3}),
-    "a version that went down": (adding(txn(appId="q", version=2)), {"q": 2}),
+def writers_only(feature: str) -> dict[str, Any]:
+    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}}
+
+
+COORDINATED = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["vacuumProtocolCheck"],
+        "writerFeatures": ["coordinatedCommits-preview", "inCommitTimestamp", "vacuumProtocolCheck"],
+    }
 }
-READ_BY_NEITHER: dict[str, Callable[[Path], None]] = {
-    "a sidecar is gone": without_a_sidecar,
-    "a checkpoint that ends within a line": cut_within_a_line,
-    "a checkpoint without protocol": without_the_protocol,
-    "a torn commit": with_a_torn_commit,
-    "a reader version to come": adding(protocol(4)),
-    "a reader feature to come": adding(protocol(3, "marvel")),
-    "a redirected table": adding(protocol(3, "redirectReaderWriter-preview")),
-    "commits in a catalog": adding(protocol(3, "catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck")),
-    "a version that is text": adding(txn(appId="m", version="5")),
-    "a version that is too large": adding(txn(appId="m", version=2**63)),
-    "a transaction that is a number": adding({"txn": 5}),
+READ_BY_BOTH: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] = {
+    "a pointer to a checkpoint that is not there": ("v2_json", with_a_pointer_to_nowhere, {}),
+    "an action that nobody knows": ("classic", adding({"marvel": {}}, txn(appId="m", version=1)), {"m": 1}),
+    "the largest version": ("classic", adding(txn(appId="m", version=2**63 - 1)), {"m": 2**63 - 1}),
+    "a negative version": ("classic", adding(txn(appId="m", version=-3)), {"m": -3}),
+    "a version that went down": ("classic", adding(txn(appId="q", version=2)), {"q": 2}),
 }
-LEFT_OPEN_BY_US: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
+READ_BY_NEITHER: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "a sidecar is gone": ("v2_json", without_a_sidecar),
+    "a checkpoint that ends within a line": ("v2_json", cut_within_a_line),
+    "a checkpoint without protocol": ("v2_json", without_the_protocol),
+    "a torn commit": ("classic", with_a_torn_commit),
+    "a reader version to come": ("classic", adding(protocol(4))),
+    "a reader feature to come": ("classic", adding(protocol(3, "marvel"))),
+    "a redirected table": ("classic", adding(protocol(3, "redirectReaderWriter-preview"))),
+    "commits in a catalog": ("classic", adding(protocol(3, "catalogManaged", "inCommitTimestamp"))),
+    "a version that is text": ("classic", adding(txn(appId="m", version="5"))),
+    "a version that is too large": ("classic", adding(txn(appId="m", version=2**63))),
+    "a transaction that is a number": ("classic", adding({"txn": 5})),
+}
+LEFT_OPEN_BY_US: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] = {
     # Delta does not miss what is gone, takes what is not there for 0, and goes on beside a catalog unknown to it.
-    "the transactions are cut off a checkpoint": (without_the_transactions, {"q": 5, "other": 5}),
-    "a transaction without a version": (adding(txn(appId="q")), {**TRANSACTIONS, "q": 0}),
-    "a transaction without a name": (adding(txn(version=5)), {**TRANSACTIONS, "null": 5}),
-    "a feature of writers to come": (
-        adding({"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["marvel"]}}),
-        TRANSACTIONS,
-    ),
-    "commits with a coordinator": (
-        adding(
-            {
-                "protocol": {
-                    "minReaderVersion": 1,
-                    "minWriterVersion": 7,
-                    "writerFeatures": ["coordinatedCommits-preview"],
-                }
-            }
-        ),
-        TRANSACTIONS,
-    ),
+    "the transactions are cut off a checkpoint": ("v2_json", without_the_transactions, {"q": 5, "other": 5}),
+    "a transaction without a version": ("classic", adding(txn(appId="q")), {**TRANSACTIONS, "q": 0}),
+    "a transaction without a name": ("classic", adding(txn(version=5)), {**TRANSACTIONS, "null": 5}),
+    "a feature of writers to come": ("classic", adding(writers_only("marvel")), TRANSACTIONS),
+    "commits with a coordinator": ("classic", adding(COORDINATED), TRANSACTIONS),
 }
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", READ_BY_BOTH)
 def test_what_looks_odd_and_is_not_is_read_as_delta_reads_it(delta: Delta, name: str) -> None:
-    damage, more = READ_BY_BOTH[name]
-    table = clean_up(delta.table("v2_json"), checksums=False)
+    form, damage, more = READ_BY_BOTH[name]
+    table = clean_up(delta.table(form), checksums=False)
     damage(table / "_delta_log")
     log = read(table)
     assert log is not None
@@ -223,8 +221,9 @@ def test_what_looks_odd_and_is_not_is_read_as_delta_reads_it(delta: Delta, name:
 @pytest.mark.proof
 @pytest.mark.parametrize("name", READ_BY_NEITHER)
 def test_what_delta_cannot_read_we_do_not_either(delta: Delta, name: str) -> None:
-    table = clean_up(delta.table("v2_json"), checksums=False)
-    READ_BY_NEITHER[name](table / "_delta_log")
+    form, damage = READ_BY_NEITHER[name]
+    table = clean_up(delta.table(form), checksums=False)
+    damage(table / "_delta_log")
     assert "error" in delta.answer(table)
     assert read(table) is None
 
@@ -232,8 +231,8 @@ def test_what_delta_cannot_read_we_do_not_either(delta: Delta, name: str) -> Non
 @pytest.mark.proof
 @pytest.mark.parametrize("name", LEFT_OPEN_BY_US)
 def test_what_delta_reads_wrongly_or_by_guessing_we_leave_open(delta: Delta, name: str) -> None:
-    damage, found = LEFT_OPEN_BY_US[name]
-    table = clean_up(delta.table("v2_json"), checksums=False)
+    form, damage, found = LEFT_OPEN_BY_US[name]
+    table = clean_up(delta.table(form), checksums=False)
     damage(table / "_delta_log")
     assert delta.answer(table)["transactions"] == found
     assert read(table) is None
