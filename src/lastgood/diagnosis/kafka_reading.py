@@ -12,7 +12,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.spans import Span, Stand, spans, stands
 from lastgood.diagnosis.world import World
-from lastgood.query.sink_batches import planned_anew
+from lastgood.query.sink_batches import is_in_sinks
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets, Ranges
 
@@ -65,10 +65,7 @@ class KafkaReading:
     @property
     def is_in_sinks(self) -> bool:
         """Whether the batch that runs again is in every sink, so that what it reads is not lost."""
-        sinks, batch_id = self.world.sinks, self.stand.batch_id
-        holds = (sink.known and sink.last_batch == batch_id for sink in sinks)
-        is_own = (planned_anew(self.world.checkpoint, sink) is None for sink in sinks)
-        return self.stand.is_rerun and bool(sinks) and all(holds) and all(is_own)
+        return self.stand.is_rerun and is_in_sinks(self.world.checkpoint, self.world.sinks)
 
     def is_gone(self, topic: str) -> bool:
         """Whether the broker said that there is no such topic."""

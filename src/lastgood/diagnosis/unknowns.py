@@ -20,8 +20,9 @@ def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
         world: What was found and asked.
         restart: What Spark will do.
     """
-    if not world.sinks and world.checkpoint.last_planned is not None:
-        yield "what the sink shows was not asked (--sink)"
+    orphan = world.checkpoint.orphan
+    if not world.sinks and orphan is not None:
+        yield f"whether the sink has batch {orphan}: none was asked (--sink)"
     for sink in world.sinks:
         if not sink.known:
             yield f"{sink.location}: what it shows: {sink.because}"
@@ -29,7 +30,7 @@ def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
             yield f"{sink.location}: whether the query writes there as {sink.presumed_app_id} (--txn-app-id)"
         anew = planned_anew(world.checkpoint, sink)
         if anew is not None:
-            yield f"{sink.location}: which plan its batch {world.checkpoint.orphan} is of: {anew.because}"
+            yield f"{sink.location}: which plan its batch {orphan} is of: {anew.because}"
     for topic, answer in identities(world, restart):
         if answer.identity in _OPEN:
             yield f"whether {topic} is the topic that was read: {answer.because}"

@@ -148,6 +148,7 @@ def exposure_of(
     now_ms: int,
     recorded_ids: Mapping[str, str] | None = None,
     is_same_topic: bool = False,
+    in_sinks: Offsets | None = None,
 ) -> Exposure:
     """Hold what a query has read against what Kafka serves.
 
@@ -157,8 +158,9 @@ def exposure_of(
         now_ms: The time by which to judge, milliseconds since 1970.
         recorded_ids: Topic → the id that was written down while the query ran; facts may know it as well.
         is_same_topic: Whether a person says that they are the topics that were read.
+        in_sinks: Where the planned batch ends, if every sink has it: what it reads is not unread any more.
     """
-    next_offsets = resolved(reading.next_offsets, facts)
+    next_offsets = resolved(in_sinks or reading.next_offsets, facts)
     ids = {**facts.topic_ids_before, **(recorded_ids or {})}
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
     gone: dict[str, dict[int, int]] = {}

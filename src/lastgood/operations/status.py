@@ -33,7 +33,7 @@ from lastgood.operations.fleet import look_around_all
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import Position
-from lastgood.query.sink_batches import planned_anew
+from lastgood.query.sink_batches import is_in_sinks, planned_anew
 from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
@@ -374,12 +374,14 @@ def _judge(
     ]
     exposure = None
     if around.kafka is not None:
+        held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None
         exposure = exposure_of(
             reading(evidence),
             around.kafka,
             now_ms=at_ms,
             recorded_ids=facts.topic_ids,
             is_same_topic=options.topic_is_the_same,
+            in_sinks=None if held is None else reading(evidence, through=held).next_offsets,
         )
     stand = _stand(evidence, report)
     return Status(

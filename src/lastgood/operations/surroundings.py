@@ -253,8 +253,12 @@ def look_around(
     )
 
 
-def reading(evidence: Evidence) -> Reading:
+def reading(evidence: Evidence, *, through: int | None = None) -> Reading:
     """Where a query stands in its topics, from its checkpoint, else from its mirror.
+
+    Args:
+        evidence: The checkpoint.
+        through: A planned batch that counts as read, since its sinks have it; None: what is committed.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
@@ -263,6 +267,7 @@ def reading(evidence: Evidence) -> Reading:
     planned, last = checkpoint.last_planned, checkpoint.last_committed
     if last is None and planned is not None:
         last = planned - 1  # without any commit Spark runs the newest plan again, from where the one before it ends
+    last = last if through is None else through
     evidence = evidence if last is None else evidence.with_batches([last])
     plans = [record for record in evidence.records().values() if isinstance(record.offsets, OffsetEntry)]
     read = [plan for plan in plans if (plan.is_committed if last is None else plan.batch_id <= last)]

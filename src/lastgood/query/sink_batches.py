@@ -11,7 +11,7 @@ is written, so a sink's commit that is older than the plan is of another plan.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
@@ -77,6 +77,14 @@ def planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
         return None
     is_open = held.origin is Origin.UNTOLD and sink.would_skip(orphan) is not False
     return held if held.origin.is_doubtful or is_open else None
+
+
+def is_in_sinks(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> bool:
+    """Whether every sink shows the orphan itself as its newest batch, so that what it reads is not lost."""
+    orphan = checkpoint.orphan
+    holds = (sink.known and sink.last_batch == orphan for sink in sinks)
+    is_own = (planned_anew(checkpoint, sink) is None for sink in sinks)
+    return orphan is not None and bool(sinks) and all(holds) and all(is_own)
 
 
 def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held]:

@@ -41,7 +41,7 @@ def test_sparse_logs_that_have_lost_entries_are_read_as_sparse_ones(
     for spark, found in reports(sparse(tmp_path, planned, committed)).items():
         restart = found.restart
         assert expected == Does(restart.outcome, restart.batch, restart.error, restart.leaves_orphan), spark
-        assert (restart.if_asynchronous, restart.unknowns) == (None, ("what the sink shows was not asked (--sink)",))
+        assert (restart.if_asynchronous, [each for each in restart.unknowns if "--sink" not in each]) == (None, [])
 
 
 def test_a_hole_that_may_be_a_loss_or_none_is_told_both_ways(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_hole_that_may_be_a_loss_or_none_is_told_both_ways(tmp_path: Path) -> 
     assert (restart.outcome, restart.error) == (Outcome.FAILS, "batch 3 doesn't exist")
     assert restart.if_asynchronous is not None
     assert (restart.if_asynchronous.outcome, restart.if_asynchronous.batch) == (Outcome.RESUMES, 5)
-    unknown, _ = restart.unknowns
+    (unknown,) = restart.unknowns
     assert unknown.endswith("with asyncProgressTrackingEnabled they are none, and Spark 4.3 resumes, batch 5")
 
 

@@ -133,7 +133,7 @@ def test_batch_that_fails_after_it_was_planned_anew_is_not_planned_anew_for_ever
     found = call(query, KNOWN)
     assert found.error is not None
     assert found.error.condition == "ATTEMPTS_EXHAUSTED"
-    assert found.next == f"lastgood recover {query.folder} --sink file:sink --go-on"
+    assert found.next == f"lastgood recover {query.folder} --go-on --driver-is-dead --sink file:sink"
 
 
 def test_offsets_go_back_where_planning_anew_did_not_help_and_no_sink_tells(query: CheckpointBuilder) -> None:
