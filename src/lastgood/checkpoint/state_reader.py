@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import TypeVar
 
@@ -57,6 +57,8 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
     if operators is None:
         return None
     metadata = [pool.submit(_find_metadata, storage, checkpoint, number) for number in operators]
+    # Where it lies for nearly every operator, so that it need not wait for the list of its stores.
+    schemas = {number: pool.submit(_read_schema, storage, root, number, STORE_DEFAULT) for number in operators}
     partitions = list(pool.map(lambda number: _numbered_folders(storage, root / str(number)) or [], operators))
     pairs = [
         (operator, partition) for operator, there in zip(operators, partitions, strict=True) for partition in there
@@ -67,20 +69,28 @@ def list_operators(storage: Storage, checkpoint: Location, pool: Executor) -> li
         StateOperator(number, what, path, tuple(s for group in stores for s in group if s.operator == number))
         for number, (path, what) in zip(operators, described, strict=True)
     ]
-    return [replace(operator, schema=_schema(storage, root, operator)) for operator in found]
+    return [replace(each, schema=_schema(storage, root, each, schemas[each.operator])) for each in found]
 
 
-def _schema(storage: Storage, root: Location, operator: StateOperator) -> StateSchema | None:
+def _schema(
+    storage: Storage, root: Location, operator: StateOperator, default: Future[StateSchema | None]
+) -> StateSchema | None:
     """The schema of the state of an operator, unless its name tells whether partition 0 is all there is to be."""
     if names_spread(operator.name) is not Spread.UNKNOWN:
         return None
     for store in (store for store in operator.stores if store.partition == 0):
-        below = "" if store.name == STORE_DEFAULT else f"{store.name}/"
-        raw = storage.read(root / f"{operator.operator}/0/{below}{OPERATOR_METADATA}/schema", limit=ENTRY_BYTES_MAX + 1)
-        schema = None if raw is None else parse_state_schema(raw)
-        if isinstance(schema, StateSchema):
+        is_default = store.name == STORE_DEFAULT
+        schema = default.result() if is_default else _read_schema(storage, root, operator.operator, store.name)
+        if schema is not None:
             return schema
     return None
+
+
+def _read_schema(storage: Storage, root: Location, operator: int, store: str) -> StateSchema | None:
+    below = "" if store == STORE_DEFAULT else f"{store}/"
+    raw = storage.read(root / f"{operator}/0/{below}{OPERATOR_METADATA}/schema", limit=ENTRY_BYTES_MAX + 1)
+    schema = None if raw is None else parse_state_schema(raw)
+    return schema if isinstance(schema, StateSchema) else None
 
 
 def _numbered_folders(storage: Storage, folder: Location) -> list[int] | None:
