@@ -59,8 +59,8 @@ done, with no more than a warning in the log.
 If only their commits were lost, nothing is missing. If the batches themselves were never written, their rows are lost
 without a message. Look at what the sink shows before the query is started.
 
-`lastgood plan CHECKPOINT --goal replan` drops all of them and has their range read anew: exactly once where the sinks are
-named and known to lack them.""",
+`lastgood plan CHECKPOINT --goal replan` drops all of them and has their range read anew: exactly once where the sinks
+are named and known to lack them.""",
 )
 OFFSET_LOG_GAP = Condition(
     "OFFSET_LOG_GAP",
