@@ -436,6 +436,8 @@ def test_checkpoint_that_was_left_behind_is_known_as_that(left: str, words: tupl
     assert (told["decision"], told["steps"], told["options"]["left_by"]) == ("start", [], left)
     assert f"recovery {left} left the checkpoint behind on purpose" in told["because"]
     assert told["guarantee"] == ("exactly_once" if words else "at_least_once")
+    assert (told["warning"] is None, told["options"]["has_begun"]) == (bool(words), False if words else None)
+    assert told["options"]["starts_at"] == told["options"]["offsets"]["0"] == {"orders": {"0": 15, "1": 15}}
     status = answer("status", "chk", *words)
     assert (status["grade"], status["problems"], status["left_behind"]["recovery"]) == ("empty", [], left)
     assert status["next"].startswith("lastgood recover chk")

@@ -31,7 +31,7 @@ from lastgood.position import locate
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
-from lastgood.recovery.leaving import marks_of
+from lastgood.recovery.leaving import marks_of, untold
 from lastgood.recovery.left_behind import MARKS
 from lastgood.recovery.plan import ASKED, Plan, Promise
 from lastgood.recovery.planner import alternatives, draft, ranked
@@ -264,11 +264,14 @@ def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:
         return {MARKS: marks_of(found.world.sinks, found.evidence.query_id)}
     if left is None or drafted.edits:
         return {}
-    starts = {
-        source: {t: {str(p): at for p, at in parts.items()} for t, parts in each.items()}
-        for source, each in left.starts.items()
+    offsets = {source_id: offsets_to_json(each) for source_id, each in left.starts.items()}
+    has_begun = None if untold(found.world) or not found.world.sinks else False
+    return {
+        "left_by": left.recovery,
+        "has_begun": has_begun,
+        "offsets": offsets,
+        "starts_at": offsets_to_json(_all_starts(left)),
     }
-    return {"left_by": left.recovery, "starts": starts}
 
 
 def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
