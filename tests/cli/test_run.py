@@ -390,7 +390,7 @@ def test_json_is_one_event_a_line_and_ends_with_the_error(tmp_path: Path, env: d
     lines = [json.loads(line) for line in failed.stdout.splitlines()]
     names = [line.get("event", "error") for line in lines]
     once = ["diagnosed", "started", "ended"]
-    assert names == [*once, "restarting", *once, "gave_up", "error"]
+    assert names == ["noticed", *once, "restarting", *once, "gave_up", "error"]
     assert lines[-1]["error"]["condition"] == "ATTEMPTS_EXHAUSTED"
     assert failed.stderr == ""
 
