@@ -96,7 +96,7 @@ def test_others_may_write_to_the_table_all_the_time() -> None:
         [{"remove": {"path": "part-8", "dataChange": False}}, added("optimized")],
         [{"txn": {"appId": Q, "version": 9}}, added("part-9")],
         [{"metaData": {"id": "another", "configuration": {}}}],
-        [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}],
+        [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}],
     ],
     ids=["rewritten", "written by the query", "made again", "another protocol"],
 )
@@ -139,7 +139,7 @@ def test_fence_stays_when_all_is_taken_back() -> None:
 
 def test_plan_is_stale_when_the_table_can_no_longer_be_fenced() -> None:
     case = SinkCase("rows")
-    feature = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}
+    feature = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}
     case.next_version([feature])
     with pytest.raises(PlanStaleError, match="fenced"):
         case.engine().apply("proof")

@@ -24,7 +24,7 @@ from lastgood.checkpoint.contents import (
     recognise_mode,
 )
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.file_logs import SourceLogEntry
+from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
@@ -259,7 +259,8 @@ class _Reader:
 
     def _source_entry(self, log: SourceLog, log_id: int) -> SourceLogEntry | InitialOffset | Damage | None:
         file = self._location / f"{log.folder}/{log.entry_name(log_id)}"
-        return read_file(self._storage, file, parse_source_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
+        parse = parse_source_entry if log_id == 0 else parse_source_log_entry  # only the first tells where it began
+        return read_file(self._storage, file, parse, limit=_SOURCE_ENTRY_BYTES_MAX)
 
     def _state(
         self, operators: list[StateOperator], offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry]

@@ -178,8 +178,9 @@ def _verify_logs(target: str, output_format: str) -> int:
 
 def _where(seam: Seam) -> str:
     """What follows the number of a batch."""
-    if seam.offsets is not None:
-        return f" {seam.topic}/{seam.partition} [{seam.offsets[0]:,}, {seam.offsets[1]:,})"
+    if seam.topic is not None:
+        offsets = "" if seam.offsets is None else f" [{seam.offsets[0]:,}, {seam.offsets[1]:,})"
+        return f" {seam.topic}/{seam.partition}{offsets}"
     if seam.positions is not None:
         return f" source {seam.source_id}: from {seam.positions[0]} back to {seam.positions[1]}"
     return ""

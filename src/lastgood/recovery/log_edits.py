@@ -9,7 +9,7 @@ from typing import TypeVar
 from lastgood.checkpoint.commits import parse_commit_entry
 from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode, recognise_mode
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
+from lastgood.checkpoint.file_logs import COMPACT_SUFFIX, parse_source_log_entry
 from lastgood.checkpoint.initial import parse_source_entry
 from lastgood.checkpoint.layout import METADATA, SOURCES, parse_log_name
 from lastgood.checkpoint.logs import BatchLog, LogListing, SourceLog, list_log
@@ -110,7 +110,8 @@ def _source(log: SourceLog, changed: _After) -> SourceLog:
             continue
         entries.pop(found.batch_id, None)
         if content is not None:
-            entries[found.batch_id] = parse_source_entry(content)
+            parse = parse_source_entry if found.batch_id == 0 else parse_source_log_entry
+            entries[found.batch_id] = parse(content)
     return replace(log, listing=_listing(log.listing, changed, compactible=True), entries=entries)
 
 
