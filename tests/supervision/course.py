@@ -172,10 +172,14 @@ class Course:
 
     def _note(self, incident: Incident) -> None:
         for attempt in incident.attempts:
-            if attempt.did == "repair" and attempt.plan is not None and attempt.plan["recovery"] not in self._seen:
-                self._seen.add(attempt.plan["recovery"])
-                self.told.append(f"{attempt.plan['goal']}: {attempt.plan['guarantee']}; {attempt.because}")
-                self._note_price(attempt.plan)
+            plan = attempt.plan
+            if plan is None or plan["recovery"] in self._seen:
+                continue
+            # What was accepted of a start as it stands is a price as well, though nothing was repaired.
+            if attempt.did == "repair" or (attempt.did == "restart" and plan["guarantee"] == "lossy"):
+                self._seen.add(plan["recovery"])
+                self.told.append(f"{plan['goal']}: {plan['guarantee']}; {attempt.because}")
+                self._note_price(plan)
 
     def _note_price(self, plan: Any) -> None:
         if self._gone and any(_CREATED_AGAIN in line and "assumption" not in line for line in plan["rests_on"]):

@@ -21,6 +21,7 @@ from lastgood.operations.whereabouts import note_whereabouts
 from lastgood.recovery.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident, new_incident_id
 from lastgood.recovery.incidents import Incidents
 from lastgood.recovery.plan import Plan
+from lastgood.recovery.price import Guarantee
 from lastgood.storage import Location
 from lastgood.supervise.config import Pipeline
 from lastgood.supervise.events import Ended, Event, Noticed, Promised
@@ -76,8 +77,9 @@ class Story:
             self._write()
 
     def restarted(self, because: str, plan: Plan | None, seconds: float) -> None:
-        """It is started again as it stands."""
-        if self._open is not None:
+        """It is started as it stands; where that loses records, since somebody accepted it, that is told anyhow."""
+        is_lossy = plan is not None and plan.guarantee is Guarantee.LOSSY
+        if self._open is not None or is_lossy:
             start = Decision(Verdict.START, because, plan)
             self._add(attempt_of(start, at_ms=now_ms(), seconds=seconds))
 
