@@ -14,6 +14,7 @@ from lastgood.diagnosis.file_source import next_name
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.restart import Outcome, Restart
 from lastgood.diagnosis.world import World, removal
+from lastgood.query.sink_batches import planned_anew
 
 _IDS_SHOWN = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -30,9 +31,10 @@ The next start runs exactly that batch again: with its recorded range, its time 
 as `maxOffsetsPerTrigger` do not make it smaller. A sink that recognises a batch by its number (Delta, the file sink)
 takes it once; any other gets its rows again.
 
-If the query runs, all is well. If it is dead, start it: nothing is lost by that. If it dies of the batch at every
-start, since it is too large for memory, disk or time, give it more, or drop the plan: `lastgood plan TARGET --goal
-replan` says what that costs, and the batch is planned anew with today's limits.""",
+If the query runs, all is well. If it is dead, start it: nothing is lost by that, where no `SINK_WOULD_SKIP` is told
+beside it. If it dies of the batch at every start, since it is too large for memory, disk or time, give it more, or
+drop the plan: `lastgood plan TARGET --goal replan` says what that costs, and the batch is planned anew with today's
+limits.""",
 )
 COMMITS_AHEAD = Condition(
     "COMMITS_AHEAD",
@@ -314,9 +316,11 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
         yield Finding(UNCOMMITTED_BATCHES_SKIPPED, f"commits/{skipped[0]}", effect, found, command)
     if restart.outcome is Outcome.RERUNS:
         anew = world.command("plan", "--goal", "replan")
+        is_dropped = any(planned_anew(checkpoint, sink) is not None for sink in world.sinks)
+        costs = "what comes of that is told of the sink" if is_dropped else "nothing is lost by that"
         effect = (
             f"If the query is running, that is the batch it is at. A start runs batch {planned} again with its recorded"
-            " range; nothing is lost by that. If it fails at every start since it is too large,"
+            f" range; {costs}. If it fails at every start since it is too large,"
             f" `{anew}` has it planned anew with today's limits."
         )
         command = world.command("inspect", "--batch", str(planned))
