@@ -40,6 +40,8 @@ def plan_reposition(known: Known, goal: Reposition, spark: SparkVersion) -> Draf
     starts = placed(work.standing, where.stays, goal.offsets)
     edits = _edits(work.standing, where, starts, f"it starts where {goal.chosen}")
     repair = priced(work.standing, where.reached, starts, edits, where.rests_on)
+    if not work.standing.sinks_known:  # whatever the logs say, one may be ahead of them
+        repair = replace(repair, word=weakest((repair.word, Guarantee.AT_LEAST_ONCE)))
     return finished(work.with_repair(repair))
 
 
@@ -182,7 +184,7 @@ def _lines(standing: Standing, low: int, high: int) -> list[str]:
 def lines_of(low: int, high: int) -> tuple[str, ...]:
     """On what it rests that all sinks have batches up to one, and none has any beyond another, by the logs alone."""
     if low == high:
-        return f"{COMMITS}/{low}", "no sink is asked that could be ahead of it"
+        return f"{COMMITS}/{low}", "the assumption that no sink is ahead of it: not every sink told"
     return (f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are",)
 
 

@@ -75,6 +75,7 @@ CASES = [
     Case("back, and the sink has the orphan", to(18), TWICE, USED_UP, {}, {0: [(18, 20)], 1: [(18, 20)]}, (delta(3),)),
     Case("unknown, committed end", to(15), TWICE, RUN_EMPTY, {}, {0: [(15, 20)], 1: [(15, 20)]}, (silent(),)),
     Case("unknown, planned end", to(20), LOSSY, {"offsets/2": "written"}, {0: [(15, 20)], 1: [(15, 20)]}, {}),
+    Case("unknown, no orphan, where it stands", to(15), TWICE, {}, {}, {}, orphan=False),
     Case("unknown, no orphan, back", to(10), TWICE, EDITED, {}, {0: [(10, 15)], 1: [(10, 15)]}, orphan=False),
     Case(
         "sinks that differ",
