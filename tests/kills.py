@@ -88,7 +88,7 @@ policy = {{ max_attempts = 50, backoff = "10ms", grace = "10s" }}
         # An agent whose JVM was killed may say so, and of a busy ledger that it is tried again: `check_history` shows
         # that it holds all in the end. The mirror has no reason to complain.
         noticed = {event["condition"] for event in events if event["event"] == "noticed"}
-        assert noticed <= {"AGENT_TROUBLE", "LEDGER_NOT_WRITTEN"}, told
+        assert noticed <= {"AGENT_TROUBLE", "FIRST_START_UNPROVEN", "LEDGER_NOT_WRITTEN"}, told
 
     def logged(self, log: str) -> set[int]:
         """The batches in a log of the checkpoint."""
