@@ -18,14 +18,14 @@ from typing import Any, NamedTuple, Protocol
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
 from lastgood.storage_hdfs import dependable, webhdfs_settings
-from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, s3_settings
+from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, service_settings
 
 PARALLEL_LOCAL = 16
 """Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
 PARALLEL_REMOTE = 100
 """Requests at once to a storage service: what costs is the wait for each, not the work."""
 
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", **dict.fromkeys(("abfs", "wasbs", "wasb"), "abfss")}
 _BUCKETS = ("s3", "gs")
 _CONTAINERS = ("abfss",)
 _HOSTS = ("hdfs", "webhdfs", "swebhdfs")
@@ -94,6 +94,8 @@ class Location:
             scheme, path = "dbfs", path.removeprefix(_DBFS_MOUNT)
         if scheme in _HOSTS:
             authority = authority.lower().removesuffix(":8020")
+        if scheme in _CONTAINERS:  # two addresses of one account
+            authority = authority.replace(".blob.", ".dfs.", 1)
         return f"{scheme}://{authority}{path}"
 
     def sibling(self, suffix: str) -> Location:
@@ -132,7 +134,8 @@ def parse_location(text: str) -> Location:
     if canonical in ("file", "dbfs"):
         return _mounted(text, scheme, authority, path)
     if canonical in _CONTAINERS and not re.fullmatch(r"[^@]+@[^@.]+\..+", authority):
-        raise _invalid(text, f"{scheme}://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER")
+        service = "blob" if scheme.startswith("wasb") else "dfs"
+        raise _invalid(text, f"{scheme}://CONTAINER@ACCOUNT.{service}.core.windows.net/FOLDER")
     if not authority:
         raise _invalid(text, f"{scheme}://{'HOST' if canonical in _HOSTS else 'BUCKET'}/FOLDER")
     return Location(scheme, authority, _normal(path or "/"))
@@ -237,8 +240,6 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
     extra, module = _EXTRAS[canonical]
     settings: dict[str, Any] = {"use_listings_cache": False}
-    if canonical == "abfss":
-        settings["account_name"] = location.authority.partition("@")[2].partition(".")[0]
     protocol = "webhdfs" if canonical in _HOSTS else canonical
     try:
         factory = fsspec.get_filesystem_class(protocol)
@@ -249,8 +250,7 @@ def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
         if canonical in _HOSTS:
             where = webhdfs_settings(canonical, location.authority, env=os.environ, given={**configured, **options})
             return dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
-        if canonical == "s3":
-            settings |= s3_settings(os.environ, configured, requests=PARALLEL_REMOTE)
+        settings |= service_settings(canonical, location.authority, os.environ, configured, requests=PARALLEL_REMOTE)
         return impatient(factory, canonical)(**{**settings, **options})
 
 

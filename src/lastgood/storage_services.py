@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from lastgood.storage_clouds import azure_settings
+
 CONNECT_SECONDS = 2.0
 READ_SECONDS = 3.5
 """For the first byte of an answer, and from each to the next; S3 is asked twice."""
@@ -47,6 +49,23 @@ def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, reques
     if region and not env.get("AWS_DEFAULT_REGION"):
         settings["client_kwargs"] = {"region_name": region, **configured.get("client_kwargs", {})}
     return settings
+
+
+def service_settings(
+    protocol: str, authority: str, env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int
+) -> dict[str, Any]:
+    """What the filesystem of a service is to be told, beside what the environment says to its own library.
+
+    Args:
+        protocol: `s3`, `gs` or `abfss`.
+        authority: Of the location: bucket, or container and account.
+        env: The environment.
+        configured: What the user has told fsspec of this protocol.
+        requests: How many there may be at once.
+    """
+    if protocol == "s3":
+        return s3_settings(env, configured, requests=requests)
+    return azure_settings(authority) if protocol == "abfss" else {}
 
 
 def impatient(filesystem: Any, protocol: str) -> type[Any]:

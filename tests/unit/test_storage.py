@@ -27,6 +27,8 @@ from lastgood.storage import (
 from lastgood.storage_services import s3_settings
 
 ABFSS = "abfss://lake@acme.dfs.core.windows.net"
+WASBS = "wasbs://lake@acme.blob.core.windows.net"
+ACME = {"account_name": "acme", "account_host": "acme.blob.core.windows.net"}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ ABFSS = "abfss://lake@acme.dfs.core.windows.net"
         ("hdfs://nn:8020/chk", Location("hdfs", "nn:8020", "/chk")),
         ("webhdfs://nn:9870/chk", Location("webhdfs", "nn:9870", "/chk")),
         (f"{ABFSS}/chk", Location("abfss", "lake@acme.dfs.core.windows.net", "/chk")),
+        (f"{WASBS}/chk", Location("wasbs", "lake@acme.blob.core.windows.net", "/chk")),
         ("dbfs:/chk/orders", Location("dbfs", "", "/chk/orders")),
         ("dbfs:///chk", Location("dbfs", "", "/chk")),
         ("dbfs:/Volumes/main/x/y", Location("file", "", "/Volumes/main/x/y")),
@@ -74,6 +77,7 @@ def test_a_relative_path_counts_from_the_current_folder(tmp_path: Path, monkeypa
         ("gs:///chk", "gs://BUCKET/FOLDER"),
         ("hdfs:///chk", "hdfs://HOST/FOLDER"),
         ("abfss://lake/chk", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"),
+        ("wasbs://lake/chk", "wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER"),
         ("file://server/share", "file:/FOLDER"),
         ("file:chk", "file:/FOLDER"),
         ("dbfs://x/y", "dbfs:/FOLDER"),
@@ -103,6 +107,8 @@ def test_a_location_is_shown_as_it_can_be_pasted(text: str) -> None:
         ("dbfs:/Volumes/a/b", "/Volumes/a/b"),
         ("hdfs://NN:8020/chk", "hdfs://nn/chk"),
         (f"{ABFSS}/chk".replace("abfss", "abfs"), f"{ABFSS}/chk"),
+        (f"{WASBS}/chk", f"{ABFSS}/chk"),
+        (f"{WASBS}/chk".replace("wasbs", "wasb"), f"{ABFSS}/chk"),
     ],
 )
 def test_the_same_place_has_one_identity(one: str, other: str) -> None:
@@ -416,6 +422,8 @@ def test_dbfs_is_read_where_it_is_mounted_and_nowhere_else(tmp_path: Path, monke
         ("s3a://lake/chk", "s3", "s3fs"),
         ("gs://lake/chk", "gcs", "gcsfs"),
         (f"{ABFSS}/chk", "azure", "adlfs"),
+        (f"{ABFSS}/chk".replace("abfss", "abfs"), "azure", "adlfs"),
+        (f"{WASBS}/chk", "azure", "adlfs"),
         ("hdfs://nn/chk", "hdfs", "requests"),
     ],
 )
@@ -435,7 +443,14 @@ def test_a_missing_library_is_named_with_its_extra(
     [
         ("s3a://lake/chk", "s3", s3_settings({}, {}, requests=100), "lake/chk"),
         ("gs://lake/chk", "gs", {}, "lake/chk"),
-        (f"{ABFSS}/chk", "abfss", {"account_name": "acme"}, "lake/chk"),
+        (f"{ABFSS}/chk", "abfss", ACME, "lake/chk"),
+        (f"{WASBS}/chk", "abfss", ACME, "lake/chk"),
+        (
+            "abfss://lake@acme.dfs.core.chinacloudapi.cn/chk",
+            "abfss",
+            {**ACME, "account_host": "acme.blob.core.chinacloudapi.cn"},
+            "lake/chk",
+        ),
     ],
 )
 def test_a_service_is_opened_with_what_the_location_says(
