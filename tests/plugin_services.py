@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from emulators import Azurite, EmulatorError, FakeGcs, find_azurite, find_gcs
 
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
@@ -119,7 +120,33 @@ def s3(s3_program: S3Program, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-@pytest.fixture(params=["local", "s3", pytest.param("hdfs", marks=pytest.mark.proof)])
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """An emulator of Azure's object store for all tests of a session; use a folder of your own."""
+    try:
+        program = find_azurite(env=os.environ)
+    except EmulatorError as error:
+        require_service(f"{error}: {error.found}; {error.next}")
+    with Azurite(tmp_path_factory.mktemp("azure"), program) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """An emulator of Google's object store for all tests of a session; use a folder of your own."""
+    try:
+        program = find_gcs(env=os.environ)
+    except EmulatorError as error:
+        require_service(f"{error}: {error.found}; {error.next}")
+    with FakeGcs(tmp_path_factory.mktemp("gcs"), program) as running:
+        yield running
+
+
+FAR = [pytest.param(kind, marks=pytest.mark.proof) for kind in ("hdfs", "azure", "gcs")]
+"""They take their time, so `make proof` goes there."""
+
+
+@pytest.fixture(params=["local", "s3", *FAR])
 def new_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[WritableStorage, Location]]:
     """Gives folders that nobody else has, on each kind of storage that can be repaired."""
     options = None
@@ -127,6 +154,9 @@ def new_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], t
         root = str(tmp_path)
     elif request.param == "s3":
         root, options = "s3a://lake", request.getfixturevalue("s3").options
+    elif request.param in ("azure", "gcs"):
+        emulator: Azurite | FakeGcs = request.getfixturevalue(request.param)
+        root, options = emulator.root, emulator.options()
     else:
         cluster = request.getfixturevalue("hdfs")
         root, options = f"{cluster.uri}/lake", cluster.options

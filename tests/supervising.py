@@ -14,9 +14,10 @@ from lastgood.errors import StorageError
 from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
 from lastgood.supervise import events
+from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Standing
-from lastgood.supervise.loop import PersonNeededError, Supervisor, Wait, Watch
+from lastgood.supervise.loop import Supervisor, Watch
 from lastgood.supervise.policy import Policy
 from lastgood.supervise.progress import Progress
 
@@ -105,6 +106,8 @@ class Caring:
         self.causes: list[Cause] = []
         self.first: list[tuple[str, int, bool]] = []
         self.astray: Cause | None = None
+        self.before: dict[str, Standing] = {}
+        self.ends: list[Standing | None] = []
 
     def before_start(self, standing: Standing) -> Wait | None:
         self.standings.append(standing)
@@ -112,6 +115,13 @@ class Caring:
         if isinstance(answer, PersonNeededError):
             raise answer
         return answer
+
+    def remembered(self) -> dict[str, Standing]:
+        remembered, self.before = self.before, {}
+        return remembered
+
+    def settled(self, standing: Standing | None) -> None:
+        self.ends.append(standing)
 
     def failed(self, ended: events.Ended, cause: Cause) -> None:
         assert ended.failure == cause.cls.value

@@ -17,12 +17,17 @@ PREDICTING = frozenset(("diagnose", "plan", "recover"))
 """Verbs that are told which Spark will start, and how its Kafka source is set."""
 PAYING = frozenset(("plan", "recover"))
 """Verbs that are told what it may cost."""
+FORESEEING = frozenset(("status", "diagnose"))
+"""Verbs that are told how long the query may be down."""
 ALLOWED = frozenset(("recover",))
 """Verbs that take another configuration than `lastgood.toml` here."""
 BY_ID = frozenset(("report", "undo"))
 """Verbs of a recovery or an incident; the query is their `--checkpoint`."""
 COMPARED = frozenset(("--kafka", "--kafka-config", "--sink"))
 """What `verify --data` takes of the evidence."""
+
+SUPERVISED = frozenset(("--sink", "--kafka", "--source-replays"))
+"""What `run -- COMMAND` takes of the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Asked:
     """The goal and where to start, as words of a command line; empty: to run again."""
     policy: str | None = None
     """Another configuration than `lastgood.toml` here."""
+    downtime: tuple[str, ...] = ()
+    """How long the query may be down, as words of a command line; empty: nobody said, or its configuration does."""
 
     def about(self, location: str) -> Asked:
         """The same; about this location where no target is known."""
@@ -64,6 +71,41 @@ class Asked:
             query = (*options, "--checkpoint", self.target)
         return command_line(*verb.split(), *query, *self._said(verb, options))
 
+    def taking_back(self, recovery: str, start_file: str | None, *options: object) -> str:
+        """The command that takes a recovery back.
+
+        Args:
+            recovery: Its id.
+            start_file: The file outside of the checkpoint that it wrote, which nobody may touch who does not name it.
+            options: Further words.
+
+        Example:
+            >>> Asked("chk").taking_back("20261121-160058-7f3a", "app/start.json")
+            'lastgood undo 20261121-160058-7f3a --start-file app/start.json --checkpoint chk'
+        """
+        named = () if start_file is None else ("--start-file", start_file)
+        return self.command("undo", recovery, *named, *options)
+
+    def supervising(self, checkpoint: str) -> str:
+        """The command that starts the application of this query, and keeps others away from its checkpoint.
+
+        Args:
+            checkpoint: Its location; said where the query has no name in the `lastgood.toml` here.
+
+        Example:
+            >>> Asked(evidence=("--sink", "t", "--topic", "a")).supervising("chk")
+            'lastgood run --checkpoint chk --sink t -- COMMAND'
+            >>> Asked("orders.clicks").supervising("chk")
+            'lastgood run orders'
+        """
+        if self.target:
+            return command_line("run", self.target.partition(".")[0])
+        said = [option for option in options_in(self.evidence) if option[0] in SUPERVISED]
+        if sum(option[0] == "--sink" for option in said) > 1:  # it takes one
+            said = [option for option in said if option[0] != "--sink"]
+        words = (word for option in said for word in option)
+        return command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
+
     def again(self, *options: object) -> str:
         """The command that plans the same, with more said."""
         return self.command("plan", *self.wanted, *options)
@@ -73,6 +115,8 @@ class Asked:
             yield from self.start
         if verb in LOOKING:
             yield from self.evidence
+        if verb in FORESEEING:
+            yield from self.downtime
         if verb == "verify" and "--data" in options:
             yield from (word for option in options_in(self.evidence) if option[0] in COMPARED for word in option)
         if verb in PAYING and self.accepted and "--accept" not in options:
@@ -95,3 +139,19 @@ def options_in(words: Iterable[str]) -> list[tuple[str, ...]]:
         else:
             found[-1] = (*found[-1], word)
     return found
+
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+
+
+def downtime(max_downtime_ms: int | None) -> tuple[str, ...]:
+    """How long a query may be down, as words of a command line; none if nobody said.
+
+    Example:
+        >>> downtime(259_200_000)
+        ('--max-downtime', '3d')
+    """
+    if max_downtime_ms is None:
+        return ()
+    unit, size = next(each for each in _UNITS_MS.items() if max_downtime_ms % each[1] == 0)
+    return "--max-downtime", f"{max_downtime_ms // size}{unit}"

@@ -1,13 +1,16 @@
 """What can go wrong, as classes: condition, exit code, retry class; an instance adds the facts.
 
-It knows nothing of the rest of lastgood; each part derives its own errors beside its own nouns.
+It knows nothing of the rest of lastgood but what a secret is; each part derives its own errors beside its own nouns.
 """
 
 from __future__ import annotations
 
 import enum
 import shlex
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from lastgood.redaction import redacted
 
 
 class Retry(enum.Enum):
@@ -33,8 +36,41 @@ def owners_of(place: str) -> str | None:
     return shlex.join(["ls", "-ld", place]) if place.startswith("/") else None
 
 
+class OtherWay(Protocol):
+    """Another way than that in `next`; in JSON one of `alternatives`, with `because` and `command` at least."""
+
+    @property
+    def because(self) -> str:
+        """One line for a person."""
+        ...
+
+    @property
+    def command(self) -> str | None:
+        """What can be pasted; None: it cannot be done."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """Another command than that in `next`, and what it is for."""
+
+    because: str
+    command: str
+
+    def __str__(self) -> str:
+        return self.because
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `alternatives` of an error."""
+        return {"because": self.because, "command": self.command}
+
+
 class LastgoodError(Exception):
-    """Base of every error that lastgood raises on purpose.
+    """Base of every error that lastgood raises on purpose; its texts are without secrets, whatever it was given.
 
     Attributes:
         condition: Name of the error, the same in text, JSON and documentation.
@@ -46,6 +82,7 @@ class LastgoodError(Exception):
         expected: What was to be there.
         effect: What follows for the user.
         next: A command that can be pasted, or what to do.
+        alternatives: Other ways, the best first.
     """
 
     condition: ClassVar[str] = "INTERNAL"
@@ -62,13 +99,13 @@ class LastgoodError(Exception):
         effect: str | None = None,
         next: str | None = None,  # noqa: A002 - the name the user reads
     ) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
-        self.subject = subject
-        self.found = found
-        self.expected = expected
-        self.effect = effect
-        self.next = next
+        # Here, so that no text made of an error, and nothing that keeps one, holds a secret.
+        texts = (sentence, subject, found, expected, effect, next)
+        told = [None if text is None else redacted(str(text)) for text in texts]
+        super().__init__(told[0])
+        self.sentence = told[0] or ""
+        self.subject, self.found, self.expected, self.effect, self.next = told[1:]
+        self.alternatives: tuple[OtherWay, ...] = ()
 
     def facts(self) -> dict[str, str]:
         """The labelled facts that are known, in the order in which a person reads them."""
@@ -91,6 +128,7 @@ class LastgoodError(Exception):
             "expected": self.expected,
             "effect": self.effect,
             "next": self.next,
+            "alternatives": [each.to_json() for each in self.alternatives],
         }
 
 

@@ -158,6 +158,7 @@ def apply(
     tell: Tell = lambda _: None,
     config: Path | None = None,
     start_file: str | None = None,
+    **evidence: Unpack[Evidence],
 ) -> Recovery:
     """Carry out a plan, or a saved one: exactly that, or an error and nothing is changed.
 
@@ -168,11 +169,19 @@ def apply(
         config: Another configuration than `lastgood.toml` here.
         start_file: The file of the application's configuration that what a recovery keeps beside its checkpoint may
             write; None: as `lastgood.toml` tells.
+        **evidence: The sinks of such a plan, and where Kafka is, in the same way; a plan of your own tells it.
 
     Raises:
         WaiverNeededError, PlanStaleError, DriverNotProvenDeadError, LeaseHeldError, …: see `docs/reference/plan.md`.
     """
-    return _apply.apply_plan(plan, driver_is_dead=driver_is_dead, tell=tell, config=config, start_file=start_file)
+    return _apply.apply_plan(
+        plan,
+        driver_is_dead=driver_is_dead,
+        tell=tell,
+        config=config,
+        start_file=start_file,
+        evidence=_asked(evidence),
+    )
 
 
 def undo(
@@ -183,6 +192,7 @@ def undo(
     tell: Tell = lambda _: None,
     config: Path | None = None,
     start_file: str | None = None,
+    **evidence: Unpack[Evidence],
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -193,6 +203,7 @@ def undo(
         tell: As `apply`.
         config: As `apply`.
         start_file: As `apply`, to be put back.
+        **evidence: As `apply`: the sinks that may be put back.
 
     Raises:
         UndoRefusedError: the query has gone on since.
@@ -205,6 +216,7 @@ def undo(
         tell=tell,
         config=config,
         start_file=start_file,
+        evidence=_asked(evidence),
     )
 
 

@@ -6,7 +6,7 @@ It knows nothing of what the files mean. Nothing is cached: what is asked is ask
 from __future__ import annotations
 
 import contextlib
-import datetime
+import copy
 import os
 import posixpath
 import re
@@ -14,17 +14,18 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
+from lastgood.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
 from lastgood.storage_hdfs import dependable, webhdfs_settings
-from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, service_settings
+from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
+
+_Answer = TypeVar("_Answer")
 
 PARALLEL_LOCAL = 16
 """Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
-PARALLEL_REMOTE = 100
-"""Requests at once to a storage service: what costs is the wait for each, not the work."""
-
+PARALLEL_REMOTE = 100  # to a storage service: what costs is the wait for each, not the work
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", **dict.fromkeys(("abfs", "wasbs", "wasb"), "abfss")}
 _BUCKETS = ("s3", "gs")
 _CONTAINERS = ("abfss",)
@@ -37,6 +38,7 @@ _EXTRAS = {
     **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
 }
 _DBFS_MOUNT = "/dbfs"
+_LINKS_TOLD_MAX = 1000
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
 
@@ -98,6 +100,13 @@ class Location:
             authority = authority.replace(".blob.", ".dfs.", 1)
         return f"{scheme}://{authority}{path}"
 
+    @property
+    def host(self) -> str | None:
+        """Whom it names that is to be asked; None where the environment says that, as for a bucket."""
+        scheme = _SAME_SCHEME.get(self.scheme, self.scheme)
+        authority = parse_location(self.identity).authority if scheme in (*_HOSTS, *_CONTAINERS) else None
+        return None if authority is None else authority.rpartition("@")[2]
+
     def sibling(self, suffix: str) -> Location:
         """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
 
@@ -116,7 +125,7 @@ def parse_location(text: str) -> Location:
     counts from the current folder.
 
     Raises:
-        LocationInvalidError: unknown scheme, or a bucket, container, host or absolute path is missing.
+        LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing.
     """
     if not text.strip() or "\0" in text:
         raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
@@ -125,12 +134,14 @@ def parse_location(text: str) -> Location:
         return Location("file", "", _normal(os.path.abspath(text)))  # noqa: PTH100 - as Hadoop: by text, no links
     scheme, rest = found[1].lower(), found[2]
     if scheme not in _SCHEMES:
-        raise _invalid(text, "one of " + ", ".join(f"{known}:" for known in _SCHEMES))
+        raise _invalid(text, f"one of {', '.join(f'{known}:' for known in _SCHEMES)}")
     authority, path = "", rest
     if rest.startswith("//"):
-        authority, slash, path = rest[2:].partition("/")
-        path = slash + path
+        authority = rest[2:].partition("/")[0]
+        path = rest[2 + len(authority) :]
     canonical = _SAME_SCHEME.get(scheme, scheme)
+    if ":" in authority and "@" in (text if canonical in _BUCKETS else authority):
+        raise _invalid(text, "a location without a login: its keys belong to the environment")
     if canonical in ("file", "dbfs"):
         return _mounted(text, scheme, authority, path)
     if canonical in _CONTAINERS and not re.fullmatch(r"[^@]+@[^@.]+\..+", authority):
@@ -212,7 +223,7 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
     """Give access to the filesystem that `location` names; nothing is asked of it yet.
 
     Args:
-        location: Any location on that filesystem.
+        location: What the user named on that filesystem; on a disk of this machine no link below it is followed.
         options: Passed on to fsspec's filesystem (`endpoint_url`, `key`, …; HDFS is read by WebHDFS: `port`, `user`).
             The environment fills in: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …, or `FSSPEC_S3_ENDPOINT_URL`, ….
 
@@ -221,7 +232,7 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
         StorageError: `dbfs:` outside of Databricks, or the options are refused.
     """
     if location.scheme == "file":
-        return LocalStorage()
+        return LocalStorage(root=location)
     if location.scheme == "dbfs":
         if not Path(_DBFS_MOUNT).is_dir():
             raise StorageError(
@@ -230,7 +241,7 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
                 found=f"no folder {_DBFS_MOUNT}",
                 expected="the driver of a Databricks cluster",
             )
-        return LocalStorage(mount=_DBFS_MOUNT)
+        return LocalStorage(_DBFS_MOUNT, root=location)
     return FsspecStorage(_filesystem(location, options or {}))
 
 
@@ -282,9 +293,29 @@ def answering(location: Location) -> Iterator[None]:
 class LocalStorage:
     """Files of this machine, read with the system's own calls."""
 
-    def __init__(self, mount: str = "") -> None:
-        """Read below `mount`, the folder under which the filesystem of the locations is mounted."""
+    def __init__(self, mount: str = "", *, root: Location | None = None) -> None:
+        """Read what is there.
+
+        Args:
+            mount: The folder under which the filesystem of the locations is mounted.
+            root: The location that a user named: below it, and in its work folder, no link is followed, and one that
+                is met is an error. None: all are followed.
+        """
         self.mount = mount
+        self.root = root
+        self.tree = Tree(None if root is None else mount + root.path)
+        self._left_out: dict[str, Link] | None = None
+
+    def leaving_links_out(self) -> LocalStorage:
+        """The same, for who reads and tells of links: they are as if not there, and stand in `left_out`."""
+        storage = copy.copy(self)
+        vars(storage)["_left_out"] = {}
+        return storage
+
+    @property
+    def left_out(self) -> tuple[Link, ...]:
+        """The links that were met and left out so far, by path."""
+        return tuple(sorted(dict(self._left_out or {}).values()))
 
     @property
     def parallel(self) -> int:
@@ -294,19 +325,15 @@ class LocalStorage:
     def names(self, folder: Location) -> Iterator[str] | None:
         """Names of what lies directly in a folder; see `Storage.names`."""
         found = self._listing(folder)
-        return None if found is None else _local_names(folder, found)
+        return None if found is None else self._names(folder, found)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
         found = self._listing(folder)
-        return None if found is None else _local_entries(folder, found, facts=facts)
+        return None if found is None else self._entries(folder, found, facts=facts)
 
-    def _listing(self, folder: Location) -> _OpenFolder | None:
-        try:
-            with answering(folder):
-                return _OpenFolder(os.scandir(self.mount + folder.path))
-        except FileNotFoundError:
-            return None
+    def _listing(self, folder: Location) -> OpenFolder | None:
+        return self._ask(folder, lambda: self.tree.list(self.mount + folder.path))
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
@@ -326,68 +353,65 @@ class LocalStorage:
         try:
             with answering(file):
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
-                descriptor = os.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                descriptor = self.tree.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK)
                 try:
                     told = os.fstat(descriptor)
-                    return _content(descriptor, told.st_size, limit) if stat.S_ISREG(told.st_mode) else None
+                    return content(descriptor, told.st_size, limit) if stat.S_ISREG(told.st_mode) else None
                 finally:
                     os.close(descriptor)
         except FileNotFoundError:
             return None
+        except LinkNotFollowedError as error:
+            self._leave_out(error)
+            return None
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
+        found = self._ask(location, lambda: self.tree.stat(self.mount + location.path))
+        if found is None:
+            return None
+        is_folder, modified_ms = stat.S_ISDIR(found.st_mode), found.st_mtime_ns // 1_000_000
+        return Entry(location.name, is_folder, None if is_folder else found.st_size, modified_ms)
+
+    def _ask(self, location: Location, call: Callable[[], _Answer]) -> _Answer | None:
         try:
             with answering(location):
-                found = Path(self.mount + location.path).stat()
+                return call()
         except FileNotFoundError:
             return None
-        if stat.S_ISDIR(found.st_mode):
-            return Entry(location.name, is_folder=True, size=None, modified_ms=found.st_mtime_ns // 1_000_000)
-        return Entry(location.name, is_folder=False, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+        except LinkNotFollowedError as error:
+            self._leave_out(error)
+            return None
 
+    def _leave_out(self, error: LinkNotFollowedError) -> None:
+        if self._left_out is None:
+            raise error
+        if len(self._left_out) < _LINKS_TOLD_MAX:
+            self._left_out[error.link.path] = error.link
 
-def _content(descriptor: int, size: int, limit: int) -> bytes:
-    """The first `limit` bytes, whatever `size` the system tells: a file may grow, a share may hand it out in parts."""
-    # No buffer is as large as a limit that is not reached: it would stay a mapping of its own for each content.
-    pieces: list[bytes] = []
-    left, wanted = limit, size + 1
-    while left > 0 and (piece := os.read(descriptor, min(left, wanted))):
-        pieces.append(piece)
-        left -= len(piece)
-        wanted = max(wanted - len(piece), 65_536)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def _is_left_out(self, folder: OpenFolder, found: os.DirEntry[str]) -> bool:
+        if folder.follows or not found.is_symlink():
+            return False
+        self._leave_out(LinkNotFollowedError(folder.link(found.name)))
+        return True
 
+    def _names(self, folder: Location, listing: OpenFolder) -> Iterator[str]:
+        with answering(folder):
+            for found in listing:
+                if not self._is_left_out(listing, found):
+                    if found.is_file():
+                        yield found.name
+                    elif found.is_dir():
+                        yield f"{found.name}/"
 
-class _OpenFolder:
-    """A folder that is closed when nobody reads on, also if nobody ever began to."""
-
-    def __init__(self, listing: Any) -> None:
-        self._listing = listing
-
-    def __iter__(self) -> Iterator[os.DirEntry[str]]:
-        return iter(self._listing)
-
-    def __del__(self) -> None:
-        self._listing.close()
-
-
-def _local_names(folder: Location, listing: _OpenFolder) -> Iterator[str]:
-    with answering(folder):
-        for found in listing:
-            if found.is_file():
-                yield found.name
-            elif found.is_dir():
-                yield f"{found.name}/"
-
-
-def _local_entries(folder: Location, listing: _OpenFolder, *, facts: bool) -> Iterator[Entry]:
-    with answering(folder):
-        for found in listing:
-            if found.is_dir():
-                yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
-            elif found.is_file():
-                yield _local_file(found, facts=facts and not found.name.startswith("."))
+    def _entries(self, folder: Location, listing: OpenFolder, *, facts: bool) -> Iterator[Entry]:
+        with answering(folder):
+            for found in listing:
+                if not self._is_left_out(listing, found):
+                    if found.is_dir():
+                        yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
+                    elif found.is_file():
+                        yield _local_file(found, facts=facts and not found.name.startswith("."))
 
 
 def _local_file(found: os.DirEntry[str], *, facts: bool) -> Entry:
@@ -484,17 +508,4 @@ def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
     if found.get("type") == "directory":
         return Entry(name, is_folder=True, size=None, modified_ms=None)
     value = next((found[key] for key in _MODIFIED_KEYS if found.get(key) is not None), None)
-    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=_milliseconds(value))
-
-
-def _milliseconds(value: object) -> int | None:
-    if isinstance(value, datetime.datetime):
-        return int(value.timestamp() * 1000)
-    if isinstance(value, int):  # WebHDFS counts in milliseconds
-        return value
-    if isinstance(value, float):
-        return int(value * 1000)
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return int(datetime.datetime.fromisoformat(value).timestamp() * 1000)
-    return None
+    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=milliseconds(value))

@@ -10,7 +10,6 @@ import errno
 import functools
 import os
 import pwd
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +17,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
+from lastgood.drafts import draft_name
 from lastgood.errors import NoSpaceError, StorageError
-from lastgood.storage_services import CONNECT_SECONDS, OddAnswerError
+from lastgood.storage_limits import CONNECT_SECONDS, OddAnswerError
 
 READ_SECONDS = 8.0
 """For the first byte of an answer, and from each to the next."""
@@ -50,6 +50,7 @@ _ERRORS: Mapping[str, type[OSError]] = {
     "ParentNotDirectoryException": NotADirectoryError,
     "StandbyException": StandbyError,
 }
+_RPC_ADDRESS = "dfs.namenode.rpc-address"
 _QUOTAS = frozenset({"DSQuotaExceededException", "NSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 
 
@@ -67,6 +68,20 @@ def _hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
         for each in root.iter("property"):
             settings[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
     return settings
+
+
+def configured_names(env: Mapping[str, str]) -> set[str]:
+    """What may stand for a host in `hdfs://…` because this machine's own Hadoop settings name it.
+
+    Args:
+        env: Where `HADOOP_CONF_DIR` may stand.
+
+    Raises:
+        StorageError: the settings cannot be read.
+    """
+    hadoop = _hadoop_settings(env)
+    addresses = [at.removesuffix(f":{RPC_PORT}") for key, at in hadoop.items() if key.startswith(_RPC_ADDRESS)]
+    return {*_words(hadoop.get("dfs.nameservices", "")), *addresses}
 
 
 def webhdfs_settings(
@@ -106,7 +121,7 @@ def webhdfs_settings(
 
 def _addresses(authority: str, hadoop: Mapping[str, str], *, is_https: bool) -> list[str]:
     """Where the name nodes of `hdfs://authority` serve HTTP: those of a nameservice, else of the one that is named."""
-    rpc, http = "dfs.namenode.rpc-address", f"dfs.namenode.{'https' if is_https else 'http'}-address"
+    rpc, http = _RPC_ADDRESS, f"dfs.namenode.{'https' if is_https else 'http'}-address"
     if authority in _words(hadoop.get("dfs.nameservices", "")):
         ids = _words(hadoop.get(f"dfs.ha.namenodes.{authority}", ""))
         which = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
@@ -258,7 +273,7 @@ class _Dependable:
         Out of several who create it, one does. A ConnectionError or TimeoutError leaves open whether it is there.
         """
         folder, _slash, name = path.rpartition("/")
-        draft = f"{folder}/.{name}.{uuid.uuid4()}.tmp"
+        draft = f"{folder}/{draft_name(name)}"
         try:
             self._upload(draft, value)
             self._rename(draft, path, "NONE" if mode == "create" else "OVERWRITE")

@@ -6,26 +6,17 @@ Nothing here imports a service's library before a location on it is opened.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime
 import functools
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from lastgood.storage_clouds import azure_settings
-
-CONNECT_SECONDS = 2.0
-READ_SECONDS = 3.5
-"""For the first byte of an answer, and from each to the next; S3 is asked twice."""
-
-SEND_BYTES_PER_SECOND = 100_000
-"""A request whose content goes out slower than that, over `SEND_SECONDS`, goes to nobody."""
-SEND_SECONDS = 30.0
+from lastgood.storage_clouds import azure_settings, gcs_settings
+from lastgood.storage_limits import CONNECT_SECONDS, READ_SECONDS, OddAnswerError, send_seconds
 
 _LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Prefix"})
-
-
-class OddAnswerError(ConnectionError):
-    """Something answers where a storage is to be, in a way in which that does not."""
 
 
 def s3_settings(env: Mapping[str, str], configured: Mapping[str, Any], *, requests: int) -> dict[str, Any]:
@@ -62,15 +53,29 @@ def service_settings(
         env: The environment.
         configured: What the user has told fsspec of this protocol.
         requests: How many there may be at once.
+
+    Raises:
+        AccountMismatchError: the environment holds a key of another account of Azure.
     """
     if protocol == "s3":
         return s3_settings(env, configured, requests=requests)
-    return azure_settings(authority) if protocol == "abfss" else {}
+    return azure_settings(authority, env, configured) if protocol == "abfss" else gcs_settings(env, configured)
 
 
 def impatient(filesystem: Any, protocol: str) -> type[Any]:
-    """The same filesystem, which for `s3` gives up on who does not answer, and doubts odd answers."""
-    return _impatient_s3(filesystem) if protocol == "s3" else filesystem
+    """The same filesystem, which gives up on who does not answer, and doubts odd answers."""
+    if protocol == "s3":
+        return _impatient_s3(filesystem)
+    library = filesystem.__module__.partition(".")[0]  # of what somebody else has registered: another
+    if library == "adlfs":
+        from lastgood.storage_azure import BoundedAzure  # noqa: PLC0415 - a library that others need not have
+
+        return BoundedAzure
+    if library == "gcsfs":
+        from lastgood.storage_gcs import BoundedGcs  # noqa: PLC0415
+
+        return BoundedGcs
+    return filesystem  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -88,7 +93,7 @@ def _impatient_s3(filesystem: Any) -> type[Any]:
             call, body = super()._call_s3(method, *given, **more), more.get("Body", b"")
             size = len(body) if isinstance(body, bytes) else 0
             # No timeout of botocore counts while a request is being sent.
-            return await (asyncio.wait_for(call, SEND_SECONDS + size / SEND_BYTES_PER_SECOND) if size else call)
+            return await (asyncio.wait_for(call, send_seconds(size)) if size else call)
 
     return ImpatientS3
 
@@ -123,3 +128,17 @@ def lacks_credentials(error: Exception) -> bool:
     """Whether nobody has told AWS's libraries any credentials, or not all of them."""
     botocore = sys.modules.get("botocore.exceptions")
     return botocore is not None and isinstance(error, (botocore.NoCredentialsError, botocore.PartialCredentialsError))
+
+
+def milliseconds(value: object) -> int | None:
+    """The time of a file, as one of many libraries tells it, milliseconds since 1970; None if it is none."""
+    if isinstance(value, datetime.datetime):
+        return int(value.timestamp() * 1000)
+    if isinstance(value, int):  # WebHDFS counts in milliseconds
+        return value
+    if isinstance(value, float):
+        return int(value * 1000)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return int(datetime.datetime.fromisoformat(value).timestamp() * 1000)
+    return None

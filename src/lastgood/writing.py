@@ -12,9 +12,12 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
+from lastgood.drafts import draft_name
 from lastgood.errors import NoSpaceError, Retry, StorageError, owners_of
+from lastgood.local_tree import Place
+from lastgood.rights import FILE, Rights, is_private, rights_for
 from lastgood.storage import (
     Entry,
     FsspecStorage,
@@ -30,13 +33,16 @@ from lastgood.storage_services import is_unreachable
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
 _CHUNK_BYTES = 1024 * 1024
+_MARK = "lastgood_made_by"
+"""A name of metadata that Azure takes, too."""
 _S3_MARK = "lastgood-made-by"
 _S3_EXISTS = frozenset({"PreconditionFailed", "412"})
 _S3_CONFLICT = frozenset({"ConditionalRequestConflict", "409"})
 _S3_CONFLICTS_MAX = 5
 _S3_UNSUPPORTED = frozenset({"NotImplemented", "501"})
 _HDFS = ("hdfs", "webhdfs", "swebhdfs")
-_PROVEN = frozenset({"file", "s3", *_HDFS})
+_CLOUDS = ("abfss", "gs")
+_PROVEN = frozenset({"file", "s3", *_CLOUDS, *_HDFS})
 _AT_ONCE = frozenset({"file", *_HDFS})
 LATE_WRITE_SECONDS = 5.0
 """More than a driver's write of a log entry to an object store takes from its look whether there is one."""
@@ -98,7 +104,7 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
     """
     storage = open_storage(location, options)
     if isinstance(storage, LocalStorage):
-        return LocalWriter(storage.mount)
+        return LocalWriter(storage.mount, root=storage.root)
     if isinstance(storage, FsspecStorage):
         return _WRITERS.get(_kind(location), FsspecWriter)(storage.filesystem)
     raise TypeError(type(storage))
@@ -128,7 +134,7 @@ def require_exclusive_create(storage: WritableStorage, folder: Location) -> None
     """
     if not may_create_exclusively(folder):
         raise _unsupported(folder, "a kind of storage on which no repair has been tested")
-    probe = folder / f".{uuid.uuid4()}.tmp"
+    probe = folder / draft_name("probe")
     try:
         made = [storage.create(probe, b"first"), storage.create(probe, b"second")]
         held = storage.read(probe, limit=16)
@@ -145,90 +151,129 @@ class LocalWriter(LocalStorage):
 
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
-        place = self._place(file)
-        with _writing(file), _draft(place, [content]) as draft:
-            draft.replace(place)
+        with _writing(file), self._draft(file, [content]) as (draft, place):
+            _rename(draft, place)
 
     def create(self, file: Location, content: bytes) -> bool:
         """Put a file where there is none; see `WritableStorage.create`.
 
         Where there are no hard links, a reader may see it half, and one who is killed leaves half of it.
         """
-        place = self._place(file)
-        with _writing(file), _draft(place, [content]) as draft:
+        with _writing(file), self._draft(file, [content]) as (draft, place):
             made = _link(draft, place)
-            return _create_in_place(place, content) if made is None else made
+            return _create_in_place(place, content, self._rights(file, place)) if made is None else made
 
     def move(self, source: Location, target: Location) -> None:
         """Give a file another name; see `WritableStorage.move`."""
-        old, new = self._place(source), self._place(target)
         _require_file(source, self.stat(source))
         with _writing(target):
-            new.parent.mkdir(parents=True, exist_ok=True)
+            old, new = self._place(source), self._place(target, make=True)
             try:
                 made = _link(old, new)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                made = _copy(old, new)  # a folder of it lies on another disk
+                made = self._copy(source, target)  # a folder of it lies on another disk
             if made:
-                old.unlink()
-            elif made is None and not os.path.lexists(new):
-                old.rename(new)
+                _unlink(old)
+            elif made is None and not _is_taken(new):
+                _rename(old, new)
             else:
                 raise _in_the_way(target)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
-        with _writing(file):
-            self._place(file).unlink(missing_ok=True)
+        with _writing(file), contextlib.suppress(FileNotFoundError):
+            _unlink(self._place(file))
 
     def takes_links(self, file: Location) -> bool:
         """Whether a file that is there can get a second name."""
         place = self._place(file)
-        second = place.with_name(f".{uuid.uuid4()}.tmp")
+        second = _beside(place, draft_name("probe"))
         with _writing(file):
             made = _link(place, second)
-            second.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                _unlink(second)
         return bool(made)
 
     def is_fuse(self, file: Location) -> bool:
         """Whether a file lies on what a program, not the system, shows as a filesystem."""
         import psutil  # noqa: PLC0415 - only a repair needs it
 
-        real = f"{os.path.realpath(self._place(file))}/"
+        real = f"{os.path.realpath(self.mount + file.path)}/"
         mounts = psutil.disk_partitions(all=True)
         above = [mount for mount in mounts if real.startswith(f"{mount.mountpoint.rstrip('/')}/")]
         kind = max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
         return kind == "fuse" or kind.startswith(_FUSE)
 
-    def _place(self, file: Location) -> Path:
-        return Path(self.mount + file.path)
+    def _place(self, file: Location, *, make: bool = False) -> Place:
+        return self.tree.place(self.mount + file.path, make=make)
+
+    def _rights(self, file: Location, place: Place) -> Rights:
+        return rights_for(place.name, place.dir_fd, is_ours=is_private(self.mount + file.path))
+
+    @contextlib.contextmanager
+    def _draft(self, file: Location, pieces: Iterable[bytes]) -> Iterator[tuple[Place, Place]]:
+        """A file that is safe on the disk, and its place beside it; gone in the end, if it got no other name."""
+        place = self._place(file, make=True)
+        draft = _beside(place, draft_name(file.name))
+        try:
+            rights = self._rights(file, place)
+            with _opened(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights) as stream:
+                stream.writelines(pieces)
+            yield draft, place
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                _unlink(draft)
+
+    def _copy(self, source: Location, target: Location) -> bool | None:
+        with _opened(self._place(source), os.O_RDONLY) as stream:
+            pieces = iter(lambda: stream.read(_CHUNK_BYTES), b"")
+            with self._draft(target, pieces) as (draft, place):
+                made = _link(draft, place)
+                if made is None and not _is_taken(place):
+                    _rename(draft, place)
+                    made = True
+                return made
+
+
+def _beside(place: Place, name: str) -> Place:
+    """Another file of the same folder."""
+    return place._replace(name=name if place.folder is not None else str(Path(place.name).with_name(name)))
 
 
 @contextlib.contextmanager
-def _draft(place: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
-    """A file beside `place` that is safe on the disk; gone in the end, if it did not get another name."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f".{place.name}.{uuid.uuid4()}.tmp")
+def _opened(place: Place, flags: int, rights: Rights | None = None) -> Iterator[BinaryIO]:
+    """A file that is open; one that is written is safe on the disk in the end, and has its rights."""
+    descriptor = os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE, dir_fd=place.dir_fd)
+    with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb") as stream:
+        yield stream
+        if rights is not None:
+            stream.flush()
+            rights.give(stream.fileno())
+            os.fsync(stream.fileno())
+
+
+def _rename(old: Place, new: Place) -> None:
+    os.replace(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd)
+
+
+def _unlink(place: Place) -> None:
+    os.unlink(place.name, dir_fd=place.dir_fd)
+
+
+def _is_taken(place: Place) -> bool:
     try:
-        _fill(draft, pieces)
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
+        os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
-def _fill(place: Path, pieces: Iterable[bytes]) -> None:
-    with place.open("xb") as stream:
-        stream.writelines(pieces)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _link(old: Path, new: Path) -> bool | None:
+def _link(old: Place, new: Place) -> bool | None:
     """Give a file a second name; False if it is taken, None if this filesystem has no hard links."""
     try:
-        os.link(old, new)
+        os.link(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd, follow_symlinks=False)
     except FileExistsError:
         return False
     except OSError as error:
@@ -238,29 +283,19 @@ def _link(old: Path, new: Path) -> bool | None:
     return True
 
 
-def _create_in_place(place: Path, content: bytes) -> bool:
+def _create_in_place(place: Place, content: bytes, rights: Rights) -> bool:
     try:
-        place.open("xb").close()
+        os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE, dir_fd=place.dir_fd))
     except FileExistsError:
         return False
     try:
-        with place.open("r+b") as stream:
+        with _opened(place, os.O_WRONLY, rights) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
     except BaseException:
-        place.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            _unlink(place)
         raise
     return True
-
-
-def _copy(old: Path, new: Path) -> bool | None:
-    with old.open("rb") as stream, _draft(new, iter(lambda: stream.read(_CHUNK_BYTES), b"")) as draft:
-        made = _link(draft, new)
-        if made is None and not os.path.lexists(new):
-            draft.rename(new)
-            made = True
-        return made
 
 
 class FsspecWriter(FsspecStorage):
@@ -330,7 +365,49 @@ class HdfsWriter(FsspecWriter):
                 raise _in_the_way(target) from error
 
 
-class S3Writer(FsspecWriter):
+class MarkingWriter(FsspecWriter):
+    """An object store that decides itself whether there is an object: of several who create one, one does.
+
+    When an answer is lost, or a library asks a second time, only a mark tells whether it was us.
+    """
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`."""
+        with _writing(file), answering(file):
+            return self._put_if_none(file, content)
+
+    def _put_if_none(self, file: Location, content: bytes) -> bool:
+        path, mark = fsspec_path(file), uuid.uuid4().hex
+        try:
+            self._put_marked(path, content, mark)
+        except Exception as error:
+            if not self._is_there(file, error) and not is_unreachable(error):
+                raise
+            found = self._mark_of(path)
+            if found is None and is_unreachable(error):
+                raise
+            return found == mark
+        return True
+
+    def _put_marked(self, path: str, content: bytes, mark: str) -> None:
+        self.filesystem.pipe_file(path, content, mode="create", metadata={_MARK: mark})
+
+    def _is_there(self, _: Location, error: Exception) -> bool:
+        """Whether the service refused because there is an object."""
+        return isinstance(error, FileExistsError)
+
+    def _mark_of(self, path: str) -> str | None:
+        """The mark of who made an object, empty if it has none; None if there is no object."""
+        try:
+            return str((self.filesystem.info(path).get("metadata") or {}).get(_MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def _make_folder(self, path: str) -> None:
+        """There are none, and fsspec would make a bucket where none is."""
+
+
+class S3Writer(MarkingWriter):
     """S3, and what speaks like it: exclusive by `If-None-Match`, which the server decides."""
 
     def create(self, file: Location, content: bytes) -> bool:
@@ -341,41 +418,33 @@ class S3Writer(FsspecWriter):
                     return self._put_if_none(file, content)
             return self._put_if_none(file, content)
 
-    def _put_if_none(self, file: Location, content: bytes) -> bool:
-        # When an answer is lost, or its library asks a second time, only a mark tells whether it was us.
-        path, mark = fsspec_path(file), uuid.uuid4().hex
-        try:
-            self.filesystem.pipe_file(path, content, mode="create", Metadata={_S3_MARK: mark})
-        except Exception as error:
-            code = _s3_code(error)
-            if code in _S3_UNSUPPORTED:
-                raise _unsupported(file, "an S3 server that does not know If-None-Match") from error
-            if code in _S3_CONFLICT:
-                raise _ConflictError(code) from error
-            if not isinstance(error, FileExistsError) and code not in _S3_EXISTS and not is_unreachable(error):
-                raise
-            found = self._mark_of(path)
-            if found is None and is_unreachable(error):
-                raise
-            return found == mark
-        return True
+    def _put_marked(self, path: str, content: bytes, mark: str) -> None:
+        self.filesystem.pipe_file(path, content, mode="create", Metadata={_S3_MARK: mark})
+
+    def _is_there(self, file: Location, error: Exception) -> bool:
+        code = _s3_code(error)
+        if code in _S3_UNSUPPORTED:
+            raise _unsupported(file, "an S3 server that does not know If-None-Match") from error
+        if code in _S3_CONFLICT:
+            raise _ConflictError(code) from error
+        return isinstance(error, FileExistsError) or code in _S3_EXISTS
 
     def _mark_of(self, path: str) -> str | None:
-        """The mark of who made an object, empty if it has none; None if there is no object."""
         try:
             return str(self.filesystem.metadata(path, refresh=True).get(_S3_MARK, ""))
         except FileNotFoundError:
             return None
-
-    def _make_folder(self, path: str) -> None:
-        """S3 has none, and fsspec would make a bucket where none is."""
 
 
 class _ConflictError(OSError):
     """Two put the same object at the same instant, and S3 wants to be asked again."""
 
 
-_WRITERS: Mapping[str, type[FsspecWriter]] = {"s3": S3Writer, **dict.fromkeys(_HDFS, HdfsWriter)}
+_WRITERS: Mapping[str, type[FsspecWriter]] = {
+    "s3": S3Writer,
+    **dict.fromkeys(_CLOUDS, MarkingWriter),
+    **dict.fromkeys(_HDFS, HdfsWriter),
+}
 
 
 def _kind(location: Location) -> str:
@@ -403,7 +472,7 @@ def _unsupported(place: Location, found: str) -> ExclusiveCreateUnsupportedError
         "no repair on this storage: nothing here keeps two repairs apart",
         subject=str(place),
         found=found,
-        expected="local disk, HDFS, or S3 with conditional writes (If-None-Match)",
+        expected="local disk, HDFS, Azure, Google, or S3 with conditional writes (If-None-Match)",
         effect="nothing was changed",
     )
 

@@ -62,7 +62,7 @@ def test_a_backup_is_made_listed_kept_and_restored(checkpoint: Path) -> None:
 
 def test_the_json_names_every_field(checkpoint: Path) -> None:
     made = as_json("create", checkpoint)
-    assert {name: made[name] for name in made if name not in ("id", "at_ms", "size")} == {
+    assert {name: made[name] for name in made if name not in ("id", "at_ms", "size", "sha256")} == {
         "query_id": QUERY_ID,
         "last_planned": 2,
         "last_committed": 2,

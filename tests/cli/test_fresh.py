@@ -467,6 +467,13 @@ def test_start_that_failed_before_its_first_batch_leaves_it_as_it_is(left: str) 
     assert (told["decision"], told["guarantee"], told["options"]["left_by"]) == ("start", "exactly_once", left)
 
 
+def test_what_takes_it_back_is_printed_with_the_file_that_it_wrote(left: str) -> None:
+    told = {each["condition"]: each for each in answer("diagnose", "chk")["findings"]}
+    printed = [answer("status", "chk")["left_behind"]["undo"], told["CHECKPOINT_LEFT_BEHIND"]["next"]]
+    begin = f"lastgood undo {left} --start-file {Path.cwd() / 'start.json'} --checkpoint "
+    assert [each.startswith(begin) for each in printed] == [True, True]
+
+
 def test_query_that_has_begun_since_and_is_lost_is_no_first_start(left: str) -> None:
     other = CommitProperties(app_transactions=[Transaction("4f0e60a2-1111-4222-8333-944445555666", 3, TIME_MS)])
     data = {"topic": ["orders"], "partition": pa.array([0], pa.int32()), "offset": pa.array([15], pa.int64())}
@@ -506,9 +513,11 @@ def test_what_kafka_has_deleted_since_is_not_started_at(left: str) -> None:
 
 
 @pytest.fixture
-def interrupted(checkpoint: Path) -> Path:
+def interrupted(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Somebody who may write beside the checkpoint has put a recovery there, as if it was interrupted: its folder."""
-    plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(Path.cwd() / "other-machine"))
+        plan = answer("plan", "chk", *FRESH, *VIA, "-o", "plan.json")
     folder = Path(f"{checkpoint}.lastgood/recoveries/{plan['recovery']}")
     folder.mkdir(parents=True)
     Path("plan.json").rename(folder / "plan.json")
@@ -537,12 +546,13 @@ def test_recovery_out_of_the_lake_is_finished_where_its_file_is_named_here(inter
     words: tuple[object, ...] = ("recover", "chk", "--driver-is-dead")
     if by == "configuration":
         policy = 'via = "app-config"\nstart_file = "start.json"'
-        pipeline = f'command = ["x"]\ncheckpoint = "{Path.cwd()}/chk"'
+        pipeline = f'command = ["x"]\ncheckpoint = "{Path.cwd()}/chk"\nsink = "delta:{Path.cwd()}/table"'
         Path("lastgood.toml").write_text(f"[pipeline.orders]\n{pipeline}\n[pipeline.orders.policy]\n{policy}\n")
     elif by == "option":
-        words = (*words, "--goal", "fresh", *VIA)
+        words = (*words, *FRESH, *VIA)
     else:
         words = ("apply", interrupted / "plan.json", "--driver-is-dead", "--start-file", "start.json")
+        words = (*words, "--sink", "table")
     assert answer(*words)["state"] == "applied"
     assert json.loads(Path("start.json").read_text()) == {"orders": {"0": 15, "1": 15}}
 
@@ -552,7 +562,8 @@ def test_who_takes_it_back_on_another_machine_names_the_file(left: str, monkeypa
     words = ("undo", left, "--checkpoint", "chk", "--driver-is-dead")
     assert error_of(*words)["condition"] == "START_FILE_NOT_NAMED"
     assert error_of(*words, "--start-file", "other.json")["condition"] == "START_FILE_NOT_NAMED"
-    assert answer(*words, "--start-file", "start.json")["state"] == "undone"
+    assert error_of(*words, "--start-file", "start.json")["condition"] == "SINK_NOT_NAMED"
+    assert answer(*words, "--start-file", "start.json", "--sink", "table")["state"] == "undone"
     assert not Path("start.json").exists()
 
 

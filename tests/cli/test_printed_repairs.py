@@ -194,3 +194,45 @@ def test_verify_says_again_what_was_said() -> None:
     assert "hidden" not in run("verify", "chk", "--key", "id", "--spark-submit", submit).out
     lacking = run("verify", "chk", "--data", "--key", "id", "--kafka", "b:1", "--format", "json")
     assert lacking.said["error"]["next"] == "lastgood verify chk --data --kafka b:1 --key id --sink TABLE"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_refusal_names_the_other_ways_and_each_can_be_typed(
+    checkpoint: Path, kafka: list[str], tmp_path: Path, form: str
+) -> None:
+    (checkpoint / "offsets/7").unlink()
+    facts = json.loads((tmp_path / "kafka.json").read_text())
+    facts["topics"]["orders"]["partitions"]["0"]["earliest"] = 50  # what is to be read next has expired
+    (tmp_path / "kafka.json").write_text(json.dumps(facts))
+    refused = run("plan", str(checkpoint), *kafka, "--spark", "4.0", "--format", form)
+    assert refused.code == 57, refused.out
+    if form == "json":
+        ways = refused.said["error"]["alternatives"]
+        assert [each["goal"] for each in ways if each["guarantee"] is not None]
+    others = [each for each in refused.printed() if each.verb == "plan"]
+    assert others
+    asked = parsed(" ".join(["lastgood", *refused.words]))
+    for printed in others:
+        require_same(refused, asked, printed)
+        assert run(*printed.words).code in (0, 1, 3, 57), printed.line
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_open_repair_names_one_command_to_finish_it_and_one_to_take_it_back(
+    checkpoint: Path, kafka: list[str], form: str
+) -> None:
+    planned = run("plan", str(checkpoint), "--goal", "replan", "--accept", "duplicates", "-o", "plan.json", *kafka)
+    plan = parse_plan(Path("plan.json").read_bytes(), "plan")
+    folder = checkpoint.with_name("chk.lastgood") / "recoveries" / plan.recovery
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_bytes(Path("plan.json").read_bytes())
+    (folder / "begun.json").write_text("{}")
+    assert planned.code == 0
+    refused = run("plan", str(checkpoint), *kafka, "--format", form)
+    assert refused.code == 49
+    finish, back = (the(refused, verb) for verb in ("apply", "undo"))
+    if form == "json":
+        error = refused.said["error"]
+        assert error["next"] == finish.line
+        assert error["alternatives"] == [{"because": "take it back", "command": back.line}]
+    assert run(*back.words, DEAD).code == 0

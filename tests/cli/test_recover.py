@@ -196,7 +196,10 @@ def test_repair_that_was_interrupted_is_finished(damaged: Damaged) -> None:
     (checkpoint / "offsets/6").write_bytes(damage)
     (checkpoint / "offsets/7").write_bytes(b"")
     assert "would be finished" in answer(checkpoint, "--observe")["because"]
-    again = answer(checkpoint)
+    unproven = answer(checkpoint, code=3)
+    assert (unproven["decision"], unproven["error"]["condition"]) == ("person", "DRIVER_NOT_PROVEN_DEAD")
+    assert unproven["next"] == f"lastgood recover {checkpoint} {DEAD}"
+    again = answer(checkpoint, DEAD)
     assert (again["decision"], again["recovery"]) == ("start", told["recovery"])
     assert files(checkpoint) == before
 
@@ -252,13 +255,12 @@ def test_undo_that_was_interrupted_is_finished_and_what_is_right_planned_anew(da
 
 def test_damaged_note_of_a_recovery_is_named(damaged: Damaged) -> None:
     checkpoint, _ = damaged
-    _, folder = interrupted(damaged, "begun", "applying")
-    (folder / "applying.json").write_bytes(b"{")
-    (folder / "begun.json").write_bytes(b"{")
+    _, folder = interrupted(damaged, "begun", "applying", "applied", "closed")
+    (folder / "undoing.json").write_bytes(b"{")
     before = files(checkpoint)
     error = answer(checkpoint, *SINK, DEAD, code=50)["error"]
     assert error["condition"] == "PLAN_INVALID"
-    assert error["subject"].endswith("begun.json")
+    assert error["subject"].endswith("undoing.json")
     assert files(checkpoint) == before
 
 

@@ -196,7 +196,9 @@ def test_seal_of_a_repair_that_was_killed_is_named_and_the_repair_finished(check
     assert sealed["next"].startswith("lastgood apply ")
     assert all(each["condition"] != "OFFSET_LOG_DAMAGED" for each in found["findings"])
     assert answer("plan", checkpoint, code=49)["error"]["condition"] == "RECOVERY_OPEN"
-    assert answer("apply", plan)["state"] == "applied"  # its proof is noted down, and nobody can have started since
+    # What was noted down of the driver lies in the lake: it has to be proven once more.
+    assert answer("apply", plan, code=54)["error"]["condition"] == "DRIVER_NOT_PROVEN_DEAD"
+    assert answer("apply", plan, DEAD)["state"] == "applied"
     assert set(files(checkpoint)) == whole
 
 

@@ -247,7 +247,7 @@ def test_lost_ranges_are_named_for_the_owner_of_the_producer(call: Call, query: 
     ]
     _, out, _ = call("report", ID, "--checkpoint", query.folder)
     assert "| orders | 0 | 35 to 37 | at most 3 | not known |" in out
-    assert "The plan waits for a person in `/p.json`." in out
+    assert "As was noted down then, the plan waits for a person in `/p.json`." in out
     assert "**A person is needed.**" in out
 
 

@@ -354,6 +354,50 @@ def test_check_starts_nothing(tmp_path: Path, env: dict[str, str]) -> None:
     assert json.loads(run(env, quick(tmp_path), "--check", "--format=json").stdout)["pipeline"] == "app"
 
 
+def short_retention(folder: Path, *, max_downtime: str, retention_ms: int = 3_600_000) -> Path:
+    """A pipeline that has not run yet, and what a broker says of its topic."""
+    topic = {"partitions": {"0": {}}, "config": {"retention.ms": str(retention_ms), "cleanup.policy": "delete"}}
+    (folder / "kafka.json").write_text(json.dumps({"bootstrap": "broker:9092", "topics": {"orders": topic}}))
+    command = json.dumps([sys.executable, "-c", ""])
+    (folder / "lastgood.toml").write_text(
+        f'[pipeline.app]\ncommand = {command}\ncheckpoint = "chk"\ntopics = ["orders"]\n'
+        f'kafka = {{ bootstrap = "kafka.json" }}\nmax_downtime = "{max_downtime}"\n'
+    )
+    return folder
+
+
+def test_check_holds_the_retention_against_the_downtime_that_is_to_be_survived(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    short = short_retention(tmp_path, max_downtime="3d")
+    checked = run(env, "--check", cwd=short)
+    assert checked.returncode == 0
+    assert "warning      TOPIC_RETENTION_SHORT orders: Kafka keeps records of orders for 60.0 minutes" in checked.stdout
+    assert "--alter --add-config retention.ms=345600000" in checked.stdout
+    told = json.loads(run(env, "--check", "--format=json", cwd=short).stdout)
+    assert [(each["condition"], each["severity"]) for each in told["findings"]] == [
+        ("TOPIC_RETENTION_SHORT", "warning")
+    ]
+    assert told["unknowns"] == []
+    enough = run(env, "--check", cwd=short_retention(tmp_path, max_downtime="1h"))
+    assert "TOPIC_RETENTION_SHORT" not in enough.stdout
+
+
+def test_check_says_what_no_broker_tells(tmp_path: Path, env: dict[str, str]) -> None:
+    short_retention(tmp_path, max_downtime="3d")
+    (tmp_path / "kafka.json").write_text(json.dumps({"bootstrap": "broker:9092", "unknown": "no broker answers"}))
+    checked = run(env, "--check", cwd=tmp_path)
+    assert checked.returncode == 0
+    assert "not known    max_downtime against retention: no broker answers" in checked.stdout
+
+
+def test_a_run_begins_with_a_word_about_a_retention_that_is_too_short(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run(env, "--no-agent", "--format=json", cwd=short_retention(tmp_path, max_downtime="3d"))
+    assert done.returncode == 0, done.stderr
+    noticed = [each for each in map(json.loads, done.stdout.splitlines()) if each["event"] == "noticed"]
+    assert [each["condition"] for each in noticed].count("TOPIC_RETENTION_SHORT") == 1
+
+
 def test_a_command_without_dashes_names_the_right_form(env: dict[str, str]) -> None:
     refused = run(env, "spark-submit", "my app.py")
     assert refused.returncode == 2

@@ -73,13 +73,13 @@ def test_a_folder_is_a_table_worst_first(root: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[:2] for line in lines[:3]] == [["grade", "checkpoint"], ["in", "flight"], ["healthy", "orders"]]
-    assert done.stdout.endswith("2 checkpoints: 1 in flight, 1 healthy\n" + LAST)
+    assert done.stdout.endswith("2 checkpoints: 1 in flight, 1 healthy\nlooked into 3 folders\n" + LAST)
     (root / "orders/metadata").unlink()
     damaged = run(root)
     assert damaged.returncode == 1
     assert damaged.stdout.splitlines()[1].split()[:2] == ["damaged", "orders"]
     shutil.rmtree(root / "orders")
-    assert run(root).stdout.endswith("1 checkpoint: 1 in flight\n" + LAST)
+    assert run(root).stdout.endswith("1 checkpoint: 1 in flight\nlooked into 2 folders\n" + LAST)
 
 
 def test_the_json_of_a_folder_holds_each_checkpoint(root: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_query_is_found_by_its_name_below_a_session_wide_root(root: Path) -> N
 def test_a_folder_without_checkpoints_says_so(tmp_path: Path) -> None:
     (tmp_path / "x" / "[/]").mkdir(parents=True)
     done = run(tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"no checkpoint below {tmp_path}\n{LAST}")
+    assert (done.returncode, done.stdout) == (0, f"no checkpoint below {tmp_path}\nlooked into 4 folders\n{LAST}")
 
 
 @pytest.mark.parametrize("name", ["none", "empty"])

@@ -6,6 +6,7 @@ The large corpus and the sink samples lie beside the repository where there is o
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_batches_of_sparks_own_sink_are_told_from_those_of_a_function() -> None:
 @pytest.mark.parametrize("name", cases("spark_metadata"))
 def test_batches_that_a_file_sink_then_dropped_are_found(name: str, tmp_path: Path) -> None:
     case = CORPUS / name
-    (tmp_path / "_spark_metadata").symlink_to(case / "spark_metadata")
+    shutil.copytree(case / "spark_metadata", tmp_path / "_spark_metadata")
     checkpoint = read(case / "checkpoint")
     found = find(checkpoint, shown(tmp_path, checkpoint))
     about = json.loads((case / "about.json").read_text())

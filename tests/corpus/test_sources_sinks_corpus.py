@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def test_query_without_a_table_has_written_nothing() -> None:
 @pytest.mark.parametrize("name", cases("*-file-sink-*"))
 def test_file_sink_skips_what_spark_then_skipped(name: str, tmp_path: Path) -> None:
     case = CORPUS / name
-    (tmp_path / "_spark_metadata").symlink_to(case / "spark_metadata")
+    shutil.copytree(case / "spark_metadata", tmp_path / "_spark_metadata")
     found = open_sink(str(tmp_path)).evidence("any", now_ms=NOW)
     assert (found.kind, found.last_batch, found.complete_from, found.notes) == ("file", 6, 0, ())
     for run in restarts(case):

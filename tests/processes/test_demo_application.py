@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from lastgood.operations.demo import Application, DemoFailedError
+from lastgood.supervise.care import AttemptsExhaustedError
 from lastgood.supervise.config import Pipeline, Query
 from lastgood.supervise.events import Ended, Event, Recovered, Started
-from lastgood.supervise.loop import AttemptsExhaustedError
 from lastgood.supervise.policy import Policy
 
 # The first life plans and commits until it is killed in a batch; the second commits that batch, and waits.

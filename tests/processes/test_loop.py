@@ -23,7 +23,8 @@ from supervising import (
 )
 
 from lastgood.supervise import events
-from lastgood.supervise.loop import AttemptsExhaustedError, Watch
+from lastgood.supervise.care import AttemptsExhaustedError
+from lastgood.supervise.loop import Watch
 from lastgood.supervise.policy import Policy
 
 

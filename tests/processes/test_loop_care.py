@@ -11,8 +11,9 @@ import pytest
 from supervising import DEADLINE_SECONDS, Caring, Counter, Listener, in_background, supervisor
 
 from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.supervise.care import AttemptsExhaustedError, PersonNeededError, Wait
 from lastgood.supervise.failure import Cause
-from lastgood.supervise.loop import AttemptsExhaustedError, PersonNeededError, Wait
+from lastgood.supervise.ladder import Standing
 from lastgood.supervise.policy import Policy
 
 
@@ -119,3 +120,17 @@ def test_first_new_batch_after_a_failure_is_told_to_whoever_cares(tmp_path: Path
     """
     assert supervisor(tmp_path, code, told, care=care, checkpoint=Counter(tmp_path)).run() == 0
     assert care.first == [("checkpoint", 0, True)]
+
+
+def test_what_had_failed_before_it_began_is_counted_on_and_each_end_is_told(tmp_path: Path) -> None:
+    told, care = Listener(), Caring()
+    care.before = {"checkpoint": Standing(failures=2, seconds=5.0)}
+    with pytest.raises(AttemptsExhaustedError):
+        supervisor(tmp_path, "raise SystemExit(1)", told, care=care, checkpoint=Counter(tmp_path)).run()
+    assert [each and each.failures for each in care.ends] == [3, 4]
+
+
+def test_success_is_no_failure(tmp_path: Path) -> None:
+    care = Caring()
+    assert supervisor(tmp_path, "print('done')", Listener(), care=care, checkpoint=Counter(tmp_path)).run() == 0
+    assert care.ends == [None]

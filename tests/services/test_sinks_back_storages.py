@@ -10,6 +10,7 @@ import pytest
 from repair.engine_cases import Killed, changes, moments
 from repair.sink_cases import KINDS, SinkCase
 
+from lastgood.errors import LastgoodError
 from lastgood.recovery.room import open_recovery
 from lastgood.storage import Location
 from lastgood.testing.storage import FaultyWriter
@@ -29,9 +30,19 @@ def make(new_folder: NewFolder) -> MakeCase:
     return lambda kind: SinkCase(kind, *new_folder())
 
 
+def is_untried(case: SinkCase) -> bool:
+    """Whether its sink is a table where no commit of ours was tried beside Spark's."""
+    return case.kind != "files" and case.table.scheme in ("abfss", "gs")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sink_on_this_storage_goes_back_and_is_shown_again(make: MakeCase, kind: str) -> None:
     case = make(kind)
+    if is_untried(case):
+        with pytest.raises(LastgoodError):
+            case.engine().apply("proof")
+        assert (case.files(), case.shown()) == (case.before, case.shown_before)
+        return
     case.engine().apply("proof")
     assert (case.files(), case.shown()) == (case.wanted, case.shown_then)
     case.engine().undo("proof")
@@ -40,6 +51,8 @@ def test_sink_on_this_storage_goes_back_and_is_shown_again(make: MakeCase, kind:
 
 @pytest.mark.parametrize("kind", ["rows", "files"])
 def test_killed_on_this_storage_it_is_finished_or_taken_back(make: MakeCase, kind: str) -> None:
+    if is_untried(make(kind)):
+        return  # nothing is begun there, see above
     chosen = random.Random(f"{SEED}/{kind}")
     count = len(changes(make(kind), lambda engine: engine.apply("proof")))
     for moment in chosen.sample(list(moments(count)), KILLS):

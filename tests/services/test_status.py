@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.exposure import Losing
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.status import Status, status, status_below
@@ -144,3 +146,64 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rest_of_the_answer(checkpoin
     assert found.exposure.losing is Losing.UNKNOWN
     assert found.exposure.headroom is not None
     assert found.exposure.headroom.kind is HeadroomKind.UNKNOWN
+
+
+def conditions(checkpoint: Path, broker: KafkaBroker, **said: int) -> dict[str, Finding]:
+    report = diagnose(
+        str(checkpoint),
+        DiagnoseOptions(EvidenceOptions(kafka=broker.bootstrap), max_downtime_ms=said.get("downtime_ms")),
+    )
+    return {each.condition.name: each for each in report.findings if each.condition.name.startswith("TOPIC_RET")}
+
+
+def test_a_retention_below_the_downtime_is_told_until_the_named_value_is_set(
+    broker: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    short = conditions(checkpoint, broker, downtime_ms=36 * HOUR_MS)["TOPIC_RETENTION_SHORT"]
+    assert (short.severity, short.evidence["retention_ms"]) == (Severity.WARNING, 24 * HOUR_MS)
+    assert conditions(checkpoint, broker)["TOPIC_RETENTION_SHORT"].severity is Severity.INFO
+    warned = status(
+        str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap), max_downtime_ms=36 * HOUR_MS
+    ).warnings
+    assert len(warned) == 1
+    assert short.next is not None
+    key, _, value = short.next.rpartition(" ")[2].partition("=")
+    broker.set_topic_config(topic, {key: value, "cleanup.policy": "delete"})
+    assert conditions(checkpoint, broker, downtime_ms=36 * HOUR_MS) == {}
+
+
+def test_a_limit_of_bytes_reaches_back_as_far_as_its_oldest_record(
+    broker: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    broker.set_topic_config(
+        topic, {"retention.ms": str(168 * HOUR_MS), "cleanup.policy": "delete", "retention.bytes": "1000000"}
+    )
+    assert conditions(checkpoint, broker, downtime_ms=36 * HOUR_MS) == {}  # nothing was deleted yet
+    broker.delete_records(topic, {0: 15, 1: 3})
+    found = conditions(checkpoint, broker, downtime_ms=36 * HOUR_MS)["TOPIC_RETENTION_BY_SIZE"]
+    assert (found.subject, found.severity) == (f"{topic}/0", Severity.INFO)
+    assert HOUR_MS <= found.evidence["reaches_back_ms"] < 2 * HOUR_MS
+    assert conditions(checkpoint, broker, downtime_ms=HOUR_MS // 2) == {}
+
+
+def test_segments_go_whole_the_newest_one_too(broker: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    """What the advice says of Kafka: a partition in use keeps its oldest records, an idle one loses all of them."""
+    retention_ms = 5000
+    broker.create_topic(
+        topic, config={"retention.ms": str(retention_ms), "cleanup.policy": "delete", "segment.ms": "3600000"}
+    )
+    query = CheckpointBuilder(tmp_path / "chk", KafkaInput(topic, partitions=1), started_ms=int(time.time() * 1000))
+    query.run(1)
+    began = time.monotonic()
+    while time.monotonic() - began < 2 * retention_ms / 1000:  # twice the retention, with a record every second
+        produce(broker, topic, 1, int(time.time() * 1000), partitions=1)
+        time.sleep(1)
+    assert broker.earliest_offsets(topic) == {0: 0}
+    report = diagnose(str(query.folder), DiagnoseOptions(EvidenceOptions(kafka=broker.bootstrap)))
+    found = next(each for each in report.findings if each.condition.name == "TOPIC_SEGMENTS_LONG")
+    assert (found.evidence["segment_ms"], found.evidence["retention_ms"]) == (3_600_000, retention_ms)
+    deadline = time.monotonic() + 60
+    while broker.earliest_offsets(topic) == {0: 0}:  # nobody writes any more
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert broker.earliest_offsets(topic) == broker.latest_offsets(topic)

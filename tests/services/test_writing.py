@@ -1,4 +1,4 @@
-"""Writing, the same on every storage where a query may be repaired: local disk, S3, HDFS; memory for fast tests."""
+"""Writing, the same wherever a query may be repaired: local disk, S3, HDFS, Azure, Google; memory, for fast tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulators import Azurite, FakeGcs
 
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import HdfsCluster
@@ -25,6 +26,7 @@ from lastgood.testing.storage import MemoryWriter
 from lastgood.writing import (
     ExclusiveCreateUnsupportedError,
     HdfsWriter,
+    MarkingWriter,
     MoveRefusedError,
     S3Writer,
     WritableStorage,
@@ -36,8 +38,8 @@ pytestmark = pytest.mark.services
 
 ROUNDS = 100
 WRITERS = 4
-HDFS = pytest.param("hdfs", marks=pytest.mark.proof)
-"""It takes its time, so `make proof` goes there."""
+FAR = [pytest.param(kind, marks=pytest.mark.proof) for kind in ("hdfs", "azure", "gcs")]
+"""They take their time, so `make proof` goes there."""
 NAMES = ["with space", "100%", "%20", "a+b&c=d", "ünï-日本", "#frag?query", "'quoted\"", "[1]{2}", "~tilde"]
 
 
@@ -50,13 +52,13 @@ class Place:
     options: dict[str, Any] | None = None
 
 
-@pytest.fixture(params=["local", "s3", HDFS])
+@pytest.fixture(params=["local", "s3", *FAR])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Where other processes write too."""
     return made(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["local", "memory", "s3", HDFS])
+@pytest.fixture(params=["local", "memory", "s3", *FAR])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return made(request.param, request, tmp_path)
 
@@ -71,6 +73,12 @@ def made(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         storage = open_writable(root, cluster.options)
         assert isinstance(storage, HdfsWriter)
         return Place(storage, root, cluster.options)
+    if kind in ("azure", "gcs"):
+        emulator: Azurite | FakeGcs = request.getfixturevalue(kind)
+        root = parse_location(f"{emulator.root}/{uuid.uuid4().hex}")
+        storage = open_writable(root, emulator.options())
+        assert type(storage) is MarkingWriter
+        return Place(storage, root, emulator.options())
     root = parse_location(f"s3a://lake/{uuid.uuid4().hex}")
     if kind == "memory":
         return Place(MemoryWriter(), root)

@@ -56,7 +56,14 @@ def ask(spark, command):
         while iterator.hasNext():
             pair = iterator.next()
             found[pair._1()] = pair._2()
-        return {"version": snapshot.version(), "transactions": found, "table_id": snapshot.metadata().id()}
+        protocol = snapshot.protocol()
+        versions = [protocol.minReaderVersion(), protocol.minWriterVersion()]
+        return {
+            "version": snapshot.version(),
+            "transactions": found,
+            "table_id": snapshot.metadata().id(),
+            "protocol": versions,
+        }
     except Py4JJavaError as error:
         return {"error": str(error.java_exception)}
 

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).with_name("delta_tables_app.py")
 TRANSACTIONS = {"old": 0, "q": 5, "other": 5}
 SHORT = ("v2_json",)
+CORPUS = Path(__file__).parents[1] / "corpus" / "delta"
 _VERSION = re.compile(r"(\d{20})\.(?:json|crc)")
 
 
@@ -236,3 +237,14 @@ def test_what_delta_reads_wrongly_or_by_guessing_we_leave_open(delta: Delta, nam
     damage(table / "_delta_log")
     assert delta.answer(table)["transactions"] == found
     assert read(table) is None
+
+
+def test_tables_of_the_corpus_are_what_their_facts_say(delta: Delta, tmp_path: Path) -> None:
+    facts = json.loads((CORPUS / "facts.json").read_text())
+    copies = {name: Path(shutil.copytree(CORPUS / name, tmp_path / str(n))) for n, name in enumerate(facts)}
+    answers = {name: delta.answer(copy) for name, copy in copies.items()}
+    refused = {name: told["error"] for name, told in facts.items() if "error" in told}
+    assert {name: answer for name, answer in answers.items() if name not in refused} == {
+        name: told for name, told in facts.items() if name not in refused
+    }
+    assert all(error in answers[name].get("error", "") for name, error in refused.items())

@@ -11,8 +11,8 @@ import pytest
 from spark.supervised import Lines, Running
 
 from lastgood.process.java import Java
+from lastgood.supervise.care import AttemptsExhaustedError
 from lastgood.supervise.events import Committed, Diagnosed, Ended, Promised, Recovered, Repaired, Stalled, Started
-from lastgood.supervise.loop import AttemptsExhaustedError
 from lastgood.supervise.policy import Policy
 
 FIRST, SECOND = "first", "second"

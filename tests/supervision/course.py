@@ -26,8 +26,8 @@ from lastgood.operations.demo.stage import TOPIC, Stage
 from lastgood.recovery.incident import Incident, ranges_of
 from lastgood.recovery.incidents import list_incidents, read_incident
 from lastgood.storage import open_storage, parse_location
+from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Called, Committed, Ended, Promised, Repaired, Started
-from lastgood.supervise.loop import PersonNeededError
 from lastgood.supervise.policy import ACCEPTABLE, Policy
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"

@@ -17,6 +17,7 @@ QUERY = Asked(
     ("duplicates",),
     ("--goal", "reposition", "--earliest"),
     "other.toml",
+    ("--max-downtime", "3d"),
 )
 
 
@@ -40,6 +41,7 @@ def test_a_printed_command_carries_what_its_verb_takes_and_nothing_else(verb: st
     options = options_of(verb)
     assert (verb in asked.LOOKING) == (options >= EVIDENCE)
     assert (verb in asked.PREDICTING) == (options >= {"--spark", "--fail-on-data-loss"})
+    assert (verb in asked.FORESEEING) == ("--max-downtime" in options)
     assert (verb in asked.PAYING) == ("--accept" in options)
     assert (verb in asked.ALLOWED) == ("--policy" in options)
     assert (verb in asked.BY_ID) == (options >= {"--checkpoint"} and "--config" not in options)
@@ -56,6 +58,7 @@ def test_every_word_that_was_said_is_said_again() -> None:
         "--spark 4.0 --fail-on-data-loss false --sink delta:/lake/t --kafka b:9092 --topic clicks --accept duplicates"
     )
     assert QUERY.command("recover").endswith("--accept duplicates --policy other.toml")
+    assert QUERY.command("diagnose").endswith("--topic clicks --max-downtime 3d")
     assert QUERY.command("backup list") == "lastgood backup list '/lake/my chk'"
     assert QUERY.command("undo", "7f3a") == "lastgood undo 7f3a --checkpoint '/lake/my chk'"
     assert QUERY.command("report", "7f3a").endswith("--sink delta:/lake/t --kafka b:9092 --topic clicks")
@@ -77,3 +80,13 @@ def test_verify_takes_evidence_only_where_it_compares() -> None:
 def test_without_a_target_it_is_about_a_location() -> None:
     assert Asked().about("/chk").command("status") == "lastgood status /chk"
     assert QUERY.about("/chk") is QUERY
+
+
+def test_the_application_is_started_on_its_checkpoint_with_what_run_takes() -> None:
+    said = ("--sink", "/lake/my orders", "--topic", "orders", "--kafka", "b:9092", "--source-replays")
+    line = Asked(evidence=said).supervising("/lake/chk")
+    wanted = "--checkpoint /lake/chk --sink '/lake/my orders' --kafka b:9092 --source-replays -- COMMAND"
+    assert line == f"lastgood run {wanted}"
+    assert Asked("orders.clicks", said).supervising("/lake/chk") == "lastgood run orders"
+    two = Asked(evidence=("--sink", "a", "--sink", "b")).supervising("/lake/chk")
+    assert two == "lastgood run --checkpoint /lake/chk -- COMMAND"

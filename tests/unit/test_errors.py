@@ -61,6 +61,7 @@ def test_json_has_every_field_also_the_unknown_ones() -> None:
         "expected": None,
         "effect": None,
         "next": None,
+        "alternatives": [],
     }
 
 

@@ -214,12 +214,12 @@ def test_a_file_moves_to_another_disk_whole(has_links: bool, tmp_path: Path, mon
     content = os.urandom(3_000_000)
     LocalWriter().write(root / "a", content)
 
-    def other_disk(old: Path, new: Path) -> None:
-        if old.parent != new.parent:
+    def other_disk(old: str, new: str, **folders: object) -> None:
+        if Path(old).parent != Path(new).parent:
             raise OSError(errno.EXDEV, "another disk")
         if not has_links:
             raise OSError(errno.EPERM, "no links here")
-        link(old, new)
+        link(old, new, **folders)
 
     monkeypatch.setattr(os, "link", other_disk)
     LocalWriter().move(root / "a", root / "disk/a")
@@ -258,9 +258,7 @@ def test_without_links_a_file_that_could_not_be_filled_is_not_left(
     assert inside(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "location", ["abfss://c@a.dfs.core.windows.net/x", "gs://b/x", "dbfs:/x", "/dbfs/x", "/Volumes/x"]
-)
+@pytest.mark.parametrize("location", ["dbfs:/x", "/dbfs/x", "/Volumes/x"])
 def test_nothing_is_repaired_where_no_repair_was_ever_tested(location: str) -> None:
     storage = DeadFilesystem(AssertionError("asked"))
     with pytest.raises(ExclusiveCreateUnsupportedError):

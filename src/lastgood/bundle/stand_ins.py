@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lastgood.bundle.redaction import redacted
 from lastgood.checkpoint.checksums import HadoopChecksum, parse_hadoop_checksum
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.layout import (
@@ -38,6 +37,7 @@ from lastgood.checkpoint.state_files import (
     parse_lineage,
     parse_snapshot,
 )
+from lastgood.redaction import redacted
 
 _USER_METADATA = "userMetadata"
 _SNAPSHOT_FIELDS = (

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from lastgood.bundle.redaction import HIDDEN, is_secret_name, redacted
+from lastgood.redaction import HIDDEN, is_secret_name, redacted
 
 CLASS = "class"
 """Key that holds the name of the class: a field may be of one of several."""

@@ -6,9 +6,10 @@ time and only when asked for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import (
@@ -24,6 +25,7 @@ from lastgood.checkpoint.lines import (
 
 VERSION_NEWEST = 1
 COMPACT_SUFFIX = ".compact"
+_INT_MAX: Final = 2**31 - 1
 COMPACT_INTERVAL_DEFAULT = 10
 
 
@@ -141,7 +143,11 @@ def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERV
     entries = newest[0] + 1
     if entries <= default or default >= entries // 2:
         return entries
-    return next((divisor for divisor in range(default, entries // 2 + 1) if entries % divisor == 0), entries)
+    if entries > _INT_MAX:  # Spark counts entries by a 32-bit number
+        return entries
+    small = [divisor for divisor in range(1, math.isqrt(entries) + 1) if entries % divisor == 0]
+    divisors = (*small, *(entries // divisor for divisor in reversed(small)))
+    return next(divisor for divisor in divisors if divisor >= default)
 
 
 def ids_read_at_start(newest: int, interval: int) -> range:

@@ -25,7 +25,8 @@ IMMUTABLE_FOLDERS = ("SSTs", "logs")
 _NAME_LENGTH_MAX = 255
 _BATCH_ID = re.compile(r"[+-]?\d{1,30}")
 _TEMPORARY = re.compile(
-    r"\.(.+)\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.TID-?\d+)?\.tmp", re.ASCII | re.DOTALL
+    r"\.(?:lastgood-draft\.)?(.+)\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.TID-?\d+)?\.tmp",
+    re.ASCII | re.DOTALL,
 )
 
 

@@ -20,6 +20,8 @@ ENTRY_BYTES_MAX = 8 * 1024 * 1024
 LINES_MAX = 10_000
 """Most lines of an entry that is looked into; each source of a query has one."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+TIME_MS_END = 253_402_214_400_000
+"""The last day of the year 9999, which every time zone can still show."""
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _VERSION = re.compile(r"v\+?(\d{1,10})")
@@ -138,6 +140,11 @@ def encode(text: str) -> bytes:
 def is_long(value: object) -> TypeGuard[int]:
     """Whether a JSON value is a 64-bit integer."""
     return isinstance(value, int) and not isinstance(value, bool) and LONG_MIN <= value <= LONG_MAX
+
+
+def is_time_ms(value: object) -> TypeGuard[int]:
+    """Whether a JSON value is a time that can be shown, milliseconds since 1970, up to the year 9999."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < TIME_MS_END
 
 
 def long_field(fields: Mapping[str, Json], name: str) -> int | None:

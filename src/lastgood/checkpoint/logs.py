@@ -57,6 +57,21 @@ class BatchIds:
         """What is missing between the oldest and the newest id."""
         return tuple(range(before.stop, after.start) for before, after in zip(self.runs, self.runs[1:], strict=False))
 
+    def within(self, numbers: range) -> Iterator[int]:
+        """Those of the set that lie in an unbroken range, ascending; it may be as wide as it likes."""
+        for run in self.runs:
+            yield from range(max(run.start, numbers.start), min(run.stop, numbers.stop))
+
+    def missing(self, numbers: range) -> tuple[range, ...]:
+        """What of an unbroken range is not in the set, oldest first; it may be as wide as it likes."""
+        found, start = [], numbers.start
+        for run in self.runs:
+            if run.stop > start and run.start < numbers.stop:
+                found.append(range(start, max(start, run.start)))
+                start = run.stop
+        found.append(range(start, max(start, numbers.stop)))
+        return tuple(gap for gap in found if gap)
+
     def last(self, count: int) -> list[int]:
         """The `count` largest ids, ascending."""
         newest: list[int] = []

@@ -122,7 +122,7 @@ def main() -> None:
     """Answer for the stretches that are asked for, in their order."""
     location = Location("file", "", sys.argv[1])
     stretches = [range(*map(int, line.split())) for line in sys.stdin]
-    batches = read_batches(LocalStorage(), location, itertools.chain.from_iterable(stretches))
+    batches = read_batches(LocalStorage(root=location), location, itertools.chain.from_iterable(stretches))
     for each in stretches:
         sys.stdout.write(_line(each, is_plain=is_plain(itertools.islice(batches, len(each)))))
         sys.stdout.flush()

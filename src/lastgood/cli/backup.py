@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import clock
 from lastgood.errors import command_line
 
@@ -61,10 +61,11 @@ def create(target: str, *, retain_ms: int | None, ledger: str | None, output_for
         print_json({**made.to_json(), "removed": [each.id for each in removed]})
         return 0
     out = console()
-    out.print(f"backed up [bold]{made.id}[/]: {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}")
+    told = f": {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}"
+    out.print(styled("backed up ", (made.id, "bold"), told))
     for each in removed:
         out.print(f"removed {each.id}")
-    out.print(f"Restore it with: {command_line('backup', 'restore', target, '--from', made.id)}", markup=False)
+    out.print(f"Restore it with: {command_line('backup', 'restore', target, '--from', made.id)}")
     return 0
 
 
@@ -125,21 +126,22 @@ def keep(target: str, backup_id: str, *, off: bool, output_format: str) -> int:
 @click.option(
     "--from", "source", default="mirror", show_default=True, metavar="mirror|ID|last", help="What to restore."
 )
+@click.option(
+    "--unsigned-mirror", is_flag=True, help="Where there is a key: you trust the mirror, which carries no signature."
+)
 @format_option
-def restore(target: str, *, source: str, output_format: str) -> int:
+def restore(target: str, *, source: str, unsigned_mirror: bool, output_format: str) -> int:
     """Put the lost checkpoint TARGET back, byte for byte.
 
     Only where offset log and commit log are gone; nothing that is there is overwritten. What the query did after the
     last copy is not known to it: compare with the sink before you start it.
 
     Exit codes: 0; 1 restored, but a restart still misses something; 41 no such backup; 42 there still is a checkpoint;
-    10-13 storage.
+    80, 81 not signed by a key that is known here; 10-13 storage.
     """
-    from rich.markup import escape
-
     from lastgood.operations.backup import restore as operation
 
-    restored = operation(target, source=source)
+    restored = operation(target, source=source, unsigned_mirror=unsigned_mirror)
     if output_format == "json":
         print_json(restored.to_json())
     else:
@@ -147,6 +149,6 @@ def restore(target: str, *, source: str, output_format: str) -> int:
         batches = f"batch {restored.last_planned} planned, batch {restored.last_committed} committed"
         out.print(f"restored {restored.files} files from {restored.source}: {batches}")
         for path in restored.absent:
-            out.print(f"[red]missing[/]  {escape(path)}")
-        out.print(f"Look at it with: {command_line('inspect', restored.checkpoint)}", markup=False)
+            out.print(styled(("missing", "red"), f"  {path}"))
+        out.print(f"Look at it with: {command_line('inspect', restored.checkpoint)}")
     return 1 if restored.absent else 0

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.output import console, format_option, print_json, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from lastgood.operations.demo import Demo, Scene
     from lastgood.supervise.events import Event
@@ -91,7 +92,7 @@ def demo(
         print_json(shown.to_json())
         return 0 if shown.is_as_said else 1
     out = console()
-    out.print(f"[dim]seed {seed}[/]")
+    out.print(styled(f"seed {seed}", style="dim"))
     with _screen(out, is_whole=events) as listen:
         shown = operation(script, tell=listen, folder=folder, keep=(lambda it: _look(it, out)) if keep else None)
     if not keep:
@@ -102,8 +103,6 @@ def demo(
 @contextlib.contextmanager
 def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]]:
     """Shows each scene once it is over; on a terminal, the last line tells what is going on."""
-    from rich.markup import escape
-
     from lastgood.cli.timeline import timeline
     from lastgood.operations.demo import Scene
 
@@ -126,7 +125,7 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
             _print_scene(event, out)
         doing, now = _now(event, doing)
         if status is not None and now is not None:
-            status.update(f"[dim]{escape(now[: out.width - 4])}[/]")
+            status.update(styled(now[: out.width - 4], style="dim"))
             status.start()
 
     try:
@@ -136,18 +135,16 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
             status.stop()
 
 
-def _tell(event: Event) -> list[str]:
+def _tell(event: Event) -> list[Text]:
     """What only the demo does, for the timeline."""
-    from rich.markup import escape
-
     from lastgood.operations.demo import Killed, Step
 
     match event:
         case Step():
-            return [f"[cyan]demo[/]        {escape(event.sentence)}"]
+            return [styled(("demo", "cyan"), f"        {event.sentence}")]
         case Killed():
             where = "between two batches" if event.batch is None else f"while it runs batch {event.batch}"
-            return [f"[bold red]kill -9[/]     driver {event.pid}, {where}"]
+            return [styled(("kill -9", "bold red"), f"     driver {event.pid}, {where}")]
         case _:
             return []
 
@@ -177,45 +174,50 @@ def _now(event: Event, doing: str) -> tuple[str, str | None]:
 
 def _print_scene(scene: Scene, out: Console) -> None:
     """What was broken, what lastgood did about it, and what that costs."""
-    from rich.markup import escape
     from rich.panel import Panel
     from rich.table import Table
 
     seconds, colour = scene.seconds, _COLOURS.get(scene.guarantee, "red")
     lines = {
-        "broken": escape(scene.broke),
-        "lastgood": escape(scene.did),
-        "guarantee": f"[{colour}]{scene.guarantee}[/]",
-        "seconds": f"detected {seconds.detected:.1f} · restarted {seconds.restarted:.1f} ·"
-        f" first new batch [bold]{seconds.first_batch:.1f}[/] [dim]{seconds.since}[/]",
-        "records": f"read again {scene.reread:,} · lost {scene.lost_count:,} · doubled {scene.doubled_count:,}",
-        **{" " * number: escape(line) for number, line in enumerate(scene.beside, start=1)},
+        "broken": styled(scene.broke),
+        "lastgood": styled(scene.did),
+        "guarantee": styled(scene.guarantee, style=colour),
+        "seconds": styled(
+            f"detected {seconds.detected:.1f} · restarted {seconds.restarted:.1f} · first new batch ",
+            (f"{seconds.first_batch:.1f}", "bold"),
+            " ",
+            (seconds.since, "dim"),
+        ),
+        "records": styled(f"read again {scene.reread:,} · lost {scene.lost_count:,} · doubled {scene.doubled_count:,}"),
+        **{" " * number: styled(line) for number, line in enumerate(scene.beside, start=1)},
     }
     if not out.is_terminal:
-        out.print(f"\n{scene.letter}  {scene.title}")
+        out.print()
+        out.print(f"{scene.letter}  {scene.title}")
         for label, line in lines.items():
-            out.print(f"   {label:<9}  {line}")
+            out.print(styled(f"   {label:<9}  ").append_text(line))
         return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     for label, line in lines.items():
         grid.add_row(label, line)
-    title = f"[bold]{scene.letter}[/]  [bold]{scene.title}[/]"
+    title = styled((scene.letter, "bold"), "  ", (scene.title, "bold"))
     width = min(_WIDTH_MAX, out.width)
     out.print(Panel(grid, title=title, title_align="left", border_style=colour, width=width), soft_wrap=False)
 
 
 def _look(shown: Demo, out: Console) -> None:
     _print_result(shown, out)
-    out.print("\nStill running, until Ctrl-C:")
+    out.print()
+    out.print("Still running, until Ctrl-C:")
     for label, what in {
         "broker": shown.bootstrap,
         "topic": "flights",
         "checkpoint": shown.folder / "checkpoint",
         "table": shown.folder / "table",
     }.items():
-        out.print(f"  {label:<11} {what}", markup=False)
+        out.print(f"  {label:<11} {what}")
     _wait(shown)
 
 
@@ -238,7 +240,6 @@ def _wait(_shown: Demo) -> None:
 def _print_result(shown: Demo, out: Console) -> None:
     """What was said and what was counted, for each range; then in one line."""
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
 
     tally = shown.tally
@@ -251,8 +252,8 @@ def _print_result(shown: Demo, out: Console) -> None:
         for each in compared:
             where = f"flights/{each.partition}", f"[{each.start:,}, {each.end:,})"
             colour = "green" if each.said == each.counted else "bold red"
-            counted = f"[{colour}]{each.counted:,}[/]"
-            table.add_row(each.kind, where[0], escape(where[1]), f"{each.said:,}", counted)
+            counted = styled(f"{each.counted:,}", style=colour)
+            table.add_row(each.kind, where[0], where[1], f"{each.said:,}", counted)
         out.print(table)
         out.print()
     audit = tally.audit
@@ -260,7 +261,7 @@ def _print_result(shown: Demo, out: Console) -> None:
     strange = "".join(
         f", {what} {each.total:,}" for what, each in audit.differences() if what in _STRANGE and each.total
     )
-    counted = f"lost {audit.lost.total:,}, duplicated {audit.duplicated.total:,}{strange} of {tally.sent:,} flights"
+    told = f"lost {audit.lost.total:,}, duplicated {audit.duplicated.total:,}{strange} of {tally.sent:,} flights"
     how = f"{audit.source_records:,} records, {audit.sink_rows:,} rows in the table, compared by flight id"
     took = f"all of it took {shown.seconds:.0f} s"
-    out.print(f"[{colour}]{counted}, {as_said}[/] [dim]({how}; {took})[/]", soft_wrap=False)
+    out.print(styled((f"{told}, {as_said}", colour), " ", (f"({how}; {took})", "dim")), soft_wrap=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import DURATION
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ _OUTCOMES = {
     "--max-downtime",
     type=DURATION,
     metavar="DURATION",
-    help="How long the query may be down without losing anything, such as 3d: is Kafka's retention long enough?",
+    help="How long the query may be down without losing anything, such as 3d: a warning where Kafka keeps less. By"
+    " default max_downtime of its pipeline.",
 )
 @click.option(
     "--save",
@@ -108,13 +109,11 @@ def diagnose(
 
 
 def _print(report: Report, out: Console, *, asked: bool) -> None:
-    from rich.text import Text
-
     position = report.position
     good = "no batch" if position.last_good is None else f"batch {position.last_good}"
-    out.print(Text.assemble(("Last good ", "dim"), (good, "bold")))
+    out.print(styled(("Last good ", "dim"), (good, "bold")))
     for reason in report.position.reasons:
-        out.print(Text(f"          {reason}", style="dim"))
+        out.print(styled(f"          {reason}", style="dim"))
     _print_restart(report, out, asked)
     out.print()
     if not report.findings:
@@ -124,24 +123,22 @@ def _print(report: Report, out: Console, *, asked: bool) -> None:
 
 
 def _print_restart(report: Report, out: Console, asked: bool) -> None:
-    from rich.text import Text
-
     restart = report.restart
     what = _OUTCOMES[restart.outcome.value].format(batch=restart.batch)
     style = "bold red" if restart.stop else "green"
-    out.print(Text.assemble((f"Spark {_versions(report, asked)} ", "dim"), (what, style), f"  ({restart.because})"))
+    out.print(styled((f"Spark {_versions(report, asked)} ", "dim"), (what, style), f"  ({restart.because})"))
     if restart.error:
-        out.print(Text.assemble(("          error      ", "dim"), restart.error))
-        out.print(Text.assemble(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
+        out.print(styled(("          error      ", "dim"), restart.error))
+        out.print(styled(("          sink       ", "dim"), f"called: {restart.sink_called.value}"))
     if restart.next_error:
-        out.print(Text.assemble(("          then fails ", "dim"), restart.next_error))
+        out.print(styled(("          then fails ", "dim"), restart.next_error))
     if restart.leaves_orphan:
-        out.print(Text.assemble(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
+        out.print(styled(("          leaves     ", "dim"), f"batch {restart.batch} planned and not committed"))
     for other in report.others:
         other_what = _OUTCOMES[other.outcome.value].format(batch=other.batch)
-        out.print(Text.assemble((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
+        out.print(styled((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
     for unknown in restart.unknowns:
-        out.print(Text.assemble(("          not known  ", "dim"), unknown))
+        out.print(styled(("          not known  ", "dim"), unknown))
 
 
 def _versions(report: Report, asked: bool) -> str:
@@ -155,18 +152,14 @@ def _versions(report: Report, asked: bool) -> str:
 
 
 def _print_finding(finding: Finding, out: Console) -> None:
-    from rich.text import Text
-
     severity = finding.severity.name.lower()
-    title = Text.assemble(
-        (f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}"
-    )
+    title = styled((f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}")
     out.print(title)
-    out.print(Text(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}"))
+    out.print(styled(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}"))
     for name, value in finding.evidence.items():
-        out.print(Text.assemble((f"        {name}  ", "dim"), _shown(value)))
+        out.print(styled((f"        {name}  ", "dim"), _shown(value)))
     if finding.next:
-        out.print(Text.assemble(("        next  ", "dim"), finding.next))
+        out.print(styled(("        next  ", "dim"), finding.next))
     out.print()
 
 

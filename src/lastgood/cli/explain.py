@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.output import console, format_option, print_json, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,27 +67,24 @@ def explain(condition: str | None, *, output_format: str) -> int:
 def _print_topic(topic: Topic, out: Console) -> None:
     import textwrap
 
-    from rich.text import Text
-
     severity = "" if topic.severity is None else topic.severity.name.lower()
-    out.print(Text.assemble((topic.name, "bold"), "  ", (severity or "error", _COLOURS[severity or "error"])))
-    out.print(Text(f"{topic.title[:1].upper()}{topic.title[1:]}."))
+    out.print(styled((topic.name, "bold"), "  ", (severity or "error", _COLOURS[severity or "error"])))
+    out.print(styled(f"{topic.title[:1].upper()}{topic.title[1:]}."))
     for paragraph in topic.story.split("\n\n") if topic.story else ():
         out.print()
-        out.print(Text(textwrap.fill(" ".join(paragraph.split()), _WIDTH, break_on_hyphens=False)))
+        for line in textwrap.wrap(" ".join(paragraph.split()), _WIDTH, break_on_hyphens=False):
+            out.print(line)
     if topic.exit_code is not None and topic.retry is not None:
         out.print()
-        out.print(Text.assemble(("As an error  ", "dim"), f"exit code {topic.exit_code}"))
-        out.print(Text.assemble(("Try again    ", "dim"), _RETRY[topic.retry.value]))
+        out.print(styled(("As an error  ", "dim"), f"exit code {topic.exit_code}"))
+        out.print(styled(("Try again    ", "dim"), _RETRY[topic.retry.value]))
 
 
 def _print_list(themes: dict[str, tuple[Topic, ...]], out: Console) -> None:
-    from rich.text import Text
-
     width = max(len(topic.name) for found in themes.values() for topic in found)
     for theme, found in themes.items():
-        out.print(Text(theme, style="bold"))
+        out.print(styled(theme, style="bold"))
         for topic in found:
-            out.print(Text.assemble(f"  {topic.name:<{width}}  ", (topic.title, "dim")))
+            out.print(styled(f"  {topic.name:<{width}}  ", (topic.title, "dim")))
         out.print()
-    out.print("Tell the story of one with: lastgood explain CONDITION", markup=False)
+    out.print("Tell the story of one with: lastgood explain CONDITION")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.progress import batches_read
 from lastgood.cli.times import TIME, clock
 from lastgood.errors import UsageError
@@ -101,7 +101,7 @@ def inspect(
     else:
         _print_batch(row, evidence, around, how, console())
         if now is not None:
-            console().print(_file_line(now), markup=False)
+            console().print(_file_line(now))
         nothing_changed()
     return 0
 
@@ -160,7 +160,6 @@ def _find(
 
 
 def _print_batches(inspection: Inspection, out: Console) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     evidence = inspection.evidence
@@ -170,11 +169,12 @@ def _print_batches(inspection: Inspection, out: Console) -> None:
         table.add_column(heading, justify="right" if heading in RIGHT else "left")
     for row in inspection.rows:
         shown, style = cells(row, inspection.comparison)
-        table.add_row(*map(escape, shown), style=style)
+        table.add_row(*shown, style=style)
     out.print(table)
     print_unknown(inspection.comparison, out)
     if inspection.known > len(inspection.rows):
-        out.print(f"[dim]{inspection.known - len(inspection.rows)} older batches: --all, or --limit N[/]")
+        older = inspection.known - len(inspection.rows)
+        out.print(styled(f"{older} older batches: --all, or --limit N", style="dim"))
 
 
 def headings(comparison: Comparison) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def print_unknown(comparison: Comparison, out: Console) -> None:
     for sink in comparison.sinks:
         if sink.last_batch is None:
             state = "no batch of this query" if sink.known else "not known"
-            out.print(f"sink {sink.location}: {state}: {sink.because}", markup=False)
+            out.print(f"sink {sink.location}: {state}: {sink.because}")
 
 
 def _amount(read: SourceRead) -> str:
@@ -232,47 +232,44 @@ def _amount(read: SourceRead) -> str:
 
 def print_summary(evidence: Evidence, out: Console) -> None:
     """Where the query stands, in two lines, and what is wrong with its files."""
-    from rich.markup import escape
-
     checkpoint = evidence.checkpoint
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    out.print(f"[bold]{escape(str(evidence.location))}[/]  query {evidence.query_id or 'unknown'}")
+    out.print(styled((str(evidence.location), "bold"), f"  query {evidence.query_id or 'unknown'}"))
     kind = "stateful" if checkpoint.is_stateful else "stateless"
     versions = f", written by Spark {checkpoint.spark_versions}" if checkpoint.spark_versions else ""
     out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
     for path, damage in checkpoint.damage.items():
-        out.print(f"[red]damaged[/]  {escape(f'{path}: {damage}')}")
+        out.print(styled(("damaged", "red"), f"  {path}: {damage}"))
     for path in checkpoint.absent:
-        out.print(f"[red]missing[/]  {escape(path)}")
+        out.print(styled(("missing", "red"), f"  {path}"))
     out.print()
 
 
 def _print_batch(row: BatchRow, evidence: Evidence, around: Surroundings, how: str | None, out: Console) -> None:
-    from rich.markup import escape
 
     from lastgood.operations.inspect import batch_json
     from lastgood.operations.shown import Comparison
 
     if how is not None:
-        out.print(f"{escape(how)} is in [bold]batch {row.batch}[/]")
+        out.print(styled(f"{how} is in ", (f"batch {row.batch}", "bold")))
     facts = batch_json(row, evidence, around)
-    out.print(f"[bold]batch {row.batch}[/] of {escape(str(evidence.location))}")
+    out.print(styled((f"batch {row.batch}", "bold"), f" of {evidence.location}"))
     out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
     out.print(f"  committed  {'yes' if row.committed else 'no'}")
     for line in _in_sinks(row, Comparison(evidence, around.sinks)):
-        out.print(f"  sink       {line}", markup=False)
+        out.print(f"  sink       {line}")
     if row.watermark_ms:
         out.print(f"  watermark  {clock(row.watermark_ms)}")
     for read in row.reads:
         out.print(f"  source {read.source_id}   {read.kind}, {_amount(read)}")
         for line in _ranges(read):
-            out.print(f"             {line}", markup=False)
+            out.print(f"             {line}")
     for note in row.notes:
-        out.print(f"  note       {note}", markup=False)
+        out.print(f"  note       {note}")
     for name, value in facts["conf"].items():
-        out.print(f"  [dim]{escape(f'{name} = {value}')}[/]")
+        out.print(styled(f"  {name} = {value}", style="dim"))
     for line in _again(facts):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _again(facts: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from lastgood.operations.inspect import head_json, inspect_all, row_json, surrou
 from lastgood.operations.rows import AllRows
 from lastgood.operations.shown import Comparison
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.visible import json_line, visible
 
 _LINES_AT_ONCE = 500
 
@@ -34,9 +35,10 @@ def show_listing(target: str, options: EvidenceOptions, output_format: str) -> N
         widths = [len(title) for title in headings(comparison)]
         for row in chain(comparison.only_in_sinks(), rows):
             if output_format == "json":
-                lines.add(json.dumps(row_json(row, comparison), ensure_ascii=False))
+                lines.add(json_line(row_json(row, comparison)))
                 continue
-            shown, style = cells(row, comparison)
+            told, style = cells(row, comparison)
+            shown = tuple(map(visible, told))
             widths = [max(width, len(cell)) for width, cell in zip(widths, shown, strict=True)]
             lines.add(json.dumps([style, *shown]))
     if output_format == "json":
@@ -46,7 +48,7 @@ def show_listing(target: str, options: EvidenceOptions, output_format: str) -> N
 
 
 def _print_json(rows: AllRows, comparison: Comparison, lines: _Packed) -> None:
-    head = json.dumps({**head_json(rows.evidence, comparison), "known_batches": len(rows)}, ensure_ascii=False)
+    head = json_line({**head_json(rows.evidence, comparison), "known_batches": len(rows)})
     sys.stdout.write(f'{head[:-1]}, "batches": [')
     for number, line in enumerate(lines):
         sys.stdout.write(f", {line}" if number else line)
@@ -58,13 +60,13 @@ def _print_text(rows: AllRows, comparison: Comparison, lines: _Packed, widths: S
     out = console()
     print_summary(rows.evidence, out)
     titles = headings(comparison)
-    out.print(_aligned(titles, titles, widths), style="bold", markup=False)
+    out.print(_aligned(titles, titles, widths), style="bold")
     sys.stdout.flush()
     for line in lines:
         style, *shown = json.loads(line)
         text = _aligned(titles, shown, widths)
         if style is not None and out.is_terminal:
-            out.print(text, style=style, markup=False)
+            out.print(text, style=style)
         else:
             sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

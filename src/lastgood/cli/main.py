@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import importlib
-import io
 import os
+import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from lastgood import __version__
 from lastgood.cli.output import chosen_format, print_error
-from lastgood.errors import LastgoodError, NoSpaceError, UsageError
+from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
+from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
+from lastgood.redaction import also_redact
 
 VERBS = {
     "demo": "The main job, end to end, on an embedded Kafka and a Delta table.",
@@ -31,12 +33,15 @@ VERBS = {
     "undo": "The bytes as they were before a recovery, while nothing has moved since.",
     "report": "An incident as Markdown: what happened, what was done, what it cost, how to take it back.",
     "backup": "Back up the logs of a query, list backups, restore a lost checkpoint.",
+    "key": "Keys that sign what lastgood writes beside a checkpoint: create, rotate, list, remove, sign.",
     "verify": "Every offset in exactly one committed batch; --data: count source against sink.",
     "completion": "Print the completion script for a shell.",
 }
 """Verb → what it does in one line; `lastgood.cli.VERB` holds its function of the same name."""
 
 
+_READING = frozenset({"status", "diagnose", "inspect", "offsets", "explain", "report", "completion"})
+"""Verbs that stop where nobody reads their answer; any other one goes on to its end."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -88,36 +93,55 @@ def lastgood() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # half a character in a name is shown, not an error
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _leave_this_folder()
+    if sys.stdout is not sys.__stdout__:  # a program that calls us and takes what is printed
+        sys.exit(_run(words))
+    output = guard_streams()
+    output.stops = not words or words[0].startswith("-") or words[0] in _READING
     code = 0
     try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of a pipe has left: nobody to tell
-        _say_no_more()
-        code = 128 + signal.SIGPIPE
-    except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        code = _run(words)
+        _flush()
+    except SystemExit as stopped:
+        if output.trouble is None:
             raise
-        _say_no_more()
-        told = NoSpaceError(
-            "the output cannot be written",
-            subject="standard output",
-            found=error.strerror,
-            effect="what the command was to do may be done",
-        )
-        print_error(told, "text")
-        code = code or told.exit_code
+        code = READER_LEFT if stopped.code is None else int(stopped.code)
+    if output.trouble is not None:
+        code = _tell_trouble(output.trouble, code, is_stopped=output.stops)
     sys.exit(code)
 
 
-def _say_no_more() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _leave_this_folder() -> None:
+    """Find no program, ours or the application's, in whatever folder we are called in."""
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    if not all(map(os.path.isabs, places)):
+        os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, places))
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _tell_trouble(trouble: OSError, code: int, *, is_stopped: bool) -> int:
+    """Say that an answer was not written, but where its reader has left; gives the exit code."""
+    if trouble.errno in LEFT:
+        return code
+    kind = NoSpaceError if trouble.errno in _FULL else StorageError
+    told = kind(
+        "the output cannot be written",
+        subject="standard output",
+        found=trouble.strerror,
+        effect="nothing was changed" if is_stopped else f"the command went on to its end, with exit code {code}",
+    )
+    print_error(told, "text")
+    return told.exit_code if is_stopped else code
 
 
 def _run(arguments: list[str]) -> int:
     try:
+        _redact(os.environ)
         result: Any = lastgood.main(arguments, prog_name="lastgood", standalone_mode=False)
     except LastgoodError as error:
         print_error(error, chosen_format(arguments, os.environ))
@@ -130,7 +154,24 @@ def _run(arguments: list[str]) -> int:
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
+    except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
+        from lastgood.cli.bug import bug_error
+
+        told = bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
+        print_error(told, chosen_format(arguments, os.environ))
+        return told.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _redact(environment: Mapping[str, str]) -> None:
+    """Count as secret what the environment names beside what always is one."""
+    for name in ("regex", "string_regex"):
+        variable = f"LASTGOOD_REDACT_{name.upper()}"
+        try:
+            also_redact(**{name: environment.get(variable) or None})
+        except (re.error, ValueError) as error:
+            expected = "a regular expression of Python that does not match everything"
+            raise UsageError(f"{variable} cannot be understood", found=str(error), expected=expected) from error
 
 
 def _as_usage(error: click.ClickException) -> UsageError:

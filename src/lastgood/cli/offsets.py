@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import TIME, clock
+from lastgood.visible import visible
 
 if TYPE_CHECKING:
     from lastgood.operations.offsets import Standing
@@ -71,19 +72,20 @@ def offsets(
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
         for warning in _warnings(standing):
-            click.echo(warning, err=True)
+            click.echo(visible(warning), err=True)
     elif output_format == "json":
         print_json(standing.to_json())
     else:
         out = console()
         state = "committed" if standing.is_committed else "planned, not committed"
         when = f", planned at {clock(standing.time_ms)}" if standing.time_ms else ""
-        out.print(f"after [bold]batch {standing.batch}[/] ({state}{when}); CURRENT is {standing.current}")
+        told = f" ({state}{when}); CURRENT is {standing.current}"
+        out.print(styled("after ", (f"batch {standing.batch}", "bold"), told))
         for source_id, offsets_json in shown.items():
-            out.print(f"source {source_id}  startingOffsets:", markup=False)
-            out.print(json.dumps(offsets_json), markup=False)
+            out.print(f"source {source_id}  startingOffsets:")
+            out.print(json.dumps(offsets_json))
         for warning in _warnings(standing):
-            out.print(warning, markup=False)
+            out.print(warning)
         nothing_changed()
     return 0
 

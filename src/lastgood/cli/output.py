@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lastgood.errors import LastgoodError
+from lastgood.visible import json_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -40,17 +41,29 @@ def chosen_format(arguments: Sequence[str], environment: Mapping[str, str]) -> s
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on standard output or error; plain text unless that is a terminal."""
-    from rich.console import Console
+    """A console on standard output or error; plain text unless that is a terminal.
+
+    What is printed on it is text: no markup or emoji is read out of a name, and control characters are shown.
+    """
+    from lastgood.cli.terminal import Terminal
 
     stream = sys.stderr if stderr else sys.stdout
     # Without a terminal there is no edge to wrap at: a table is as wide as what it holds.
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=None if stream.isatty() else 1000)
+    width = None if stream.isatty() else 1000
+    return Terminal(stderr=stderr, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
+
+
+def styled(*parts: str | tuple[str, str], style: str = "") -> Text:
+    """One line of parts, each a text or a text with its style; what others wrote in it is shown as text."""
+    from rich.text import Text
+
+    shown = (visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts)
+    return Text.assemble(*shown, style=style)
 
 
 def print_json(value: Any) -> None:
     """One JSON object on one line of standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
 
 
@@ -59,12 +72,27 @@ def print_error(error: LastgoodError, output_format: str) -> None:
     if output_format == "json":
         print_json({"error": error.to_json()})
         return
-    from rich.text import Text
-
     out = console(stderr=True)
-    out.print(Text.assemble(("error", "bold red"), f" [{error.condition}] ", error.sentence))
+    out.print(styled(("error", "bold red"), f" [{error.condition}] ", error.sentence))
+    print_facts(error, out)
+
+
+def print_facts(error: LastgoodError, out: Console) -> None:
+    """What is known of an error beyond its sentence, and what can be done about it."""
     for label, fact in error.facts().items():
-        out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+        print_fact(out, f"  {label:<9} ", fact)
+    for other in error.alternatives:
+        out.print(styled((f"  {'or':<9} ", "dim"), str(other)))
+        if other.command is not None:
+            out.print(styled(f"  {'':<9} {other.command}", style="dim"))
+
+
+def print_fact(out: Console, label: str, fact: str) -> None:
+    """A fact behind its label; of one with several lines each stands below the first."""
+    first, *others = fact.splitlines() or [""]
+    out.print(styled((label, "dim"), first))
+    for other in others:
+        out.print(styled(" " * len(label), other))
 
 
 def nothing_changed() -> None:

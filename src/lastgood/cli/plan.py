@@ -82,18 +82,25 @@ def plan(
 
     Exit codes: 0 also if something has still to be accepted; 2 usage; 3 saved, but --prove could not prove it, and why;
     5, 6, 7 what --prove needs is not installed; 20 no checkpoint; 21 no such batch; 39 Spark does something else;
-    57 refused, and why; 64 no Kafka source; 10-13 storage; 130 Ctrl-C.
+    57 refused, and why; 64 no Kafka source; 80, 81 there is a key, and an earlier recovery was not signed by one;
+    10-13 storage; 130 Ctrl-C.
     """
+    from lastgood.operations.keys import keys_of
     from lastgood.operations.plan import make_plan
+    from lastgood.operations.whereabouts import note_made
+    from lastgood.rights import private
 
     wanted = replace(wanted, prove=prove)
+    keys = keys_of()
     with stages() as tell:
         made = make_plan(target, wanted, tell=tell)
     file = output or Path(f"plan-{made.recovery}.json")
     try:
-        file.write_bytes(made.to_bytes())
+        with open(file, "wb", opener=private) as stream:
+            stream.write(made.to_bytes(keys))
     except OSError as error:
         raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
+    note_made(made)
     if output_format == "json":
         print_json({**made.to_json(), "file": str(file)})
         return _exit_code(made)
@@ -104,7 +111,7 @@ def plan(
     if made.needs:
         again = command_line("plan", target, *wanted.words(), "--accept", made.price, *options)
         next_command = f"Accept what it costs with: {again}"
-    out.print(f"Saved {file}. {next_command}", markup=False)
+    out.print(f"Saved {file}. {next_command}")
     nothing_changed()
     return _exit_code(made)
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lastgood.cli.output import console
+from lastgood.cli.output import console, styled
 
 if TYPE_CHECKING:
     from lastgood.operations.walk import Progress
@@ -20,7 +20,7 @@ def batches_read() -> Iterator[Progress | None]:
         yield None
         return
     with out.status("looking") as shown:
-        yield lambda done, total: shown.update(f"{done:,} of {total:,} batches read")
+        yield lambda done, total: shown.update(styled(f"{done:,} of {total:,} batches read"))
 
 
 @contextlib.contextmanager
@@ -31,4 +31,4 @@ def stages() -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     with out.status("looking") as shown:
-        yield shown.update
+        yield lambda doing: shown.update(styled(doing))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.goals import goal_options
-from lastgood.cli.output import console, format_option, print_json
+from lastgood.cli.output import console, format_option, print_facts, print_json, styled
 from lastgood.cli.repair import carry_out, print_plan, take_back, teller
 from lastgood.cli.times import clock
 
@@ -107,30 +107,27 @@ _SENTENCES = {
 
 
 def _print(decision: Decision) -> None:
-    from rich.text import Text
-
     out = console()
     if decision.plan is not None and decision.plan.steps:
         print_plan(decision.plan, out)
     if decision.warning is not None:
         words = ", ".join(decision.warning.evidence["name"])
-        out.print(Text(f"Warning: {decision.warning.effect}", style="bold yellow"))
-        out.print(Text(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
-    out.print(Text(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
+        out.print(styled(f"Warning: {decision.warning.effect}", style="bold yellow"))
+        out.print(styled(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
+    out.print(styled(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))
     if decision.error is not None:
-        for label, fact in decision.error.facts().items():
-            out.print(Text.assemble((f"  {label:<9} ", "dim"), fact))
+        print_facts(decision.error, out)
     if decision.failed is not None:
         _print_failed(decision.failed, out)
     if decision.file is not None:
-        out.print(f"The plan is saved: {decision.file}", markup=False)
+        out.print(f"The plan is saved: {decision.file}")
     if decision.next is not None:
-        out.print(f"Allow it with: {decision.next}", markup=False)
+        out.print(f"Allow it with: {decision.next}")
     elif decision.file is not None and decision.plan is not None:
-        out.print(carry_out(decision.plan, decision.file), markup=False)
+        out.print(carry_out(decision.plan, decision.file))
     if decision.recovery is not None and decision.recovery.plan.steps:
-        out.print(f"Every file that was touched is kept in {decision.recovery.backup}.", markup=False)
-        out.print(take_back(decision.recovery), markup=False)
+        out.print(f"Every file that was touched is kept in {decision.recovery.backup}.")
+        out.print(take_back(decision.recovery))
     else:
         out.print("Nothing has been changed.")
 
@@ -139,4 +136,4 @@ def _print_failed(failed: FailedBatch, out: Console) -> None:
     batch = "It" if failed.batch is None else f"Batch {failed.batch}"
     times = "once" if failed.times == 1 else f"{failed.times} times in a row"
     since = "" if failed.since_ms is None else f" since {clock(failed.since_ms)}"
-    out.print(f"{batch} has failed {times}{since}, without a new committed batch.", markup=False)
+    out.print(f"{batch} has failed {times}{since}, without a new committed batch.")

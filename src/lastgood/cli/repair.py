@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
+from lastgood.cli.output import styled
 from lastgood.errors import command_line
 
 if TYPE_CHECKING:
@@ -23,50 +26,77 @@ _THEN = {
 }
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_NAMING = (
+    click.option(
+        "--start-file",
+        "--allow-start-file",
+        "start_file",
+        metavar="FILE",
+        help="The file of the application's configuration that may be written; for a plan that was not made here.",
+    ),
+    click.option(
+        "--sink",
+        "--allow-sink",
+        "sinks",
+        multiple=True,
+        metavar="LOCATION",
+        help="A sink that may be changed, as lastgood.toml would name it; for a plan that was not made here."
+        " Repeatable.",
+    ),
+    click.option(
+        "--txn-app-id",
+        metavar="ID",
+        help="What the application's function gives as txnAppId, in the same way.",
+    ),
+)
+
+
+def naming_options(command: _F) -> _F:
+    """Add what names on this machine what a plan of elsewhere may touch: `start_file`, `sinks`, `txn_app_id`."""
+    for option in reversed(_NAMING):
+        command = option(command)
+    return command
+
+
 def print_plan(plan: Plan, out: Console) -> None:
     """All of a plan that a person decides by."""
-    from rich.text import Text
-
     word = plan.guarantee.value
-    out.print(Text.assemble(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
-    out.print(Text.assemble(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
+    out.print(styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
+    out.print(styled(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
     for ground in plan.rests_on:
-        out.print(Text(f"          rests on {ground}", style="dim"))
+        out.print(styled(f"          rests on {ground}", style="dim"))
     for source in plan.sources:
         for line in source.lines:
-            out.print(Text(f"          {line}"))
+            out.print(styled(f"          {line}"))
     for waiver in plan.needs:
-        out.print(Text.assemble(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
+        out.print(styled(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
     _print_steps(plan.steps, out)
     then = _THEN.get(plan.promise.outcome, plan.promise.outcome).format(batch=plan.promise.batch)
-    out.print(Text.assemble(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
+    out.print(styled(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
     if plan.proof is not None:
         _print_proof(plan.proof, out)
     for other in plan.alternatives:
-        cost = "cannot be done" if other.guarantee is None else other.guarantee.value.replace("_", " ")
-        out.print(Text.assemble(("Or        ", "dim"), f"{other.goal}: {cost}, {other.because}"))
+        out.print(styled(("Or        ", "dim"), str(other)))
         if other.command is not None:
-            out.print(Text(f"          {other.command}", style="dim"))
+            out.print(styled(f"          {other.command}", style="dim"))
 
 
 def _print_steps(steps: Sequence[Step], out: Console) -> None:
-    from rich.text import Text
-
     if not steps:
-        out.print(Text.assemble(("Steps     ", "dim"), "none: a plain restart"))
+        out.print(styled(("Steps     ", "dim"), "none: a plain restart"))
     for number, step in enumerate(steps, 1):
-        out.print(Text.assemble((f"Step {number:<4} ", "dim"), step.do))
+        out.print(styled((f"Step {number:<4} ", "dim"), step.do))
         effect = step.to_json().get("effect")
         if effect:
-            out.print(Text(f"          {effect}", style="yellow"))
+            out.print(styled(f"          {effect}", style="yellow"))
 
 
 def _print_proof(proof: Proof, out: Console) -> None:
-    from rich.text import Text
-
-    out.print(Text.assemble(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
+    out.print(styled(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
     for each in proof.leaves_open:
-        out.print(Text(f"          not proven: {each}", style="dim"))
+        out.print(styled(f"          not proven: {each}", style="dim"))
 
 
 def carry_out(plan: Plan, file: object) -> str:
@@ -89,6 +119,4 @@ def _first(words: Sequence[str]) -> str:
 
 def teller(out: Console) -> Callable[[str], None]:
     """Prints each turn of a repair as it happens."""
-    from rich.text import Text
-
-    return lambda line: out.print(Text(f"  {line}", style="dim"))
+    return lambda line: out.print(styled(f"  {line}", style="dim"))

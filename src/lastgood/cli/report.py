@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json
 from lastgood.errors import UsageError
+from lastgood.visible import json_line
 
 if TYPE_CHECKING:
     from lastgood.operations.surroundings import EvidenceOptions
@@ -49,19 +49,22 @@ def report(
 
     found = operation(recovery, checkpoint=checkpoint, options=options)
     if output is not None:
-        _save(json.dumps(found.to_json(), ensure_ascii=False) if output_format == "json" else page(found), output)
+        _save(json_line(found.to_json()) if output_format == "json" else page(found), output)
     elif output_format == "text":
         click.echo(page(found), nl=False)
     if output_format == "json":
         print_json(found.to_json())
     elif output is not None:
-        console().print(f"The report is saved: {output}", markup=False)
+        console().print(f"The report is saved: {output}")
         nothing_changed()
     return 1 if found.incident.promise_state == "broken" else 0
 
 
 def _save(text: str, file: Path) -> None:
+    from lastgood.rights import private
+
     try:
-        file.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8", errors="backslashreplace")
+        with open(file, "w", encoding="utf-8", errors="backslashreplace", opener=private) as stream:
+            stream.write(text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise UsageError("the report cannot be saved", subject=str(file), found=error.strerror) from error

@@ -56,7 +56,11 @@ class _WithCommand(click.Command):
     help="With -- COMMAND: sources that cannot be asked (Kinesis, Event Hubs, one of your own) serve their ranges"
     " again.",
 )
-@click.option("--check", is_flag=True, help="Check configuration, command, Python and Java; start nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check configuration, command, Python, Java, and Kafka's retention against max_downtime; start nothing.",
+)
 @click.option(
     "--no-agent", is_flag=True, help="Leave the driver uninstrumented: then only its log and checkpoint tell of it."
 )
@@ -65,7 +69,9 @@ class _WithCommand(click.Command):
 )
 @click.option("--first-start", is_flag=True, help="The queries have never run: do not warn where nobody can tell that.")
 @click.option(
-    "--go-on", is_flag=True, help="You have looked: start the queries as they stand, however long they were down."
+    "--go-on",
+    is_flag=True,
+    help="You have looked: start the queries as they stand, however often they failed or long they were down.",
 )
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
 @format_option
@@ -101,8 +107,8 @@ def run(
     SIGTERM are passed on; whatever the command started ends with it.
 
     Without a policy in lastgood.toml nothing is accepted beyond Spark's own restart; a batch that fails three times, or
-    for ten minutes, is planned anew; after five restarts without a new batch it stops; and a command that runs and
-    commits nothing is left alone. The logs are mirrored beside the checkpoint; state is not.
+    for ten minutes, is planned anew; after five restarts without a new batch it stops, until you say --go-on; and a
+    command that runs and commits nothing is left alone. The logs are mirrored beside the checkpoint; state is not.
 
     With ledger = "URL" in lastgood.toml, or in LASTGOOD_LEDGER, the history is kept in that database as well; nothing
     waits for it.
@@ -173,12 +179,21 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
 
 
 def _print_check(prepared: Prepared, output_format: str) -> None:
-    facts = prepared.to_json()
+    from lastgood.operations.retention import retention_of
+
+    facts, found = prepared.to_json(), [retention_of(target) for target in prepared.targets.values()]
+    warnings = [finding for each in found for finding in each.warnings]
+    unknowns = [f"max_downtime against retention: {each.unknown}" for each in found if each.unknown is not None]
     if output_format == "json":
-        print_json(facts)
+        print_json(facts | {"findings": [finding.to_json() for finding in warnings], "unknowns": unknowns})
         return
     out = console()
     for label, fact in facts.items():
         shown = fact if isinstance(fact, str) else shlex.join(fact or ["-"])
-        out.print(f"{label:<12} {shown}", markup=False)
+        out.print(f"{label:<12} {shown}")
+    for finding in warnings:
+        out.print(f"{'warning':<12} {finding.condition.name} {finding.subject}: {finding.effect}")
+        out.print(f"{'next':<12} {finding.next}")
+    for unknown in unknowns:
+        out.print(f"{'not known':<12} {unknown}")
     out.print("Nothing has been started.")

@@ -12,8 +12,7 @@ def options_said(*but: str) -> tuple[str, ...]:
     Args:
         but: Names of options that are left out, such as `--data`.
     """
-    from lastgood.bundle.redaction import redacted
-    from lastgood.operations.surroundings import without_password
+    from lastgood.redaction import redacted, without_login
 
     context = click.get_current_context()
     words: list[str] = []
@@ -29,5 +28,5 @@ def options_said(*but: str) -> tuple[str, ...]:
             continue
         values = (value or ()) if option.multiple else (value,)
         for each in values:
-            words += [name, redacted(without_password(str(each)))]
+            words += [name, redacted(without_login(str(each)))]
     return tuple(words)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.cli.evidence import evidence_options
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
-from lastgood.cli.times import clock
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
+from lastgood.cli.times import DURATION, clock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,9 +36,18 @@ _TOLD_BELOW = "ORPHAN_BATCH "
 @click.command()
 @click.argument("target")
 @click.option("--query", metavar="NAME", help="TARGET is a session-wide checkpoint root; look at the query NAME in it.")
+@click.option(
+    "--max-downtime",
+    type=DURATION,
+    metavar="DURATION",
+    help="How long a query may be down without losing anything, such as 3d: a warning where Kafka keeps less. By"
+    " default max_downtime of its pipeline.",
+)
 @evidence_options
 @format_option
-def status(target: str, *, query: str | None, options: EvidenceOptions, output_format: str) -> int:
+def status(
+    target: str, *, query: str | None, max_downtime: int | None, options: EvidenceOptions, output_format: str
+) -> int:
     r"""Show where a query stands, on one screen; of a folder, every checkpoint below it, worst first.
 
     It reads only, and needs no configuration. Whatever `diagnose` calls an error is a problem here, too. With --kafka
@@ -57,22 +66,29 @@ def status(target: str, *, query: str | None, options: EvidenceOptions, output_f
     storage.
     """
     from lastgood.diagnosis.grade import Grade
-    from lastgood.operations.below import is_root
+    from lastgood.operations.below import Reach, is_root
     from lastgood.operations.status import status as one
     from lastgood.operations.status import status_below
 
     if query is None and is_root(target):
         with console(stderr=True).status("looking for checkpoints") as shown:
+            reach = Reach()
             found = status_below(
-                target, options=options, progress=lambda count: shown.update(f"{count} checkpoints read")
+                target,
+                options=options,
+                max_downtime_ms=max_downtime,
+                progress=lambda count: shown.update(f"{count} checkpoints read"),
+                reach=reach,
             )
         if output_format == "json":
-            print_json({"root": target, "checkpoints": [each.to_json() for each in found]})
+            print_json({"root": target, "checkpoints": [each.to_json() for each in found], "looked": reach.to_json()})
         else:
-            _print_table(target, found, console())
+            out = console()
+            _print_table(target, found, out)
+            out.print(styled(str(reach), style="dim" if reach.is_whole else "yellow"))
             nothing_changed()
         return 1 if any(each.grade >= Grade.UNREADABLE for each in found) else 0
-    single = one(target, query=query, options=options)
+    single = one(target, query=query, options=options, max_downtime_ms=max_downtime)
     if output_format == "json":
         print_json(single.to_json())
     else:
@@ -82,17 +98,15 @@ def status(target: str, *, query: str | None, options: EvidenceOptions, output_f
 
 
 def _print_one(found: Status, out: Console) -> None:
-    from rich.markup import escape
-
     facts = found.to_json()
-    out.print(f"[bold]{escape(str(found.location))}[/]  query {facts['query_id'] or 'unknown'}")
+    out.print(styled((str(found.location), "bold"), f"  query {facts['query_id'] or 'unknown'}"))
     word = facts["grade"].replace("_", " ")
-    out.print(f"  [{_COLOURS[facts['grade']]}]{word}[/]")
+    out.print(styled("  ", (word, _COLOURS[facts["grade"]])))
     for problem in found.problems:
-        out.print(f"  [red]problem[/]      {escape(problem)}")
+        out.print(styled("  ", ("problem", "red"), f"      {problem}"))
     for warning in found.warnings:
         if not warning.startswith(_TOLD_BELOW):
-            out.print(f"  [yellow]warning[/]      {escape(warning)}")
+            out.print(styled("  ", ("warning", "yellow"), f"      {warning}"))
     out.print(f"  last good    {_batch(found.last_good)}")
     when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
     out.print(f"  planned      {_batch(facts['last_planned'])}{when}")
@@ -106,12 +120,12 @@ def _print_one(found: Status, out: Console) -> None:
         out.print(f"  in flight    batch {found.orphan}: {what}")
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
-        out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions", markup=False)
+        out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions")
     for label, line in (*_left(found), *_around(found), *_incident(found), *_failed(found)):
-        out.print(f"  {label:<12} {line}", markup=False)
-    out.print(f"  next         {found.next}", markup=False)
+        out.print(f"  {label:<12} {line}")
+    out.print(f"  next         {found.next}")
     if found.undo is not None:
-        out.print(f"  or           {found.undo}", markup=False)
+        out.print(f"  or           {found.undo}")
 
 
 def _left(found: Status) -> Iterator[tuple[str, str]]:
@@ -161,6 +175,7 @@ def _incident(found: Status) -> Iterator[tuple[str, str]]:
     elif told["outcome"] == "open":
         parts.append("whether a batch followed was not looked at")
     parts += [] if told["promise"] is None else [f"promise {told['promise']}"]
+    parts += [] if told["signature"] in (None, "signed") else ["not signed by a key of this machine"]
     yield "", f"{'; '.join(parts)}: {told['next']}"
 
 
@@ -217,13 +232,12 @@ def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
 
 
 def _print_table(root: str, found: list[Status], out: Console) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     from lastgood.storage import parse_location
 
     if not found:
-        out.print(f"no checkpoint below {root}", markup=False)
+        out.print(f"no checkpoint below {root}")
         return
     has_kafka, has_sinks = any(each.exposure for each in found), bool(found[0].options.sinks)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -234,25 +248,25 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for each in found:
         facts = each.to_json()
         table.add_row(
-            f"[{_COLOURS[facts['grade']]}]{facts['grade'].replace('_', ' ')}[/]",
-            escape(str(each.location).removeprefix(prefix)),
+            styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]])),
+            str(each.location).removeprefix(prefix),
             "-" if each.last_good is None else str(each.last_good),
             "-" if facts["last_planned"] is None else str(facts["last_planned"]),
             f"{_ago(each.time_ms)} ago" if each.time_ms else "-",
             *(_kafka_cells(each.exposure) if has_kafka else ()),
-            *([escape("; ".join(_sink_cell(sink) for sink in each.sinks) or "-")] if has_sinks else ()),
+            *(["; ".join(_sink_cell(sink) for sink in each.sinks) or "-"] if has_sinks else ()),
         )
     out.print(table)
     for each in found:
         if each.problems and (not each.time_ms or each.tells_the_way):
             name = str(each.location).removeprefix(prefix)
-            out.print(f"[red]{escape(name)}[/]: {escape(each.problems[0])}")
+            out.print(styled((name, "red"), f": {each.problems[0]}"))
         if each.tells_the_way:
-            out.print(f"  next         {each.next}", markup=False)
+            out.print(f"  next         {each.next}")
         if each.undo is not None:
-            out.print(f"  or           {each.undo}", markup=False)
+            out.print(f"  or           {each.undo}")
     for why in dict.fromkeys(_unknowns(found)):
-        out.print(f"unknown, because {why}", markup=False)
+        out.print(f"unknown, because {why}")
     counts: dict[str, int] = {}
     for each in found:
         name = each.grade.name.lower().replace("_", " ")

@@ -9,9 +9,10 @@ from datetime import datetime
 from functools import singledispatch
 
 from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
+from lastgood.cli.output import styled
 from lastgood.supervise import events
 
 Listener = Callable[[events.Event], None]
@@ -19,7 +20,7 @@ Listener = Callable[[events.Event], None]
 
 @contextlib.contextmanager
 def timeline(
-    console: Console, *, live: bool, also: Callable[[events.Event], list[str]] = lambda _: []
+    console: Console, *, live: bool, also: Callable[[events.Event], list[Text]] = lambda _: []
 ) -> Iterator[Listener]:
     """A listener that prints events as lines; on a terminal, the last line shows what is going on now.
 
@@ -44,16 +45,19 @@ def timeline(
             status.stop()
 
 
-def _lines(event: events.Event, told: list[str]) -> list[str]:
+def _lines(event: events.Event, told: list[Text]) -> list[Text]:
     if not told:
         return []
     clock = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
     first, *rest = told
-    return [f"[dim]{clock}[/]  {first}", *(f"          {line}" for line in rest)]
+    return [
+        styled((clock, "dim"), "  ").append_text(first),
+        *(styled(" " * 10).append_text(line) for line in rest),
+    ]
 
 
 def _show(status: Status, text: str) -> None:
-    status.update(f"[dim]{escape(text)}[/]")
+    status.update(styled(text, style="dim"))
     status.start()
 
 
@@ -71,42 +75,45 @@ def _now(event: events.Event) -> str | None:
             return None
 
 
+def _more(told: str, style: str = "") -> Text:
+    """A further line of what happened, below the first."""
+    return styled(" " * 12, (told, style))
+
+
 @singledispatch
-def _tell(event: events.Event) -> list[str]:
+def _tell(event: events.Event) -> list[Text]:
     del event
     return []
 
 
 @_tell.register
-def _(event: events.Started) -> list[str]:
+def _(event: events.Started) -> list[Text]:
     if event.run > 1:
-        return [f"[bold]started[/]     again, as process {event.pid}"]
+        return [styled(("started", "bold"), f"     again, as process {event.pid}")]
     using = ", ".join(filter(None, (event.python, event.java)))
     return [
-        f"[bold]started[/]     {escape(shlex.join(event.command))}",
-        f"            [dim]process {event.pid}{', ' + using if using else ''}[/]",
-        f"            [dim]its output: {escape(event.log)}[/]",
+        styled(("started", "bold"), f"     {shlex.join(event.command)}"),
+        _more(f"process {event.pid}{', ' + using if using else ''}", "dim"),
+        _more(f"its output: {event.log}", "dim"),
     ]
 
 
 @_tell.register
-def _(event: events.Recovered) -> list[str]:
+def _(event: events.Recovered) -> list[Text]:
     how = "run again with its recorded ranges" if event.rerun else "a new plan"
-    return [f"[bold green]recovered[/]   batch {event.batch} committed ({how}), {event.seconds:.1f} s after the end"]
+    told = f"   batch {event.batch} committed ({how}), {event.seconds:.1f} s after the end"
+    return [styled(("recovered", "bold green"), told)]
 
 
 @_tell.register
-def _(event: events.Ended) -> list[str]:
+def _(event: events.Ended) -> list[Text]:
     if event.exit_code == 0:
-        return [f"[bold green]ended[/]       exit code 0 after {event.seconds:.1f} s"]
+        return [styled(("ended", "bold green"), f"       exit code 0 after {event.seconds:.1f} s")]
     how = f"killed by {event.signal}" if event.signal else f"exit code {event.exit_code}"
-    told = [f"[bold red]ended[/]       {how} after {event.seconds:.1f} s"]
-    told += [
-        f"            [dim]{escape(checkpoint)}: {_position(position)}[/]"
-        for checkpoint, position in event.positions.items()
-    ]
+    told = [styled(("ended", "bold red"), f"       {how} after {event.seconds:.1f} s")]
+    told += [_more(f"{checkpoint}: {_position(position)}", "dim") for checkpoint, position in event.positions.items()]
     if event.error:
-        told.append(f"            last error: {escape(event.error)}")
+        told.append(_more(f"last error: {event.error}"))
     return told
 
 
@@ -122,71 +129,81 @@ def _position(position: dict[str, int | None]) -> str:
 
 
 @_tell.register
-def _(event: events.Restarting) -> list[str]:
+def _(event: events.Restarting) -> list[Text]:
     when = f"in {event.delay_seconds:g} s" if event.delay_seconds else "at once"
     if not event.is_counted:
-        return [f"[bold yellow]restarting[/]  {when}; what was away may be back, so this is not counted"]
-    return [f"[bold yellow]restarting[/]  {when}, attempt {event.attempt} of {event.of} since the last progress"]
+        said = "what was away may be back, so this is not counted"
+        return [styled(("restarting", "bold yellow"), f"  {when}; {said}")]
+    said = f"attempt {event.attempt} of {event.of} since the last progress"
+    return [styled(("restarting", "bold yellow"), f"  {when}, {said}")]
 
 
 @_tell.register
-def _(event: events.Diagnosed) -> list[str]:
-    return [f"[bold]diagnosed[/]   {escape(event.because)} [dim]{event.seconds:.2f} s[/]"]
+def _(event: events.Diagnosed) -> list[Text]:
+    return [styled(("diagnosed", "bold"), f"   {event.because} ", (f"{event.seconds:.2f} s", "dim"))]
 
 
 @_tell.register
-def _(event: events.Repaired) -> list[str]:
+def _(event: events.Repaired) -> list[Text]:
     word = event.guarantee.replace("_", " ")
     colour = {"exactly once": "green", "at least once": "yellow"}.get(word, "red")
     return [
-        f"[bold yellow]repaired[/]    {event.goal}: [{colour}]{word}[/] [dim]{event.seconds:.2f} s[/]",
-        f"            {escape(event.because)}",
-        *(f"            {escape(line)}" for line in event.price),
-        f"            [dim]every file that was touched is kept in {escape(event.backup)}[/]",
-        f"            [dim]take it back with: {escape(event.undo)}[/]",
+        styled(
+            ("repaired", "bold yellow"),
+            f"    {event.goal}: ",
+            (word, colour),
+            " ",
+            (f"{event.seconds:.2f} s", "dim"),
+        ),
+        _more(event.because),
+        *map(_more, event.price),
+        _more(f"every file that was touched is kept in {event.backup}", "dim"),
+        _more(f"take it back with: {event.undo}", "dim"),
     ]
 
 
 @_tell.register
-def _(event: events.Waiting) -> list[str]:
-    return [f"[bold yellow]waiting[/]     {escape(event.because)}; looked at again in {event.delay_seconds:g} s"]
+def _(event: events.Waiting) -> list[Text]:
+    told = f"     {event.because}; looked at again in {event.delay_seconds:g} s"
+    return [styled(("waiting", "bold yellow"), told)]
 
 
 @_tell.register
-def _(event: events.Stalled) -> list[str]:
-    return [f"[bold red]stalled[/]     {escape(event.because)}; the command is ended"]
+def _(event: events.Stalled) -> list[Text]:
+    return [styled(("stalled", "bold red"), f"     {event.because}; the command is ended")]
 
 
 @_tell.register
-def _(event: events.Called) -> list[str]:
-    told = [f"[bold red]called[/]      {escape(event.because)}"]
+def _(event: events.Called) -> list[Text]:
+    told = [styled(("called", "bold red"), f"      {event.because}")]
     if event.file is not None:
-        told.append(f"            the plan is saved: {escape(event.file)}")
+        told.append(_more(f"the plan is saved: {event.file}"))
     return told
 
 
 @_tell.register
-def _(event: events.Promised) -> list[str]:
+def _(event: events.Promised) -> list[Text]:
     if event.state == "kept":
-        return [f"[bold green]promise[/]     batch {event.batch} did what was said"]
+        return [styled(("promise", "bold green"), f"     batch {event.batch} did what was said")]
     said = "did something else than was said" if event.state == "broken" else "was not seen whole"
     colour = "bold red" if event.state == "broken" else "yellow"
     return [
-        f"[{colour}]promise[/]     batch {event.batch} {said}",
-        *(f"            {escape(each)}" for each in event.because),
+        styled(("promise", colour), f"     batch {event.batch} {said}"),
+        *map(_more, event.because),
     ]
 
 
 @_tell.register
-def _(event: events.GaveUp) -> list[str]:
-    return [f"[bold red]gave up[/]     after {event.attempts} attempts without progress"]
+def _(event: events.GaveUp) -> list[Text]:
+    return [styled(("gave up", "bold red"), f"     after {event.attempts} attempts without progress")]
 
 
 @_tell.register
-def _(event: events.Stopping) -> list[str]:
-    return [f"[bold]stopping[/]    {event.signal} passed on, killed after {event.grace_seconds:g} s (again: at once)"]
+def _(event: events.Stopping) -> list[Text]:
+    told = f"    {event.signal} passed on, killed after {event.grace_seconds:g} s (again: at once)"
+    return [styled(("stopping", "bold"), told)]
 
 
 @_tell.register
-def _(event: events.Noticed) -> list[str]:
-    return [f"[yellow]notice[/]      {escape(event.sentence)} [dim]{event.condition}[/]"]
+def _(event: events.Noticed) -> list[Text]:
+    return [styled(("notice", "yellow"), f"      {event.sentence} ", (event.condition, "dim"))]

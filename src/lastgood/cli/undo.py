@@ -5,39 +5,50 @@ from __future__ import annotations
 import click
 
 from lastgood.cli.output import console, format_option, print_json
-from lastgood.cli.repair import teller
+from lastgood.cli.repair import naming_options, teller
 
 
 @click.command()
 @click.argument("recovery")
 @click.option("--checkpoint", metavar="TARGET", help="Where the recovery was; needed on another machine, and for last.")
 @click.option("--driver-is-dead", is_flag=True, help="You have seen that the application has ended.")
-@click.option(
-    "--start-file",
-    metavar="FILE",
-    help="The file of the application's configuration that may be written; for what another machine has begun.",
-)
+@naming_options
 @format_option
 def undo(
-    recovery: str, *, checkpoint: str | None, driver_is_dead: bool, start_file: str | None, output_format: str
+    recovery: str,
+    *,
+    checkpoint: str | None,
+    driver_is_dead: bool,
+    start_file: str | None,
+    sinks: tuple[str, ...],
+    txn_app_id: str | None,
+    output_format: str,
 ) -> int:
     r"""Put every byte of a checkpoint back as it was before a RECOVERY, while nothing has moved since.
 
     RECOVERY is its id, or `last` for the one that is open or else the newest. A recovery that was interrupted is taken
-    back from where it stands.
+    back from where it stands. One that another machine has carried out changes only those sinks and files that are
+    named on this one.
 
     \b
     lastgood undo 20261121-160058-7f3a
     lastgood undo last --checkpoint s3a://lake/chk/orders --driver-is-dead
 
-    Exit codes: 0 done, also if it was done before; 2 usage; 53 somebody else is at work; 54 the driver may be alive;
-    55 the query has gone on since; 56 no such recovery; 59 changed by somebody else; 10-14 storage.
+    Exit codes: 0 done, also if it was done before; 2 usage; 23 a plan of another place; 53 somebody else is at work;
+    54 the driver may be alive; 55 the query has gone on since; 56 no such recovery; 59 changed by somebody else; 80,
+    81 there is a key, and it was not signed by one; 10-14 storage.
     """
     from lastgood.operations.apply import undo as operation
+    from lastgood.operations.surroundings import EvidenceOptions
 
     progress = teller(console(stderr=output_format == "json"))
     done = operation(
-        recovery, checkpoint=checkpoint, driver_is_dead=driver_is_dead, tell=progress, start_file=start_file
+        recovery,
+        checkpoint=checkpoint,
+        driver_is_dead=driver_is_dead,
+        tell=progress,
+        start_file=start_file,
+        evidence=EvidenceOptions(sinks=sinks, txn_app_id=txn_app_id),
     )
     if output_format == "json":
         print_json(done.to_json())

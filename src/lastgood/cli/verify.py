@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.cli.inspect import print_summary
-from lastgood.cli.output import console, format_option, nothing_changed, print_json
+from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.progress import batches_read, stages
 from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
@@ -141,8 +141,6 @@ def verify(
 
 
 def _verify_logs(target: str, output_format: str) -> int:
-    from rich.markup import escape
-
     from lastgood.operations.verify_logs import verify_logs
 
     with batches_read() as progress:
@@ -155,7 +153,7 @@ def _verify_logs(target: str, output_format: str) -> int:
     out.print(f"{audit.batches:,} committed batches compared, {audit.first} to {audit.last}")
     if audit.compared:
         named = ", ".join(f"source {source_id} ({name})" for source_id, name in audit.compared.items())
-        out.print(f"of {named}", markup=False)
+        out.print(f"of {named}")
     if len(audit.queries) > 1:
         out.print(f"across {len(audit.queries)} query ids: {', '.join(audit.queries)}")
     words = {
@@ -165,12 +163,14 @@ def _verify_logs(target: str, output_format: str) -> int:
         "UNRESOLVED": "not known, since it begins or ends at earliest or latest",
     }
     for seam in audit.seams:
-        out.print(f"[red]{words[seam.condition]}[/]  batch {seam.batch_id}{escape(_where(seam))}")
+        out.print(styled((words[seam.condition], "red"), f"  batch {seam.batch_id}{_where(seam)}"))
     if audit.is_contiguous:
-        out.print("[green]contiguous[/]: every offset between the first and the last is in exactly one committed batch")
+        told = ": every offset between the first and the last is in exactly one committed batch"
+        out.print(styled(("contiguous", "green"), told))
     for each in audit.not_compared:
-        who = escape(f"source {each.source_id} ({each.name})")
-        out.print(f"[yellow]not known[/]: {who}: nobody but it can tell whether batch {each.batch_id} goes on there")
+        who = f"source {each.source_id} ({each.name})"
+        told = f": {who}: nobody but it can tell whether batch {each.batch_id} goes on there"
+        out.print(styled(("not known", "yellow"), told))
     out.print("As planned, not as read: --data compares the records themselves.")
     nothing_changed()
     return 0 if audit.is_contiguous is True else 1
@@ -189,10 +189,9 @@ def _where(seam: Seam) -> str:
 def print_audit(audit: Audit, out: Console) -> None:
     """The result as a person reads it."""
     from rich.table import Table
-    from rich.text import Text
 
     for label, fact in _facts(audit).items():
-        out.print(Text.assemble((f"{label:<11} ", "dim"), fact))
+        out.print(styled((f"{label:<11} ", "dim"), fact))
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
@@ -203,14 +202,14 @@ def print_audit(audit: Audit, out: Console) -> None:
         style = "bold red" if difference.total else "green"
         places = [(f"{each.topic}-{each.partition}", _offsets(each)) for each in difference.partitions] or [("", "")]
         for number, (partition, offsets) in enumerate(places):
-            first = (Text(kind, style), Text(f"{difference.total:,}", style)) if number == 0 else ("", "")
+            first = (styled((kind, style)), styled((f"{difference.total:,}", style))) if number == 0 else ("", "")
             table.add_row(*first, partition, offsets)
         if difference.samples:
             table.add_row("", "", "such as", _samples(difference))
     out.print(table)
     out.print()
     for remark in _remarks(audit):
-        out.print(Text(remark))
+        out.print(styled(remark))
     out.print("Nothing has been changed.")
 
 

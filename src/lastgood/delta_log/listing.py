@@ -94,7 +94,7 @@ def list_delta_log(names: Iterable[str]) -> DeltaLogListing:
             of_version[part] = min(name, of_version.get(part, name))  # several of one version hold the same
     whole: dict[int, CheckpointFiles] = {}
     for (version, count), found_names in sorted(parts.items()):
-        if found_names.keys() == set(range(1, count + 1)):
+        if len(found_names) == count and min(found_names) == 1 and max(found_names) == count:
             names_in_order = tuple(found_names[part] for part in sorted(found_names))
             whole.setdefault(version, CheckpointFiles(version, names_in_order))
     return DeltaLogListing(

@@ -25,6 +25,7 @@ from lastgood.delta_log.actions import (
 )
 from lastgood.errors import ExtraMissingError
 
+_ROWS_FREE = 1_000_000
 _KINDS = ("txn", "metaData", "protocol", "checkpointMetadata", "sidecar")
 
 
@@ -116,6 +117,8 @@ def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
     parquet, arrow = _pyarrow("pyarrow.parquet"), _pyarrow("pyarrow")
     try:
         file = parquet.ParquetFile(io.BytesIO(raw))
+        if file.metadata.num_rows > max(_ROWS_FREE, len(raw)):  # a row of a file takes more than a byte, packed or not
+            return damaged(DamageKind.TOO_LARGE, f"{name}: {file.metadata.num_rows} rows in {len(raw)} bytes")
         columns = [column for column in _KINDS if column in file.schema_arrow.names]
         rows = file.read(columns=columns)
         return [{column: value} for column in columns for value in rows.column(column).drop_null().to_pylist()]

@@ -1,4 +1,7 @@
-"""The kinds of advice, told once: none of them is an error, and each can be followed or left."""
+"""The kinds of advice, told once: none of them is an error, and each can be followed or left.
+
+A retention that falls short of what a person has said is a warning.
+"""
 
 from __future__ import annotations
 
@@ -137,15 +140,49 @@ NOT_REPLICATED = _advice(
     "Three copies and `min.insync.replicas=2` are usual. `kafka-reassign-partitions.sh` adds replicas while the topic"
     " is in use: its JSON file names the brokers of each partition.",
 )
-SHORT_RETENTION = _advice(
+SHORT_RETENTION = Condition(
     "TOPIC_RETENTION_SHORT",
+    Severity.WARNING,
     "Kafka deletes records sooner than the query may be down",
     "Kafka deletes a segment of a topic once its newest record is older than `retention.ms`, read or not. A query"
     " that is down for longer loses what it had not read, and with `failOnDataLoss` at its default it then refuses to"
-    " start.",
-    "`--max-downtime` says how long the query may be down. Retention should exceed it by the lag that the query has"
-    " when it stops, and the time that it needs to catch up. `retention.bytes`, where it is set, may delete sooner"
-    " still.",
+    " start.\n\n`max_downtime` of a pipeline in `lastgood.toml`, or `--max-downtime`, says how long the query may be"
+    " down: then it is a warning of `diagnose`, `status`, `run` and `run --check`. Where nobody says it, it is an"
+    " info of `diagnose` for a retention below seven days, which is Kafka's default.\n\nRetention should exceed the"
+    " downtime by the lag that the query has when it stops, and the time that it needs to catch up: the value that is"
+    " named leaves a third more. `retention.bytes`, where it is set, may delete sooner still.",
+)
+RETENTION_BY_SIZE = _advice(
+    "TOPIC_RETENTION_BY_SIZE",
+    "a limit of bytes may delete records sooner than the query may be down",
+    "`retention.ms` is long enough, but `retention.bytes` deletes the oldest segments of a partition as soon as all"
+    " others hold that much. It is told where the oldest record that a partition still has is younger than"
+    " `max_downtime` (`--max-downtime`), though older ones were deleted.",
+    "That is an estimate: the partition may have been idle before, or somebody may have deleted the rest. The value"
+    " that is named is what the rate of today comes to over the downtime, and a third more; the broker needs the disk"
+    " for it, for each partition and each copy.",
+)
+SEGMENTS_LONG = _advice(
+    "TOPIC_SEGMENTS_LONG",
+    "a topic's segments are longer than its retention",
+    "Kafka deletes by whole segments. A segment is closed `segment.ms` after its first record, or when it holds"
+    " `segment.bytes`, and goes `retention.ms` after its newest record. So a partition in use keeps its oldest"
+    " records up to the sum of both; a query that reads it from the earliest offset gets that much, and what it has"
+    " not read may look safe long after its time, until a whole segment is gone at once.",
+    "The newest segment is no exception: where nobody has written for `retention.ms`, Kafka closes and deletes it as"
+    " well. What is sure is `retention.ms` alone, as long as `retention.bytes` is not set.",
+    "The value that is named cuts the retention into ten. It counts for segments that begin afterwards.",
+)
+SEGMENTS_MANY = _advice(
+    "TOPIC_SEGMENTS_MANY",
+    "a topic is cut into very many segments",
+    "Each segment is a log file with two indexes and more, which the broker keeps open, and of which it maps the"
+    " indexes into memory. With a thousand and more for each partition a broker meets the limit of open files, or of"
+    " memory maps (`vm.max_map_count`, 65,530 by default), and goes down with all its topics; its start takes long,"
+    " too.",
+    "It is told where `retention.ms` is a thousand times `segment.ms` or more: a partition that is written to all the"
+    " time then has that many. One that is idle has fewer, since a segment is only closed when a record comes.",
+    "The value that is named cuts the retention into ten.",
 )
 OTHER_SPARK = _advice(
     "CHECKPOINT_OF_OTHER_SPARK",
@@ -164,20 +201,91 @@ OTHER_ENVIRONMENT = _advice(
     "Leave the old place where it is, or go back to it. State that is rebuilt from the source at the new place"
     " has paths of its own.",
 )
+CLIENT_TIMEOUT = _advice(
+    "KAFKA_CLIENT_TIMEOUT",
+    "a query died because a Kafka client waited no longer",
+    "It is told from a driver's log (`--log`) whose failure names the time that was waited. Which option is meant"
+    " depends on who waited: `kafkaConsumer.pollTimeoutMs` for a record in a task (without it"
+    " `spark.network.timeout`, 120 s), `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` (3, and 1000 ms)"
+    " for topics and offsets in the driver, `kafka.default.api.timeout.ms` (60 s) for any other answer to a consumer,"
+    " `kafka.delivery.timeout.ms` (120 s) and `kafka.max.block.ms` (60 s) for a sink.",
+    "All are options of the source or the sink; what begins with `kafka.` goes to Kafka's client as it is. The value"
+    " that is named is the default, or twice what was waited where that was no less. `session.timeout.ms` and"
+    " `max.poll.interval.ms` change nothing: Spark's consumers are assigned their partitions and belong to no group"
+    " that could rebalance.",
+    "A longer wait helps against a broker that restarts or is slow. Against a name that is wrong, a network that is"
+    " closed or a topic that does not exist it only makes the failure come later.",
+)
+TASK_FAILURES = _advice(
+    "TASK_FAILURES_FEW",
+    "a task got few attempts at something that passes",
+    "A task that fails is tried again, elsewhere where there are several executors: `spark.task.maxFailures` times in"
+    " all, by default 4. In local mode it gets one attempt whatever that setting says, unless the master is"
+    " `local[THREADS,ATTEMPTS]`. When the last one fails, so does the batch, and with it the query.",
+    "It is told from a driver's log (`--log`) whose failure passes by itself, such as a broker that does not answer"
+    " or an executor that was lost, with the number of attempts that stand in it. More of them do not help against"
+    " data or code that fail each time; those are told by FAILURE_POISON_DATA.",
+)
+SHUFFLE_NOT_TRACKED = _advice(
+    "SHUFFLE_NOT_TRACKED",
+    "dynamic allocation has nothing that keeps shuffle files",
+    "With `spark.dynamicAllocation.enabled` Spark removes executors that are idle, and with them the shuffle files"
+    " that they have written. So it starts only with an external shuffle service (`spark.shuffle.service.enabled`),"
+    " with `spark.dynamicAllocation.shuffleTracking.enabled` (true unless somebody has set it to false), or with"
+    " `spark.decommission.enabled` and `spark.storage.decommission.shuffleBlocks.enabled`.",
+    "It is told from a driver's log (`--log`): where Spark refuses to start for that reason, or where a query died of"
+    " shuffle files that were gone and idle executors were removed before.",
+    "A streaming query is idle between two batches. State stores live in its executors, so that each one that is"
+    " removed has its state loaded again elsewhere: `spark.dynamicAllocation.minExecutors` keeps as many as a batch"
+    " needs.",
+)
+BEYOND_RESOURCES = _advice(
+    "BATCH_EXCEEDS_RESOURCES",
+    "memory or disk did not suffice for a batch that reads very much",
+    "It is told where a driver's log (`--log`) ends for want of memory or disk, and the batch that is to run reads"
+    " ten times as many offsets as the largest before it, or ten files and more. After an outage that is the whole"
+    " backlog, at a first start the whole history, unless the source has a limit.",
+    "`maxOffsetsPerTrigger` is the limit of a Kafka source, `maxFilesPerTrigger` that of a file source (no limit by"
+    " default) and of a Delta source (1000 by default); `maxBytesPerTrigger` goes by size, for Delta, and for files"
+    " since Spark 4.0. The value that is named is the largest batch that was done before, or a tenth of the files.",
+    "A limit counts from the next planned batch on. One that is planned already keeps its range at every start:"
+    " `--goal replan` drops it, where that is safe.",
+)
+NOT_EXPIRED = _advice(
+    "UNEXPIRED_STATE",
+    "the state of transformWithState grows, and none of it expires",
+    "State variables of `transformWithState` are kept until the application clears them, a timer of it does, or their"
+    " time to live is over. It is told where the operator's metadata say that no variable has one (`ttlEnabled`), and"
+    " at least 20 recorded batches show that the number of keys grew to the last.",
+    "A time to live is given with the variable, in Python"
+    ' `handle.getValueState("NAME", SCHEMA, ttlDurationMs=86400000)`, in Scala'
+    " `getHandle.getValueState[T](NAME, Encoders, TTLConfig(Duration.ofDays(1)))`, and needs the time mode"
+    " `ProcessingTime`. It counts from the last update of a value.",
+    "Both are pinned in the operator's metadata, and the schema of its state changes with them: state that is there"
+    " has to be rebuilt from the source.",
+)
 CONDITIONS = (
     ON_LOCAL_DISK,
     IN_TABLE_FOLDER,
     SHARED,
     FEW_BATCHES,
     UNBOUNDED,
+    NOT_EXPIRED,
     HDFS_BACKED,
     SKEWED,
     TOO_MANY_PARTITIONS,
     TOO_FEW_PARTITIONS,
     LARGE_BATCHES,
     SMALL_BATCHES,
+    BEYOND_RESOURCES,
+    CLIENT_TIMEOUT,
+    TASK_FAILURES,
+    SHUFFLE_NOT_TRACKED,
     NOT_REPLICATED,
     SHORT_RETENTION,
+    RETENTION_BY_SIZE,
+    SEGMENTS_LONG,
+    SEGMENTS_MANY,
     OTHER_SPARK,
     OTHER_ENVIRONMENT,
 )

@@ -1,8 +1,7 @@
-"""Advice about what a query reads from Kafka: the size of its batches, and the safety of its topics. Pure."""
+"""Advice about the size of the batches that a query reads from Kafka. Pure."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.lines import Json
@@ -10,9 +9,9 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.pace import Pace, pace_of
+from lastgood.diagnosis.pace import Pace, pace_of, shown_time
 from lastgood.diagnosis.world import World
-from lastgood.sources.kafka_facts import TopicFacts, resolved
+from lastgood.sources.kafka_facts import resolved
 from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
 
 _LONG_SECONDS = 600
@@ -52,8 +51,8 @@ def _large_batches(world: World, pace: Pace, evidence: Mapping[str, Json], optio
         yield Finding(
             told.LARGE_BATCHES,
             "maxOffsetsPerTrigger",
-            f"{unread:,} offsets are unread: {rate} the next batch takes {_time(pace.seconds_for(unread))}, unless the"
-            " source has a limit that was never reached.",
+            f"{unread:,} offsets are unread: {rate} the next batch takes {shown_time(pace.seconds_for(unread))}, unless"
+            " the source has a limit that was never reached.",
             {**evidence, "offsets": unread, "seconds": pace.seconds_for(unread)},
             option,
         )
@@ -62,7 +61,7 @@ def _large_batches(world: World, pace: Pace, evidence: Mapping[str, Json], optio
         yield Finding(
             told.LARGE_BATCHES,
             f"offsets/{batch.batch_id}",
-            f"Batch {batch.batch_id} read {batch.offsets:,} offsets and took {_time(longest)}; the median is"
+            f"Batch {batch.batch_id} read {batch.offsets:,} offsets and took {shown_time(longest)}; the median is"
             f" {pace.duration_ms / 1000:.1f} s.",
             {**evidence, "offsets": batch.offsets, "seconds": longest},
             option,
@@ -80,49 +79,3 @@ def _unread_offsets(world: World) -> int:
         return 0
     starts = _kafka(checkpoint.offsets.entries.get(checkpoint.last_committed))
     return sum(offset_count(planned(resolved(start, kafka), kafka.latest)) for start in starts.values())
-
-
-def topic_advice(world: World) -> Iterator[Finding]:
-    """Whether the topics that a query reads could lose what is unread."""
-    read = {topic for offsets in _kafka(world.checkpoint.newest_offsets).values() for topic in offsets}
-    for name, topic in sorted(world.kafka.topics.items()) if world.kafka else ():
-        if not read or name in read:
-            yield from _topic(world, name, topic)
-
-
-def _topic(world: World, name: str, topic: TopicFacts) -> Iterator[Finding]:
-    server = ["--bootstrap-server", world.kafka.bootstrap if world.kafka else ""]
-    if topic.replication_factor is not None and topic.replication_factor < 2:
-        yield Finding(
-            told.NOT_REPLICATED,
-            name,
-            f"If the broker with a partition of {name} loses its disk, what no batch has read of it is lost for good.",
-            {"topic": name, "replication_factor": topic.replication_factor},
-            shlex.join(
-                ["kafka-reassign-partitions.sh", *server, "--reassignment-json-file", "REPLICAS.json", "--execute"]
-            ),
-        )
-    retention_ms, downtime_ms = topic.config_number("retention.ms"), world.advice.max_downtime_ms
-    if downtime_ms is None or retention_ms is None or not topic.is_deleted_by_age:
-        return
-    if 0 <= retention_ms < downtime_ms:
-        evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms, "max_downtime_ms": downtime_ms}
-        by_size = topic.config_number("retention.bytes")
-        entity = ["--entity-type", "topics", "--entity-name", name]
-        yield Finding(
-            told.SHORT_RETENTION,
-            name,
-            f"Kafka keeps records of {name} for {_time(retention_ms // 1000)}: after a downtime of"
-            f" {_time(downtime_ms // 1000)} the oldest unread ones are gone.",
-            evidence | ({"retention_bytes": by_size} if by_size and by_size > 0 else {}),
-            shlex.join(
-                ["kafka-configs.sh", *server, *entity, "--alter", "--add-config", f"retention.ms={downtime_ms}"]
-            ),
-        )
-
-
-def _time(seconds: int) -> str:
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds} s"

@@ -9,6 +9,7 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.checkpoint.partitions import Spread, spread_of
 from lastgood.checkpoint.state import StateOperator
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
@@ -36,6 +37,9 @@ _GROWTH_BATCHES = 20
 _GROWING = ("stateStoreSave", "dedupe", "symmetricHashJoin", "sessionWindowStateStoreSaveExec")
 """Operators whose keys only a watermark removes."""
 _WATERMARK_BATCHES = 3
+_TWS = "transformWithState"
+_TTL_MS = 86_400_000
+_DEDUPE = "dedupe"
 
 
 def state_advice(world: World) -> Iterator[Finding]:
@@ -46,6 +50,7 @@ def state_advice(world: World) -> Iterator[Finding]:
     sizes = partition_sizes(checkpoint)
     for operator in checkpoint.state.operators:
         yield from _unbounded(world, operator)
+        yield from _unexpired(world, operator)
         found = sizes.get(operator.operator)
         if found:
             yield from _hdfs_backed(world, operator, found)
@@ -65,6 +70,8 @@ def _unbounded(world: World, operator: StateOperator) -> Iterator[Finding]:
     moved = any(plan.batch_watermark_ms for plan in plans) or any(each.next_batch_watermark_ms for each in commits)
     if moved or len(commits) < _WATERMARK_BATCHES or (name is not None and name not in _GROWING):
         return
+    if spread_of(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
+        return  # without keys it keeps one row, or one number
     recorded = [batch for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
     first, last = (recorded[0].state_rows, recorded[-1].state_rows) if recorded else (None, None)
     if len(recorded) >= _GROWTH_BATCHES and (last or 0) <= (first or 0):
@@ -87,7 +94,41 @@ def _unbounded(world: World, operator: StateOperator) -> Iterator[Finding]:
         f"state/{operator.operator}",
         f"{why}: the state of operator {operator.operator} only grows, since {removed}.",
         evidence,
-        '.withWatermark("EVENT_TIME", "1 hour")',
+        '.withWatermark("EVENT_TIME", "1 hour")'
+        + ('.dropDuplicatesWithinWatermark(["KEY"])' if name == _DEDUPE else ""),
+    )
+
+
+def _unexpired(world: World, operator: StateOperator) -> Iterator[Finding]:
+    """Whether variables without a time to live were seen to grow without an end."""
+    metadata, state = operator.metadata, world.checkpoint.state
+    if not isinstance(metadata, OperatorMetadata) or not metadata.operator_name.startswith(_TWS):
+        return
+    variables = metadata.properties.get("stateVariables")
+    told_of = [each for each in variables if isinstance(each, dict)] if isinstance(variables, list) else []
+    if not told_of or any(each.get("ttlEnabled") is not False for each in told_of):
+        return
+    is_alone = state is not None and len(state.operators) == 1  # the records tell of all operators together
+    rows = [batch.state_rows for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
+    first, last = (rows[0], rows[-1]) if rows else (0, 0)
+    still_grows = len(rows) >= _GROWTH_BATCHES and first < rows[len(rows) * 2 // 3] < last
+    if not is_alone or not still_grows:
+        return
+    names = [str(each.get("stateName")) for each in told_of]
+    yield Finding(
+        told.NOT_EXPIRED,
+        f"state/{operator.operator}",
+        f"Over {len(rows)} recorded batches the state grew from {first:,} to {last:,} rows, and no variable has a time"
+        f" to live ({', '.join(names)}): whatever the application does not clear itself stays for ever.",
+        {
+            "operator": operator.operator,
+            "variables": names,
+            "time_mode": metadata.properties.get("timeMode"),
+            "state_rows_first": first,
+            "state_rows_last": last,
+            "recorded_batches": len(rows),
+        },
+        f"timeMode=ProcessingTime, ttlDurationMs={_TTL_MS}",
     )
 
 

@@ -19,6 +19,7 @@ from lastgood.diagnosis import (
     rules_failures,
     rules_kafka,
     rules_left,
+    rules_links,
     rules_logs,
     rules_lost,
     rules_seal,
@@ -33,7 +34,13 @@ from lastgood.errors import LastgoodError, Retry
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (
         "Logs of the checkpoint",
-        (*rules_seal.CONDITIONS, *rules_lost.CONDITIONS, *rules_left.CONDITIONS, *rules_logs.CONDITIONS),
+        (
+            *rules_seal.CONDITIONS,
+            *rules_links.CONDITIONS,
+            *rules_lost.CONDITIONS,
+            *rules_left.CONDITIONS,
+            *rules_logs.CONDITIONS,
+        ),
     ),
     ("Logs of the sources", rules_source_logs.CONDITIONS),
     ("State", rules_state.CONDITIONS),

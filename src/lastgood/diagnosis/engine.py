@@ -15,6 +15,7 @@ from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.diagnosis.rules_kafka import find_kafka
 from lastgood.diagnosis.rules_left import find_left, not_of_the_left
+from lastgood.diagnosis.rules_links import find_links
 from lastgood.diagnosis.rules_logs import find_logs
 from lastgood.diagnosis.rules_lost import find_lost
 from lastgood.diagnosis.rules_seal import find_seal, not_of_the_seal
@@ -103,6 +104,7 @@ def diagnose(
     predicted = (predict(world, version) for version in SPARK_VERSIONS if version != chosen)
     findings = [
         *others,
+        *find_links(world),
         *find_lost(world),
         *find_logs(world, restart),
         *find_source_logs(world, restart),

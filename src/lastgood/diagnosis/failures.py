@@ -16,6 +16,7 @@ from lastgood.diagnosis.failure_class import FailureClass, Rule, Where
 from lastgood.diagnosis.running_failures import RESOURCE_RULES, RUN_RULES
 from lastgood.diagnosis.source_failures import SOURCE_RULES
 from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
+from lastgood.redaction import redacted
 
 RULES: tuple[Rule, ...] = (*SOURCE_RULES, *RESOURCE_RULES, *CHECKPOINT_RULES, *RUN_RULES)
 """In this order, for one exception; that data is gone comes before what user code made of it."""
@@ -117,7 +118,7 @@ class Failure:
         names = ("language", "class_name", "condition", "message")
         told["chain"] = [{name: getattr(each, name) for name in names} for each in self.chain]
         for link in told["chain"]:
-            link["message"] = first_line(link["message"])
+            link["message"] = redacted(first_line(link["message"]))
         return told
 
 

@@ -14,7 +14,7 @@ from lastgood.checkpoint.file_logs import (
     ids_read_at_start,
     is_compaction,
 )
-from lastgood.checkpoint.logs import SourceLog
+from lastgood.checkpoint.logs import BatchIds, SourceLog
 from lastgood.diagnosis.messages import log_error
 from lastgood.diagnosis.restart import Stage, Stop, StoppedError
 from lastgood.diagnosis.spark_version import SparkVersion
@@ -52,15 +52,32 @@ def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
         StoppedError: they are not all there.
     """
     wanted = range(start + 1, end + 1)
-    found = [log_id for log_id in wanted if _can_be_read(log, log_id)]
-    for log_id in found:
-        _require_sound(log, log_id, f"{log.folder}/{log_id}", spark)
-    if len(found) < len(wanted):
+    for log_id in log.listing.ids.within(wanted):
+        if _can_be_read(log, log_id):
+            _require_sound(log, log_id, f"{log.folder}/{log_id}", spark)
+    missing = _readable(log, wanted).missing(wanted)
+    if missing:
+        is_any = missing[0] != wanted
         span = f"exist (startId: Some({start + 1}), endId: Some({end}))"
-        error = span if found else f"batch {start + 1} doesn't exist"
-        missing = next(log_id for log_id in wanted if log_id not in found)
+        error = span if is_any else f"batch {start + 1} doesn't exist"
         because = "the source's own log does not hold what was planned"
-        raise StoppedError(Stop(Stage.START, error, f"{log.folder}/{missing}", because))
+        raise StoppedError(Stop(Stage.START, error, f"{log.folder}/{missing[0].start}", because))
+
+
+def _readable(log: SourceLog, wanted: range) -> BatchIds:
+    """The entries of a range that can be read: the range may be as wide as a plan says, the log is as long as it is."""
+    interval = compact_interval(log.listing.compact)
+    there = [log_id for log_id in log.listing.ids.within(wanted) if _is_there(log, log_id, interval)]
+    compact = log.listing.compact.newest
+    if compact is None:
+        return BatchIds.of(there)
+    entry = log.entries.get(compact)  # what was removed from the log is looked for in its newest compaction
+    up_to = range(wanted.start, min(wanted.stop, compact + 1))
+    if not isinstance(entry, FileLogEntry):
+        after = BatchIds.of(each for each in there if each > compact)
+        return BatchIds((up_to, *after.runs)) if up_to else after
+    kept = {getattr(file, "log_id", None) for file in entry}
+    return BatchIds.of([*there, *(each for each in kept if isinstance(each, int) and each in up_to)])
 
 
 def _require_sound(log: SourceLog, log_id: int, path: str, spark: SparkVersion) -> None:

@@ -41,6 +41,7 @@ _APPLICATION = re.compile(r"\b(application_\d+_\d+|app-\d{14}-\d+|local-\d{13}|s
 _BOOTSTRAP = re.compile(r"bootstrap\.servers = \[([^\]]*)\]")
 _DELTA_COMMIT = re.compile(r"Committed delta #\d+ to (\S+)/_delta_log")
 _WRITE_FAILED = re.compile(r"\[TASK_WRITE_FAILED\] Task failed while writing rows to (\S+?)\.(?:\s|$)")
+_REMOVED_IDLE = "removed due to idle timeout"
 _TRIGGERS = {
     "MultiBatchExecutor.execute": "available_now",
     "SingleBatchExecutor.execute": "once",
@@ -126,6 +127,8 @@ class LogFacts:
     """Folders and tables to which a task could not finish writing, for whatever reason."""
     queries: tuple[QueryFacts, ...] = ()
     """In the order in which they are first told of."""
+    executors_removed_idle: int = 0
+    """How often dynamic allocation took executors away because they had nothing to do."""
 
     def to_json(self) -> dict[str, Any]:
         """The object `facts` of `diagnose --log --format json`."""
@@ -152,6 +155,7 @@ class FactsReader:
             "OptimisticTransaction": self._read_delta_commit,
             "CheckpointFileManager": self._read_written,
             "TaskSetManager": self._read_task,
+            "ExecutorAllocationManager": self._read_allocation,
         }
 
     def facts(self) -> LogFacts:
@@ -183,6 +187,11 @@ class FactsReader:
         found = _APPLICATION.search(entry.text)
         if found:
             self._facts = replace(self._facts, application_id=found[1])
+
+    def _read_allocation(self, entry: Entry) -> None:
+        if _REMOVED_IDLE in entry.text:
+            times = self._facts.executors_removed_idle + 1
+            self._facts = replace(self._facts, executors_removed_idle=times)
 
     def _read_kafka_client(self, entry: Entry) -> None:
         found = _BOOTSTRAP.search(entry.text)

@@ -47,6 +47,14 @@ class Pace:
         return round(offsets / self.rate_per_second)
 
 
+def shown_time(seconds: int) -> str:
+    """A length of time for a person: `3.0 days`, `90 s`."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds} s"
+
+
 def median(values: Iterable[float]) -> float:
     """The middle one, of an even number the higher of the two; 0 of none."""
     ordered = sorted(values)

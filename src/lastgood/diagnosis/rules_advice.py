@@ -13,8 +13,9 @@ from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import StateOperator
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
-from lastgood.diagnosis.advice_kafka import batch_advice, topic_advice
+from lastgood.diagnosis.advice_kafka import batch_advice
 from lastgood.diagnosis.advice_state import state_advice
+from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.diagnosis.world import World
 from lastgood.storage import LocationInvalidError, parse_location
@@ -85,7 +86,7 @@ def _sharing(world: World) -> Iterator[Finding]:
             world.location,
             "Batches that one of them was running were run by the other as well: their rows may be in the sink twice.",
             evidence,
-            "lastgood run -- COMMAND",
+            world.asked.supervising(world.location),
         )
 
 

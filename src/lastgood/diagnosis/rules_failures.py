@@ -10,6 +10,7 @@ from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.world import World
 from lastgood.errors import command_line
+from lastgood.redaction import redacted
 
 
 def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
@@ -141,7 +142,7 @@ def _evidence(failure: Failure) -> dict[str, Any]:
     code = failure.user_code
     told = {
         "exception": failure.condition or failure.class_name,
-        "message": failure.message or None,
+        "message": redacted(failure.message) or None,
         "file": failure.checkpoint_file,
         "offsets": [f"{each.topic}-{each.partition}: {each.start} to {each.end}" for each in failure.offsets] or None,
         "code": f"{code.file}:{code.line}" if code else None,

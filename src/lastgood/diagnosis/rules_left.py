@@ -9,7 +9,6 @@ from typing import Any
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.sink_conditions import SINK_KNOWS_OTHER_QUERY
 from lastgood.diagnosis.world import World
-from lastgood.errors import command_line
 from lastgood.sources.starting_offsets import offsets_to_json
 
 CHECKPOINT_LEFT_BEHIND = Condition(
@@ -81,7 +80,7 @@ def find_left(world: World) -> Iterator[Finding]:
             " write again what it has written."
         )
         evidence |= {"begun_since": later.name, "last_batch": later.last_batch}
-    undo = command_line("undo", left.recovery, "--checkpoint", world.location)
+    undo = world.asked.about(world.location).taking_back(left.recovery, left.file.location)
     yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, undo if level is None else None, level)
 
 

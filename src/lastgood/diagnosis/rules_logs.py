@@ -304,7 +304,7 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
     if planned is None or committed == planned:
         return
     below = range(0 if committed is None else committed + 1, planned)
-    skipped = [batch_id for batch_id in below if batch_id in checkpoint.offsets.ids]
+    skipped = list(checkpoint.offsets.ids.within(below))
     evidence = {"last_planned": planned, "last_committed": committed}
     subject = f"offsets/{planned}"
     if skipped:
@@ -486,7 +486,7 @@ def _listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:
 
 
 def _some(ids: range | list[int]) -> list[int]:
-    return list(ids)[:_IDS_SHOWN]
+    return list(ids[:_IDS_SHOWN])
 
 
 def _span(ids: list[int]) -> str:

@@ -28,7 +28,7 @@ def find_seal(world: World) -> Iterator[Finding]:
     if world.seal is None:
         return
     seal = world.seal
-    undo = world.command("undo", seal.recovery)
+    undo = world.asked.about(world.location).taking_back(seal.recovery, None, *seal.undo_words)
     effect = "No driver can start on this checkpoint until the repair is finished or taken back."
     if seal.finish is None:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."

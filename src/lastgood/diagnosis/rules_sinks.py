@@ -171,8 +171,10 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
     is_high = sink.known and reading.skips > reading.shown
     if not is_high and not holes:
         return
-    gone = [*holes, *(range(reading.shown + 1, reading.skips + 1) if is_high else ())]
-    effect = f"The rows of {batches(gone)} are gone from the sink"
+    above = range(reading.shown + 1, reading.skips + 1) if is_high else range(0)  # as wide as a mark is high
+    gone = [*holes, *above[:_SHOWN_MAX]]
+    told = [batches(each) for each in (holes, above) if each]
+    effect = f"The rows of {' and of '.join(told)} are gone from the sink"
     if is_high:
         effect += (
             f", and {'they are' if len(gone) > 1 else 'it is'} dropped if run again: its mark stands at {reading.skips}"

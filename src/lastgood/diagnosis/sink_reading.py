@@ -86,6 +86,10 @@ class SinkReading:
         """Of these batches, those that are not known to have read nothing."""
         return [batch_id for batch_id in batch_ids if not read_nothing(self.spans_of.get(batch_id, []))]
 
+    def may_any_have_rows(self, batch_ids: Iterable[int]) -> bool:
+        """Whether one of these batches is not known to have read nothing; no more are looked at than it takes."""
+        return any(not read_nothing(self.spans_of.get(batch_id, [])) for batch_id in batch_ids)
+
     def batches_done(self, first: int, last: int) -> list[int]:
         """The batches from `first` to `last` of which a log tells, and that Spark takes for done."""
         logs = (self.world.checkpoint.offsets.ids, self.world.checkpoint.commits.ids)

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_kafka_broker import identities
+from lastgood.diagnosis.rules_links import that_matter
 from lastgood.diagnosis.world import World
 from lastgood.query.sink_batches import planned_anew
 from lastgood.sources.kafka_retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
+
+_LINKS_SHOWN = 5
 
 
 def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
@@ -20,6 +23,8 @@ def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
         world: What was found and asked.
         restart: What Spark will do.
     """
+    for path, target in sorted(that_matter(world.links, world.folder).items())[:_LINKS_SHOWN]:
+        yield f"what {path} holds: it is a link to {target}, which Spark follows and lastgood does not"
     orphan = world.checkpoint.orphan
     if not world.sinks and orphan is not None:
         yield f"whether the sink has batch {orphan}: none was asked (--sink)"

@@ -31,6 +31,8 @@ class Seal:
     """The empty files of the seal that stand."""
     finish: str | None = None
     """The command that finishes it; None where somebody has begun to take it back."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,14 @@ class World:
     """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)
     """Where the checkpoint lies, and how its query was seen to run."""
+
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Links in the checkpoint and in its work folder, none of which was followed; path and text."""
+
+    @property
+    def folder(self) -> str:
+        """The checkpoint as its files are named on this machine."""
+        return self.checkpoint.location
 
     @property
     def is_stateful(self) -> bool:

@@ -74,7 +74,7 @@ def find_s3(
     if program is not None:
         return S3Program("versitygw", (str(program),))
     if importlib.util.find_spec("moto") is not None:
-        return S3Program("moto", (sys.executable, "-m", "moto.server"))
+        return S3Program("moto", (sys.executable, "-P", "-m", "moto.server"))
     raise S3ServerError(
         "there is nothing to serve S3 with",
         found="neither Go nor moto",

@@ -254,7 +254,7 @@ def _make_environment(name: Path, version: str, tell: Callable[[str], None]) -> 
     folder = Path(tempfile.mkdtemp(prefix=f"{name.name}-", dir=name.parent))
     log = folder / "setup.log"
     tell(f"making a virtual environment for Spark {version}")
-    _run([sys.executable, "-m", "venv", str(folder)], version, log)
+    _run([sys.executable, "-I", "-m", "venv", str(folder)], version, log)
     tell(f"installing pyspark {version} with pip")
     # pyspark pins its one dependency itself, so its version is all there is to say.
     pip = (str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--no-input")

@@ -23,6 +23,7 @@ from lastgood.ledger.schema import LedgerMissingError, migrate
 from lastgood.ledger.telling import Telling, telling_of
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import Record
+from lastgood.rights import make_private
 
 BATCHES_AT_ONCE = 500
 """In one transaction: others who write wait for no more."""
@@ -262,7 +263,7 @@ def _find_file(place: LedgerPlace, path: Path, *, create: bool) -> None:
     flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
     try:
         if create:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
         os.close(os.open(path, flags | os.O_CLOEXEC, 0o600))  # what failed may quote data
     except FileNotFoundError as error:
         raise LedgerMissingError("there is no ledger", subject=str(place), found="no such file") from error

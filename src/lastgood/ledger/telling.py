@@ -15,6 +15,7 @@ from lastgood.checkpoint.lines import is_long, to_json
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
 from lastgood.ledger.joining import joined
 from lastgood.records.record import Crashed, Failure, Progress, Record, Started, StartFailed, Terminated
+from lastgood.redaction import redacted, redacted_json, without_rows
 from lastgood.storage import LocationInvalidError, parse_location
 
 _T = TypeVar("_T")
@@ -153,11 +154,17 @@ def _failure(record: Record, failure: Failure) -> FailureSeen:
         checkpoint=checkpoint_identity(record.checkpoint) or None,
         batch_id=record.batch_id if isinstance(record, Terminated) else None,
         condition=failure.condition,
-        message=failure.message,
-        causes=[dataclasses.asdict(cause) for cause in failure.causes],
+        message=None if failure.message is None else without_rows(redacted(failure.message)),
+        causes=[_without_secrets(dataclasses.asdict(cause)) for cause in failure.causes],
         start_offsets=list(failure.start_offsets),
         end_offsets=list(failure.end_offsets),
     )
+
+
+def _without_secrets(cause: dict[str, Any]) -> dict[str, Any]:
+    """A cause as a database may keep it: without secrets, and without rows of the data."""
+    told: dict[str, Any] = redacted_json(cause)
+    return {name: without_rows(each) if isinstance(each, str) else each for name, each in told.items()}
 
 
 def cleaned(value: Any) -> Any:

@@ -19,8 +19,8 @@ from lastgood.diagnosis.advice_facts import AdviceFacts, TableAround
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.operations.evidence import Evidence
 from lastgood.parallel import Deadline, ask_all
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.topic_ids import read_topic_ids
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import LocalStorage, Location, Storage
 
 TIMEOUT_SECONDS = 5.0
@@ -40,7 +40,7 @@ def advice_facts(
 
     Args:
         evidence: The checkpoint, and its mirror if that was read.
-        max_downtime_ms: How long the query may be down (`--max-downtime`); None if nobody said.
+        max_downtime_ms: How long the query may be down (`--max-downtime`); None: as its pipeline says.
         spark: The version that is to start it (`--spark`), such as `4.2`; None if nobody said.
         mounts: Where the system lists what is mounted.
     """
@@ -72,13 +72,20 @@ def advice_facts(
         metadata_modified_ms=found.get("metadata"),
         oldest_plan_modified_ms=found.get("oldest"),
         query_ids=_query_ids(evidence),
-        max_downtime_ms=max_downtime_ms,
+        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
         spark=spark,
     )
 
 
-def query_facts(evidence: Evidence) -> AdviceFacts:
-    """Of these facts those on which more than advice rests: what was recorded of the query, and its topics' ids."""
+def query_facts(evidence: Evidence, *, max_downtime_ms: int | None = None) -> AdviceFacts:
+    """Of these facts those on which more than advice rests.
+
+    What was recorded of the query, its topics' ids, and how long it may be down.
+
+    Args:
+        evidence: See `advice_facts`.
+        max_downtime_ms: See `advice_facts`.
+    """
     questions: list[Callable[[], Any]] = [partial(_recorded, evidence)]
     if evidence.location.name:
         questions.append(partial(read_topic_ids, evidence.storage, evidence.location, evidence.query_id))
@@ -90,7 +97,16 @@ def query_facts(evidence: Evidence) -> AdviceFacts:
     )
     recorded, *topics = (answer.value for answer in answers)
     facts: AdviceFacts = recorded or AdviceFacts()
-    return replace(facts, topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})})
+    return replace(
+        facts,
+        topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})},
+        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
+    )
+
+
+def _max_downtime_ms(evidence: Evidence, said_ms: int | None) -> int | None:
+    """What is said now counts before what the configuration of the pipeline says."""
+    return evidence.target.max_downtime_ms if said_ms is None else said_ms
 
 
 def _signs_of_tables(location: Location) -> list[tuple[str, Location]]:

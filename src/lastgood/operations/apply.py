@@ -12,7 +12,7 @@ from typing import Any
 from lastgood.asked import Asked
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.operations.driver_death import (
     DEAD,
     DriverNotProvenDeadError,
@@ -21,28 +21,41 @@ from lastgood.operations.driver_death import (
     word_needed,
 )
 from lastgood.operations.evidence import now_ms
+from lastgood.operations.keys import keys_of
 from lastgood.operations.sinks_back import require_sinks_exclusive
-from lastgood.operations.start_file import require_named
-from lastgood.operations.surroundings import TIMEOUT_SECONDS, options_of
+from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions
 from lastgood.operations.survey import Survey, shown_by_sinks, survey
-from lastgood.operations.target import pipeline_of, resolve_target, start_file_of
+from lastgood.operations.target import pipeline_of, resolve_target
 from lastgood.operations.topic_notes import note_topics
-from lastgood.operations.whereabouts import note_whereabouts, noted_start_file, whereabouts
+from lastgood.operations.warrant import (
+    Named,
+    Outside,
+    PlanNotAllowedError,
+    Warrant,
+    by_hand,
+    out_of_lake,
+    outside,
+    place_of,
+)
+from lastgood.operations.whereabouts import note_begun, whereabouts
 from lastgood.overlay import OverlayStorage
 from lastgood.parallel import Deadline
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
 from lastgood.recovery.lease import Holder, Lease, take_lease
-from lastgood.recovery.mirror import WORK_SUFFIX
-from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, PlannedSink, parse_plan
+from lastgood.recovery.plan import Plan, PlannedSink
 from lastgood.recovery.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
 from lastgood.recovery.sink_steps import sink_edits
-from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import files_after
+from lastgood.recovery.sweeping import sweep_drafts
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Location, open_storage, parse_location
 from lastgood.supervise.hold import Work, hold_checkpoint, lock_file
 from lastgood.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
 
 Tell = Callable[[str], None]
+Confirm = Callable[[Plan, Sequence[Outside]], bool]
+"""Whether a person allows what a plan touches outside of its checkpoint, having seen both."""
+_NOTHING_NAMED = EvidenceOptions()
 
 
 class WaiverNeededError(LastgoodError):
@@ -102,7 +115,7 @@ class Recovery:
         }
 
 
-def apply_plan(
+def apply_plan(  # noqa: PLR0913 - all but the first by name
     planned: str | Plan,
     *,
     driver_is_dead: bool = False,
@@ -110,6 +123,8 @@ def apply_plan(
     config: Path | None = None,
     owner: Owner | None = None,
     start_file: str | None = None,
+    evidence: EvidenceOptions = _NOTHING_NAMED,
+    confirm: Confirm | None = None,
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
@@ -122,10 +137,17 @@ def apply_plan(
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that the plan may write. What a recovery keeps lies in the lake,
             and says that as little as any other command; a plan of one's own does.
+        evidence: In the same way, its sinks and where Kafka is; beside what the configuration says.
+        confirm: Is asked whether a plan from a file may touch what nobody has named here; None: such a plan is trusted
+            like a script.
 
     Raises:
-        PlanInvalidError: it is no plan, or was changed.
+        PlanInvalidError: it is no plan, or was changed (subclasses: or it is not of the place where it lies).
+        SignatureMissingError, SignatureWrongError: a key is configured, and the file, or what a recovery has noted
+            down, was not signed by one that is known here.
+        PlanNotAllowedError: `confirm` does not allow it.
         StartFileNotNamedError: what a recovery keeps would write a file that neither this nor the configuration names.
+        SinkNotNamedError: so for a sink.
         WaiverNeededError: it costs what nobody has accepted.
         PlanStaleError: the world has moved since it was made; nothing has been changed.
         DriverNotProvenDeadError: nobody knows whether the driver is dead.
@@ -133,7 +155,11 @@ def apply_plan(
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         StorageError: the storage does not answer, or cannot keep others out (subclasses).
     """
-    plan = planned if isinstance(planned, Plan) else _read(planned)
+    keys = keys_of(config)
+    named = _named(evidence, start_file, owner, config)
+    place = None if isinstance(planned, Plan) else place_of(planned)
+    warrant = by_hand(planned, keys) if place is None else out_of_lake(*place, named, keys)
+    plan = warrant.plan
     if plan.needs:
         raise WaiverNeededError(
             "the plan costs what nobody has accepted",
@@ -143,22 +169,22 @@ def apply_plan(
             effect="nothing has been changed",
             next=plan.again(paying=True),
         )
+    if place is None and confirm is not None:
+        _require_allowed(str(planned), plan, outside(warrant, named), confirm)
     location = parse_location(plan.checkpoint)
-    if not isinstance(planned, Plan) and _is_kept(planned, location):
-        require_named(plan, _named(plan, config, owner, start_file))
-    found = _survey(plan, config)
+    found = _survey(warrant, config)
     if not plan.steps:
         _require_same(plan, found)
         _note_topics(plan, tell)
         return Recovery(plan, backup="")
-    with _Work(plan, location, driver_is_dead, tell, config, owner).begun(found) as (engine, proof):
+    with _Work(warrant, location, driver_is_dead, tell, config, owner).begun(found) as (engine, proof):
         done = engine.apply(proof)
     if not done.already:
         _note_topics(plan, tell)
     return replace(_recovered(done, location), proof=proof)
 
 
-def undo(
+def undo(  # noqa: PLR0913 - all but the first by name
     recovery: str,
     *,
     checkpoint: str | None = None,
@@ -167,6 +193,7 @@ def undo(
     config: Path | None = None,
     owner: Owner | None = None,
     start_file: str | None = None,
+    evidence: EvidenceOptions = _NOTHING_NAMED,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -178,10 +205,12 @@ def undo(
         config: Another configuration than `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
+        evidence: The sinks that may be put back; as for `apply_plan`.
 
     Raises:
         RecoveryUnknownError: there is no such recovery.
-        StartFileNotNamedError: as `apply_plan`.
+        PlanInvalidError, StartFileNotNamedError, SinkNotNamedError: as `apply_plan`.
+        SignatureMissingError, SignatureWrongError: as `apply_plan`.
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
@@ -189,14 +218,13 @@ def undo(
         location = _where(recovery, driver_is_dead=driver_is_dead)
     else:
         location = parse_location(_target(checkpoint, config))
-    storage = open_writable(location)
-    room = Room(location, find_recovery(storage, location, recovery), storage)
-    plan = room.plan()
-    require_named(plan, _named(plan, config, owner, start_file))
-    with _Work(plan, location, driver_is_dead, tell, config, owner).begun() as (engine, proof):
+    keys = keys_of(config)
+    found = find_recovery(open_writable(location), location, recovery)
+    warrant = out_of_lake(location, found, _named(evidence, start_file, owner, config), keys)
+    with _Work(warrant, location, driver_is_dead, tell, config, owner).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
-        _note_topics(plan, tell, undone=True)
+        _note_topics(warrant.plan, tell, undone=True)
     return _recovered(done, location, undone=True)
 
 
@@ -204,18 +232,23 @@ def undo(
 class _Work:
     """What two callers have in common: one plan, its place, and how to go about it."""
 
-    plan: Plan
+    warrant: Warrant
     location: Location
     driver_is_dead: bool
     tell: Tell
     config: Path | None
     owner: Owner | None = None
 
+    @property
+    def plan(self) -> Plan:
+        """What is done."""
+        return self.warrant.plan
+
     @contextlib.contextmanager
     def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
         """The engine and the proof of death, as long as nobody else may touch the checkpoint."""
         storage = open_writable(self.location)
-        room = Room(self.location, self.plan.recovery, storage)
+        room = Room(self.location, self.plan.recovery, storage, keys_of(self.config))
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
             if self.owner is None:
@@ -224,16 +257,18 @@ class _Work:
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
             require_no_open(storage, self.location, but=self.plan.recovery)
-            proof = self._proof(room, is_forth=found is not None)
+            is_forth = found is not None
+            proof = self._proof(room, is_forth=is_forth)
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
-            note_whereabouts(self.plan.recovery, self.plan.checkpoint, _start_file(self.plan))
+            note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
             require_sinks_exclusive(self.plan)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
             yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
+            sweep_drafts(storage, self.location, now_ms=now_ms())
 
     def _survey(self) -> Survey:
-        return _survey(self.plan, self.config)
+        return _survey(self.warrant, self.config)
 
     def _settle(self) -> None:
         seconds = late_write_seconds(self.location)
@@ -245,7 +280,7 @@ class _Work:
     def _require_still_dead(self) -> None:
         """Ask `driver_check` again under the seal: a driver may have been started before it stood, and none can now."""
         check = self._driver_check()
-        if not check or self.driver_is_dead or driver_shut_out(self.plan) is not None:
+        if not check or self.driver_is_dead or self._shut_out() is not None:
             return
         try:
             prove_driver_dead(str(self.location), told=False, check=check)
@@ -271,41 +306,51 @@ class _Work:
 
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
-        return shown_by_sinks(self.plan.checkpoint, evidence=options_of(self.plan.evidence), config=self.config)
+        return shown_by_sinks(self.plan.checkpoint, evidence=self.warrant.evidence, config=self.config)
+
+    def _shut_out(self) -> str | None:
+        """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
+        return driver_shut_out(self.plan) if self.warrant.is_own else None
 
     def _proof(self, room: Room, *, is_forth: bool) -> str:
-        """Why no driver is alive. What is sealed already was proven before, and nobody has started since."""
+        """Why no driver is alive, here and now.
+
+        What a recovery has noted down of that lies in the lake; and so do its stages, and the seal. It counts only if
+        somebody with the key has signed it, and where nothing can be asked now.
+        """
         stage = room.stage()
         if stage is Stage.TAKEN_BACK or (is_forth and stage is Stage.CLOSED):
             return "nothing is left to do"
-        if stage is not None and stage.is_sealed:
-            noted = room.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
-            if isinstance(noted, str):
-                return noted
-        shut_out = driver_shut_out(self.plan) if is_forth else None
+        check = self._driver_check()
+        signed = None if check else room.signed_proof()
+        if signed is not None:
+            return signed
+        shut_out = self._shut_out() if is_forth else None
         if shut_out is not None:
             return shut_out
-        check = self._driver_check()
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
 
 
-def _is_kept(planned: str, checkpoint: Location) -> bool:
-    """Whether a plan is the copy that a recovery keeps beside its checkpoint."""
-    work = checkpoint.sibling(WORK_SUFFIX)
-    return f"{parse_location(planned).identity}/".startswith(f"{work.identity}/")
+def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Path | None) -> Named:
+    return Named(evidence, (start_file, None if owner is None else owner.start_file), config)
 
 
-def _named(plan: Plan, config: Path | None, owner: Owner | None, start_file: str | None) -> tuple[str | None, ...]:
-    """The files outside of the checkpoint that anybody has named on this machine."""
-    noted = noted_start_file(plan.recovery)
-    if owner is not None:
-        return start_file, owner.start_file, None if noted is None else str(noted)
-    told = start_file_of(plan.checkpoint, config)
-    return start_file, None if told is None else told.location, None if noted is None else str(noted)
+def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm: Confirm) -> None:
+    """See that somebody allows what a plan touches that was not made here.
 
-
-def _start_file(plan: Plan) -> str | None:
-    return next((step.path for step in plan.steps if isinstance(step, StartFileStep)), None)
+    Raises:
+        PlanNotAllowedError: nobody does.
+    """
+    if not touched or confirm(plan, touched):
+        return
+    raise PlanNotAllowedError(
+        "the plan was not made on this machine, and touches what nobody has named here",
+        subject=file,
+        found="; ".join(each.what for each in touched),
+        expected="a yes on a terminal, or its place in lastgood.toml, or an option",
+        effect="nothing has been changed",
+        next=command_line("apply", file, *(word for each in touched for word in each.words)),
+    )
 
 
 def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
@@ -394,10 +439,11 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(plan: Plan, config: Path | None) -> Survey:
+def _survey(warrant: Warrant, config: Path | None) -> Survey:
+    plan = warrant.plan
     return survey(
         plan.checkpoint,
-        evidence=options_of(plan.evidence),
+        evidence=warrant.evidence,
         spark=plan.promise.spark,
         fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
         config=config,
@@ -417,16 +463,6 @@ def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
         note_topics(plan, undone=undone)
     except LastgoodError as error:
         tell(f"of which topics the offsets are is not noted down: {error.sentence}")
-
-
-def _read(file: str) -> Plan:
-    location = parse_location(file)
-    raw = open_storage(location).read(location, limit=PLAN_BYTES_MAX + 1)
-    if raw is None:
-        raise UsageError("there is no such plan", subject=file, expected="a file that `lastgood plan` has saved")
-    if len(raw) > PLAN_BYTES_MAX:
-        raise PlanInvalidError("this is no plan", subject=file, found=f"more than {PLAN_BYTES_MAX:,} bytes")
-    return parse_plan(raw, file)
 
 
 def _target(text: str, config: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""What `recover` remembers: how often the same batch has failed, whoever it was that started the application.
+"""What is remembered: how often the same batch has failed, whoever it was that started the application.
 
 cron, systemd, Kubernetes and Airflow call a new `recover` before each start. What cannot be read or written here stands
 in nobody's way: the query is judged as if it had not failed before, and a person is told.
@@ -6,6 +6,7 @@ in nobody's way: the query is judged as if it had not failed before, and a perso
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +17,21 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import gather, now_ms
+from lastgood.operations.keys import signer_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.recovery.attempts_file import attempts_file, read_attempts
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.room import recoveries
 from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage import Location, Storage
+from lastgood.supervise.care import AttemptsExhaustedError
 from lastgood.supervise.failure import Cause, cause_of, decisive_failure
-from lastgood.supervise.ladder import Rung
+from lastgood.supervise.ladder import Rung, Standing
 from lastgood.supervise.policy import Policy
 from lastgood.supervise.progress import LogWatch
 from lastgood.supervise.tally import Judged, Stand, Tally, judged, parse_tally
-from lastgood.writing import open_writable
+from lastgood.writing import WritableStorage, open_writable
 
 if TYPE_CHECKING:
     from lastgood.operations.decision import Decision
@@ -89,9 +93,27 @@ def stand_of(storage: Storage, checkpoint: Location) -> Stand:
     )
 
 
+def write_tally(
+    storage: WritableStorage, checkpoint: Location, tally: Tally, signer: Signer, *, is_worth: bool
+) -> None:
+    """Keep a tally for the next call, signed if there is a key; or that there is none.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    if is_worth:
+        told = signer.signed(ATTEMPTS, (), json.loads(tally.to_bytes()))
+        storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
+    else:
+        storage.remove(attempts_file(checkpoint))
+
+
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The attempts of one query, as one call of `recover` finds and leaves them. Begin with `Attempts.found`."""
+    """The attempts of one query, as a call of `recover` finds and leaves them, and `run` finds them at its first start.
+
+    Begin with `Attempts.found`.
+    """
 
     target: str
     location: Location
@@ -104,6 +126,8 @@ class Attempts:
     """With the start that was told last; None where none was, or it cannot be read."""
     is_damaged: bool = False
     """Whether something lies there that is none of ours."""
+    config: Path | None = None
+    """Another configuration than `lastgood.toml` here."""
 
     @classmethod
     def found(
@@ -128,16 +152,17 @@ class Attempts:
             tell: Gets a line for a person.
             config: Another configuration than `lastgood.toml` here.
         """
-        attempts = cls(target, location, policy, began_ms, tell)
+        attempts = cls(target, location, policy, began_ms, tell, config=config)
         try:
             storage = open_writable(location)
             kept = read_attempts(storage, location)
             if kept is None:
                 return attempts
             before = parse_tally(kept)
+            signer_of(config, location).require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
             stand = stand_of(storage, location)
             found = judged(policy, before, stand, Cause(), began_ms)
-            if found.gives_up or found.tally.failures > before.failures:
+            if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
                 cause = _cause(storage, location, before)
                 if not cause.passes_by_itself and _is_kafka_away(target, evidence, config):
                     cause = replace(cause, passes_by_itself=True)
@@ -145,8 +170,11 @@ class Attempts:
         except ValueError as error:
             tell(f"{attempts_file(location)} is not understood, and is left out of account: {error}")
             return replace(attempts, is_damaged=True)
+        except (SignatureMissingError, SignatureWrongError) as error:
+            tell(f"{attempts_file(location)} is left out of account: {error.sentence}")
+            return replace(attempts, is_damaged=True)
         except LastgoodError as error:
-            tell(f"how often the same batch has failed is not known: {_said(error)}")
+            tell(f"how often the same batch has failed is not known: {said(error)}")
             return attempts
         return replace(attempts, before=before, judged=found)
 
@@ -154,6 +182,37 @@ class Attempts:
     def gives_up(self) -> bool:
         """Whether the same batch has failed as often as the policy allows."""
         return self.judged is not None and self.judged.gives_up
+
+    @property
+    def standing(self) -> Standing:
+        """How the query stands, for the ladder."""
+        return Standing() if self.judged is None else self.judged.standing
+
+    @property
+    def tried(self) -> tuple[Rung, ...]:
+        """What was carried out since it made progress, beyond the last good batch."""
+        return () if self.judged is None else self.judged.tally.tried
+
+    @property
+    def because(self) -> str:
+        """Why it is given up, in one line for a person."""
+        failed = self.failed
+        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        return f"batch {self.orphan} failed {often} without a new committed batch"
+
+    def exhausted(self, go_on: str) -> AttemptsExhaustedError:
+        """The same as an error.
+
+        Args:
+            go_on: The command by which a person begins the count anew.
+        """
+        return AttemptsExhaustedError(
+            self.because,
+            subject=str(self.location),
+            expected=f"a new committed batch after {self.policy.max_attempts} such failures at the latest",
+            effect="the application is not started again before a person has looked",
+            next=go_on,
+        )
 
     @property
     def orphan(self) -> int | None:
@@ -164,8 +223,10 @@ class Attempts:
     def failed(self) -> FailedBatch | None:
         """The batch that has failed; None if none has."""
         found = None if self.judged is None else FailedBatch.of(self.judged.tally)
+        if found is None or self.judged is None or not self.gives_up or self.judged.tally.settled is not None:
+            return found
         # The one start too many is not kept, so that the next call says the same; it has failed all the same.
-        return replace(found, times=found.times + 1) if found is not None and self.gives_up else found
+        return replace(found, times=found.times + 1)
 
     def keep(self, decision: Decision, rung: Rung) -> None:
         """Keep that a start was told, and what was done before it; nothing else is an attempt.
@@ -182,12 +243,11 @@ class Attempts:
             tally = Tally(stand=stand, told_ms=0) if self.judged is None else replace(self.judged.tally, stand=stand)
             if decision.changes and rung is not Rung.RESUME:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
-            if stand.orphan is None and tally.failures == 0:
-                storage.remove(attempts_file(self.location))
-            else:
-                storage.write(attempts_file(self.location), replace(tally, told_ms=now_ms()).to_bytes())
+            tally = replace(tally, told_ms=now_ms(), settled=None)
+            is_worth = stand.orphan is not None or tally.failures > 0
+            write_tally(storage, self.location, tally, signer_of(self.config, self.location), is_worth=is_worth)
         except LastgoodError as error:
-            self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {_said(error)}")
+            self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
 
     def forgotten(self, *, is_for_good: bool) -> Attempts:
         """The same once a person has looked: what has failed before counts no more.
@@ -199,7 +259,7 @@ class Attempts:
             try:
                 open_writable(self.location).remove(attempts_file(self.location))
             except LastgoodError as error:
-                self.tell(f"what has failed before is not forgotten: {_said(error)}")
+                self.tell(f"what has failed before is not forgotten: {said(error)}")
         return replace(self, before=None, judged=None, is_damaged=False)
 
     def _is_worth_keeping(self, decision: Decision) -> bool:
@@ -227,6 +287,7 @@ def _is_kafka_away(target: str, evidence: EvidenceOptions, config: Path | None) 
     return kafka is not None and kafka.unknown is not None
 
 
-def _said(error: LastgoodError) -> str:
+def said(error: LastgoodError) -> str:
+    """A failure in one line."""
     found = error.found or error.subject
     return f"{error.sentence}{f' ({found})' if found else ''}"

@@ -17,6 +17,7 @@ from lastgood.errors import LastgoodError, command_line
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
+from lastgood.operations.keys import signer_of
 from lastgood.operations.ledger import chosen_ledger, fill_with
 from lastgood.operations.target import Target, resolve_target
 from lastgood.recovery.backups import (
@@ -31,12 +32,14 @@ from lastgood.recovery.backups import (
     newest_in,
     read_backup,
     remove_older,
+    require_signed,
     restore_order,
     write_backup,
 )
 from lastgood.recovery.copies import Copy, standing
 from lastgood.recovery.endings import as_left, endings_of
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.signing import Signer
 from lastgood.storage import Location, open_storage, parse_location
 from lastgood.writing import WritableStorage, open_writable
 
@@ -101,6 +104,7 @@ def create(
     place = chosen_ledger(ledger, _target(target, config), os.environ if environment is None else environment)
     if place is not None:
         require_libraries(place)
+    signer = signer_of(config, location)
     at_ms = now_ms()
     writer = MirrorWriter(
         location,
@@ -119,7 +123,7 @@ def create(
     writer.settle()
     backup, content = new_backup(copies, at_ms=at_ms, mark=secrets.token_hex(2))
     folder = backups_folder(location)
-    write_backup(storage, folder, backup, content)
+    write_backup(storage, folder, backup, content, signer)
     removed = [] if retain_ms is None else remove_older(storage, folder, before_ms=at_ms - retain_ms)
     if place is not None:
         _fill(place, location, copies, backup)
@@ -154,10 +158,13 @@ def keep(target: str, backup_id: str, *, kept: bool = True, config: Path | None 
     """
     location, storage = _open(target, config)
     folder = backups_folder(location)
-    return keep_backup(storage, folder, find_backup(storage, folder, backup_id), kept=kept)
+    found = find_backup(storage, folder, backup_id)
+    return keep_backup(storage, folder, found, kept=kept, signer=signer_of(config, location))
 
 
-def restore(target: str, *, source: str = MIRROR, config: Path | None = None) -> Restored:
+def restore(
+    target: str, *, source: str = MIRROR, unsigned_mirror: bool = False, config: Path | None = None
+) -> Restored:
     """Put a lost checkpoint back, byte for byte.
 
     Only where offset log and commit log are gone: what is there is never overwritten.
@@ -165,14 +172,17 @@ def restore(target: str, *, source: str = MIRROR, config: Path | None = None) ->
     Args:
         target: Location, or name in `lastgood.toml`.
         source: `mirror`, the id of a backup, or `last`.
+        unsigned_mirror: Whether a person trusts the mirror, which nobody signs, where there is a key.
         config: Another configuration than `lastgood.toml` here.
 
     Raises:
         CheckpointNotEmptyError: there is a checkpoint, or a file of one with other content.
         BackupMissingError: there is no such backup, or nothing in the mirror.
+        SignatureMissingError, SignatureWrongError: there is a key, and it was not signed by one.
         StorageError: it cannot be read or written (subclasses).
     """
     location, storage = _open(target, config)
+    signer = signer_of(config, location)
     checkpoint = read_checkpoint(storage, location)
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         raise CheckpointNotEmptyError(
@@ -183,13 +193,16 @@ def restore(target: str, *, source: str = MIRROR, config: Path | None = None) ->
             next=command_line("inspect", location),
         )
     if source == MIRROR:
+        if signer.keys and not unsigned_mirror:
+            raise _mirror_unsigned(signer, target, location)
         mirrored = read_mirror(storage, mirror_folder(location))
-        copies = _newest_of(as_left(mirrored, endings_of(storage, location)))
+        copies = _newest_of(as_left(mirrored, endings_of(storage, location, signer.keys)))
         if newest_in(copies, OFFSETS) is None:
             raise BackupMissingError("the mirror holds no batch", subject=str(mirror_folder(location)))
     else:
         folder = backups_folder(location)
         backup = find_backup(storage, folder, source)
+        require_signed(storage, folder, backup, signer)
         source, copies = backup.id, read_backup(storage, folder, backup)
     _refuse_other_content(storage, location, copies)
     checksums = _left_over_checksums(checkpoint)
@@ -207,6 +220,13 @@ def restore(target: str, *, source: str = MIRROR, config: Path | None = None) ->
         back.last_committed,
         tuple(back.absent),
     )
+
+
+def _mirror_unsigned(signer: Signer, target: str, location: Location) -> LastgoodError:
+    error = signer.missing(mirror_folder(location), "a mirror, which is as much worth as the logs that it copies")
+    error.effect = "nothing was written"
+    error.next = f"{command_line('backup', 'restore', target, '--from', 'last')}, or --unsigned-mirror if you trust it"
+    return error
 
 
 def _refuse_other_content(storage: WritableStorage, location: Location, copies: Iterable[Copy]) -> None:

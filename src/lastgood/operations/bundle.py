@@ -18,7 +18,6 @@ from typing import Any, Self, TypeVar
 
 from lastgood import __version__
 from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
-from lastgood.bundle.redaction import redacted
 from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
 from lastgood.bundle.tree import CHECKPOINT, WORK, Tree, tree_from_json
 from lastgood.bundle.values import ShapeError, from_json, to_json
@@ -47,7 +46,9 @@ from lastgood.operations.recorded import newest_files, tail_of
 from lastgood.operations.target import Target
 from lastgood.records.files import parse_records
 from lastgood.recovery.copies import Copy, encode_copies
-from lastgood.recovery.mirror import WORK_SUFFIX, mirror_folder, read_mirror
+from lastgood.recovery.mirror import mirror_folder, read_mirror
+from lastgood.redaction import redacted
+from lastgood.rights import WORK_SUFFIX, private
 from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, facts_from_json
 from lastgood.storage import (
     PARALLEL_LOCAL,
@@ -152,7 +153,7 @@ def save_bundle(path: Path, evidence: Evidence, world: World, *, failures: Seque
     """
     try:
         _refuse(path, evidence.location)
-        with path.open("xb") as stream:
+        with open(path, "xb", opener=private) as stream:
             try:
                 with BundleWriter(stream, _about(evidence, world)) as writer:
                     _write(writer, evidence, world, failures)

@@ -12,11 +12,14 @@ from lastgood.checkpoint.layout import COMMITS
 from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.driver_death import word_needed
 from lastgood.operations.promise import Kept, Promised, check_promise
-from lastgood.operations.surroundings import EvidenceOptions, options_of
-from lastgood.operations.target import pipeline_of
-from lastgood.recovery.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.target import resolve_target, target_at
+from lastgood.operations.whereabouts import looked_at
+from lastgood.recovery.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident, is_incident_id
 from lastgood.recovery.plan import Plan, PlanInvalidError
 from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries
+from lastgood.recovery.signed_files import files_of_recovery, worst
+from lastgood.signing import NO_KEYS, KeyRing, Standing
 from lastgood.storage import Location, Storage, parse_location
 from lastgood.writing import WritableStorage
 
@@ -32,11 +35,13 @@ class CarriedOut:
     stages: tuple[tuple[Stage, int | None], ...]
     """Those that it has reached, in their order, and when; None: the storage does not tell."""
     proof: str | None
-    """Why no driver was alive."""
+    """Why no driver was alive, as was noted down then: for a person to read."""
     backup: str
     """Where every touched file is kept as it was."""
     undo_words: tuple[str, ...] = ()
     """What a person has to say to take it back."""
+    signature: Standing | None = None
+    """What the keys of this machine say of its plan and its notes; None without a key."""
 
     @property
     def stage(self) -> Stage:
@@ -64,20 +69,25 @@ class CarriedOut:
             "proof": self.proof,
             "backup": self.backup,
             "undo": None if self.state == "undone" else self.undo_command,
+            "signature": None if self.signature is None else self.signature.value,
         }
 
 
-def carried_out(storage: WritableStorage, checkpoint: Location, ids: Iterable[str]) -> tuple[CarriedOut, ...]:
+def carried_out(
+    storage: WritableStorage, checkpoint: Location, ids: Iterable[str], keys: KeyRing = NO_KEYS
+) -> tuple[CarriedOut, ...]:
     """What became of recoveries; those of which nothing was ever done are left out. Only reads.
+
+    What is not signed is told as well: each says what the keys make of it.
 
     Raises:
         StorageError: one cannot be read (subclasses).
     """
-    found = (_carried_out(storage, checkpoint, each) for each in ids)
+    found = (_carried_out(storage, checkpoint, each, keys) for each in ids if is_incident_id(each))
     return tuple(each for each in found if each is not None)
 
 
-def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) -> CarriedOut | None:
+def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str, keys: KeyRing) -> CarriedOut | None:
     room = Room(checkpoint, recovery, storage)
     entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
     stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
@@ -88,7 +98,6 @@ def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) 
     except (RecoveryUnknownError, PlanInvalidError):
         plan = None
     proof = room.note(Stage.BEGUN).get("proof")
-    is_sealed = stages[-1][0].is_sealed
     return CarriedOut(
         recovery,
         str(checkpoint),
@@ -96,7 +105,8 @@ def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str) 
         stages,
         proof if isinstance(proof, str) else None,
         str(room.folder / "before"),
-        () if is_sealed else word_needed(str(checkpoint)),
+        word_needed(str(checkpoint)),
+        worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
     )
 
 
@@ -118,7 +128,8 @@ def closed(  # noqa: PLR0913 - all but the first three by name
         done: Its recoveries that were begun, oldest first.
         storage: Of the checkpoint.
         target: Location of the checkpoint, or its name in `lastgood.toml`.
-        options: The sinks; where none is named, those of the plan, else those of the configuration.
+        options: The sinks; where none is named, those at which this machine has looked then, else those of the
+            configuration.
         config: Another configuration than `lastgood.toml` here.
         started_by: The plan of the last start, if it is known; None: the last one of `done`.
         rows: How many rows the first new batch read, if the caller saw it.
@@ -132,7 +143,8 @@ def closed(  # noqa: PLR0913 - all but the first three by name
     is_waiting = incident.outcome == PERSON and not done
     if is_told or is_left or is_waiting or incident.outcome == STOPPED:
         return incident
-    location = parse_location(incident.checkpoint)
+    # Which checkpoint an incident names lies in the lake; the one that was asked about does not.
+    location = parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)
     plan = started_by or (done[-1].plan if done else None)
     first = _first_batch(incident, plan)
     newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
@@ -146,7 +158,7 @@ def closed(  # noqa: PLR0913 - all but the first three by name
     if later:
         promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
     else:
-        evidence = _evidence(incident, plan, location, options, config)
+        evidence = _evidence(incident, location, options, config)
         promised = check_promise(plan, target, first, evidence=evidence, config=config, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
@@ -178,14 +190,15 @@ def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
     return planned is not None and planned >= first
 
 
-def _evidence(
-    incident: Incident, plan: Plan | None, location: Location, options: EvidenceOptions, config: Path | None
-) -> EvidenceOptions:
-    """Where to look: where the caller says, else where the plan was made to look, else where the configuration says."""
-    words = plan.evidence if plan is not None else (incident.plan or {}).get("evidence", ())
-    if options.sinks or words:
-        return options if options.sinks else options_of(words)
-    pipeline = pipeline_of(str(location), config)
-    queries = () if pipeline is None else pipeline.queries
-    ours = [each.sink for each in queries if parse_location(each.checkpoint).identity == location.identity]
-    return replace(options, sinks=tuple(sink for sink in ours if sink is not None))
+def _evidence(incident: Incident, location: Location, options: EvidenceOptions, config: Path | None) -> EvidenceOptions:
+    """Where to look: as the caller says, else where this machine has looked then, else as the configuration says.
+
+    What incident and plan say of that lies in the lake, and no host of theirs is asked.
+    """
+    if options.sinks:
+        return options
+    then = looked_at(incident.id)
+    if then.sinks:
+        return then
+    sink = target_at(location, config).sink
+    return options if sink is None else replace(options, sinks=(sink,))

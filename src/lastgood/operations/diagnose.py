@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lastgood.asked import Asked
+from lastgood.asked import Asked, downtime
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
@@ -100,14 +100,14 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     """
     options = options or DiagnoseOptions()
     spark = None if options.spark is None else parse_spark_version(options.spark)
-    if Path(target).is_file():  # no checkpoint is a file: it is a bundle
+    if _is_file(target):  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target), options, spark))
     log = None if options.log is None else _read_log(options.log)
     evidence = _gathered(target, config, options.evidence.words())
     query = _query_of(log, evidence.query_id)
     asked = _told_by_log(options, query)
     with ThreadPoolExecutor(3) as pool:
-        again = pool.submit(files_again, evidence.checkpoint)
+        again = pool.submit(files_again, evidence)
         advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
@@ -121,7 +121,15 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         # Where the bundle is read, nobody knows the pipeline by its name.
         elsewhere = replace(evidence.target, name=None)
         saved = save_bundle(options.save, evidence, replace(world, asked=_asked(elsewhere, asked)), failures=failures)
-    return Diagnosis(_judge(world, spark, failures), saved)
+    removed_idle = log.facts.executors_removed_idle if log else 0
+    return Diagnosis(_judge(world, spark, failures, removed_idle), saved)
+
+
+def _is_file(target: str) -> bool:
+    try:
+        return Path(target).is_file()
+    except OSError:  # no name that a file of this machine can have
+        return False
 
 
 def examine(
@@ -147,7 +155,7 @@ def _gathered(target: str, config: Path | None, said: tuple[str, ...]) -> Eviden
     """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
     from lastgood.recovery.plan import PlanInvalidError
 
-    evidence = gather(target, config=config, batches=BATCHES, may_be_missing=True, said=said)
+    evidence = gather(target, config=config, batches=BATCHES, may_be_missing=True, may_have_links=True, said=said)
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
         evidence = known_left(evidence)
     if not (evidence.mirror or evidence.left):
@@ -155,14 +163,17 @@ def _gathered(target: str, config: Path | None, said: tuple[str, ...]) -> Eviden
     return evidence
 
 
-def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure]) -> Report:
+def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure], removed_idle: int = 0) -> Report:
     if not failures:
         return judge(world, spark)
+    from lastgood.diagnosis.advice_failures import failure_advice
     from lastgood.diagnosis.rules_failures import find_failures
 
     query = world.checkpoint.query
-    found = find_failures(failures, query.query_id if isinstance(query, QueryMetadata) else None, world)
-    return judge(world, spark, failures, others=list(found))
+    query_id = query.query_id if isinstance(query, QueryMetadata) else None
+    advice = failure_advice(failures, query_id, world, removed_idle=removed_idle)
+    found = [*find_failures(failures, query_id, world), *advice]
+    return judge(world, spark, failures, others=found)
 
 
 def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
@@ -182,8 +193,10 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
             world = replace(world, advice=replace(world.advice, max_downtime_ms=options.max_downtime_ms))
         if spark is None and world.advice.spark is not None:
             spark = parse_spark_version(world.advice.spark)
-        failures = bundle.failures if options.log is None else _read_log(options.log).failures
-        return _judge(world, spark, failures)
+        log = None if options.log is None else _read_log(options.log)
+        if log is None:
+            return _judge(world, spark, bundle.failures)
+        return _judge(world, spark, log.failures, log.facts.executors_removed_idle)
 
 
 def _read_log(log: str) -> DriverLog:
@@ -243,6 +256,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         mirrored=mirrored_only(evidence),
         left=evidence.left,
         rewritten=_rewritten(evidence),
+        links=evidence.links,
     )
 
 
@@ -261,7 +275,8 @@ def advised(world: World, facts: AdviceFacts) -> World:
 
 def _asked(target: Target, options: DiagnoseOptions) -> Asked:
     fails = options.fail_on_data_loss is not False
-    return asked_of(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
+    asked = asked_of(target, options.evidence, spark=options.spark, fail_on_data_loss=fails)
+    return replace(asked, downtime=downtime(options.max_downtime_ms))
 
 
 def _rewritten(evidence: Evidence) -> Mapping[int, str]:
@@ -291,6 +306,7 @@ def _seal(evidence: Evidence) -> Seal | None:
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
     if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
         return None
+    from lastgood.operations.driver_death import word_needed
     from lastgood.recovery.room import Room, finishing, open_recovery
     from lastgood.recovery.seal import stands
 
@@ -302,8 +318,9 @@ def _seal(evidence: Evidence) -> Seal | None:
     paths = tuple(path for path in room.seal() if stands(room, path))
     if not paths:
         return None
-    finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery)
-    return Seal(recovery, stage.value if stage else "", paths, finish)
+    words = word_needed(str(evidence.location))
+    finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery, *words)
+    return Seal(recovery, stage.value if stage else "", paths, finish, words)
 
 
 def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:

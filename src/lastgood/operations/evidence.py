@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,18 +23,23 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
 from lastgood.checkpoint.search import Place, search_log
+from lastgood.diagnosis.rules_links import that_matter
 from lastgood.diagnosis.world import LeftBehind
-from lastgood.errors import LastgoodError, Retry
+from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.history import BatchRecord, InitialOffsets, merge
 from lastgood.operations.remembered import Remembered, remembered
 from lastgood.operations.target import Target, resolve_target
 from lastgood.recovery.copies import Copy, batch_of, packed, standing
 from lastgood.recovery.left_behind import left_behind
 from lastgood.recovery.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import NO_KEYS, KeyRing
+from lastgood.storage import LocalStorage, Location, Storage, open_storage, parse_location
 
 if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger
+
+_WORK_FOLDERS = ("mirror", "mirror/parts", "backups", "incidents", "leases", "recoveries", "records")
 
 
 class CheckpointMissingError(LastgoodError):
@@ -40,6 +47,14 @@ class CheckpointMissingError(LastgoodError):
 
     condition = "CHECKPOINT_MISSING"
     exit_code = 20
+    retry = Retry.AFTER_CHANGE
+
+
+class CheckpointHasLinksError(LastgoodError):
+    """A link stands in the checkpoint or in its work folder, and is not followed."""
+
+    condition = "CHECKPOINT_HAS_LINKS"
+    exit_code = 33
     retry = Retry.AFTER_CHANGE
 
 
@@ -76,6 +91,11 @@ class Evidence:
     def command(self, verb: str, *options: object) -> str:
         """A command about this query that can be pasted; see `Asked.command`."""
         return Asked(self.target.name or str(self.location), self.said).command(verb, *options)
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The links that were met so far and not followed; path and text."""
+        return dict(self.storage.left_out) if isinstance(self.storage, LocalStorage) else {}
 
     @property
     def query_id(self) -> str | None:
@@ -229,17 +249,22 @@ class Evidence:
                     yield parsed
 
 
-def known_left(evidence: Evidence) -> Evidence:
+def known_left(evidence: Evidence, keys: KeyRing = NO_KEYS) -> Evidence:
     """The same, knowing whether a recovery left the checkpoint behind on purpose and no batch was planned since.
+
+    Args:
+        evidence: As it was gathered.
+        keys: Of which one has to have signed what that recovery noted down; none: nobody need have.
 
     Raises:
         PlanInvalidError: what the newest recovery has noted down cannot be read.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: the storage does not answer (subclasses).
     """
     checkpoint = evidence.checkpoint
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         return evidence
-    left = left_behind(evidence.storage, evidence.location)
+    left = left_behind(evidence.storage, evidence.location, keys)
     if left is None:
         return evidence
     found = replace(evidence, left=left).with_mirror()
@@ -264,7 +289,7 @@ class MirrorUse(Enum):
     NEVER = auto()
 
 
-def gather(
+def gather(  # noqa: PLR0913 - all but the target by name
     target: str,
     *,
     config: Path | None = None,
@@ -272,6 +297,7 @@ def gather(
     mirror: MirrorUse = MirrorUse.WHERE_WANTED,
     ledger: Ledger | None = None,
     may_be_missing: bool = False,
+    may_have_links: bool = False,
     said: tuple[str, ...] = (),
 ) -> Evidence:
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
@@ -283,6 +309,7 @@ def gather(
         mirror: Whether its mirror is read.
         ledger: Knows what neither of them has; open as long as the evidence is used.
         may_be_missing: Whether it is no error that there is nothing yet.
+        may_have_links: Whether it is no error that a link was not followed: who asks tells it.
         said: Where else is looked, as `EvidenceOptions.words`, for the commands that errors name.
 
     Raises:
@@ -293,6 +320,8 @@ def gather(
     resolved = resolve_target(target) if config is None else resolve_target(target, config)
     location = parse_location(resolved.checkpoint)
     evidence = gather_at(resolved, open_storage(location), batches=batches, mirror=mirror)
+    if not may_have_links:
+        require_no_links(evidence, said)
     known = remembered(ledger, location, evidence.query_id)
     if not evidence.mirror and known is None and not may_be_missing:
         require_checkpoint(location, evidence.checkpoint, said)
@@ -305,10 +334,12 @@ def gather_at(
     """The same for a target that is resolved, in a storage that is open; that there is nothing is no error.
 
     Raises:
+        CheckpointMissingError: there is a file, where Spark wants a folder.
         LocationInvalidError: the location is not understood.
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
     location = parse_location(target.checkpoint)
+    storage = storage.leaving_links_out() if isinstance(storage, LocalStorage) else storage
     wanted = ALL_BATCHES if batches is None else batches
 
     def mirrored() -> tuple[Copy, ...]:
@@ -321,9 +352,54 @@ def gather_at(
         early = beside.submit(mirrored) if mirror is MirrorUse.ALWAYS else None
         checkpoint = read_checkpoint(storage, location, batches=wanted)
         copies = early.result() if early else ()
+    if checkpoint.presence is Presence.MISSING:
+        _require_no_file(storage, location)
     if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
         copies = mirrored()
+    _look_beside(storage, location)
     return Evidence(target, location, storage, checkpoint, copies)
+
+
+def _require_no_file(storage: Storage, location: Location) -> None:
+    """Tell a file from nothing: no query ever starts there."""
+    found = storage.stat(location) if location.name else None
+    if found is not None and not found.is_folder:
+        raise CheckpointMissingError(
+            "there is no checkpoint",
+            subject=str(location),
+            found="a file",
+            expected="a folder with offsets and commits, or nothing yet",
+        )
+
+
+def _look_beside(storage: Storage, location: Location) -> None:
+    """See whether links stand in the work folder; on a disk of this machine, where a look costs next to nothing."""
+    if isinstance(storage, LocalStorage) and location.name:
+        work = location.sibling(WORK_SUFFIX)
+        for folder in (work, *(work / below for below in _WORK_FOLDERS)):
+            with contextlib.suppress(StorageError):  # whoever needs what is in it is told then
+                deque(storage.names(folder) or (), maxlen=0)
+
+
+def require_no_links(evidence: Evidence, said: tuple[str, ...] = ()) -> None:
+    """Refuse a checkpoint of which not all was read, since links are not followed; `said` as of `gather`.
+
+    Raises:
+        CheckpointHasLinksError: Spark, or a repair, would follow one.
+    """
+    matter = that_matter(evidence.links, evidence.checkpoint.location)
+    if not matter:
+        return
+    path = min(matter)
+    more = f", and {len(matter) - 1} more" if len(matter) > 1 else ""
+    raise CheckpointHasLinksError(
+        "a link stands in the checkpoint, and is not followed",
+        subject=path,
+        found=f"a link to {matter[path]}{more}",
+        expected="a file or folder of its own",
+        effect="what it leads to was not read, so that nothing sure can be said; nothing was changed",
+        next=Asked(str(evidence.location), said).command("diagnose"),
+    )
 
 
 def require_checkpoint(location: Location, checkpoint: Checkpoint, said: tuple[str, ...] = ()) -> None:

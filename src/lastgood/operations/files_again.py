@@ -9,17 +9,20 @@ from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.diagnosis.spans import stands
 from lastgood.errors import ExtraMissingError
+from lastgood.operations.evidence import Evidence
+from lastgood.operations.hosts import open_named
 from lastgood.sources.files import WrittenAgain, written_again
 
 
-def files_again(checkpoint: Checkpoint) -> Mapping[str, WrittenAgain]:
+def files_again(evidence: Evidence) -> Mapping[str, WrittenAgain]:
     """What became of the files that committed batches have read, by source; of a log that was read, and no more."""
+    checkpoint, open_at = evidence.checkpoint, open_named(evidence)
     found = {}
     for stand in stands(checkpoint):
         if isinstance(stand.start, FileOffset):
             read = _read(checkpoint, stand.source_id, stand.start.log_offset)
             try:
-                found[stand.source_id] = written_again(read)
+                found[stand.source_id] = written_again(read, open_at=open_at)
             except ExtraMissingError:  # nobody asked for the files by name
                 continue
     return found

@@ -25,12 +25,12 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.diagnosis.restart import Outcome
 from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.shown import Shown, shown_batch
-from lastgood.operations.surroundings import without_password
 from lastgood.query.sink_batches import origins
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plan import Plan, PlannedSink
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.steps import FileStep, digest
+from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_ranges import Ranges, minus, offset_count
 from lastgood.sources.starting_offsets import read_offsets
@@ -204,11 +204,11 @@ def shown(planned: Sequence[PlannedSink], batch: FirstBatch, *, is_rerun: bool) 
             yield Judged(f"{min(told)} was not asked whether it shows batch {batch.number}", is_kept=None)
         return
     for sink in batch.sinks:
-        yield _shown(sink, batch, is_rerun=is_rerun, was_known=without_password(sink.location) in told)
+        yield _shown(sink, batch, is_rerun=is_rerun, was_known=without_login(sink.location) in told)
 
 
 def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: bool) -> Judged:
-    number, where = batch.number, without_password(sink.location)
+    number, where = batch.number, without_login(sink.location)
     seen = shown_batch(sink, number, [each for each in sink.batches if each.batch_id == number])
     has_passed = sink.known and sink.last_batch is not None and sink.last_batch > number
     if seen.shown is Shown.LIVE or (seen.shown is Shown.UNKNOWN and has_passed):

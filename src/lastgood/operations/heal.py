@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from lastgood.asked import Asked
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import LastgoodError, command_line
 from lastgood.operations.apply import Owner
+from lastgood.operations.attempts import Attempts
 from lastgood.operations.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
 from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.evidence import now_ms
@@ -17,20 +19,22 @@ from lastgood.operations.outage import Outage, after_outage, outage_of
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
 from lastgood.operations.recover import recover
+from lastgood.operations.retention import retention_of
+from lastgood.operations.run_attempts import RunAttempts
 from lastgood.operations.status import status
 from lastgood.operations.story import Story
 from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.operations.target import Target
+from lastgood.operations.target import Target, name_policy
 from lastgood.operations.topic_watch import TopicWatch
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
 from lastgood.storage import Location, parse_location
 from lastgood.supervise.agents import Agents
+from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.config import Pipeline
 from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing, rungs
-from lastgood.supervise.loop import PersonNeededError, Wait
 
 
 @dataclass(slots=True)
@@ -41,6 +45,9 @@ class _Query:
     evidence: EvidenceOptions
     story: Story
     topics: TopicWatch
+    attempts: RunAttempts
+    before: Attempts | None = None
+    """What was kept of it when this run began, until it is started."""
     tried: set[Rung] = field(default_factory=set)
     repaired_at: Standing | None = None
     """How it stood when it was repaired last: until it has been started, nothing more is tried."""
@@ -82,6 +89,9 @@ class Healer:
         self.agents: Agents | None = None
         """In the drivers of the command; None without one."""
         self._queries: dict[str, _Query] = {}
+        self._asking: list[threading.Thread] = []
+        self._remembered: dict[str, Standing] = {}
+        """What nobody has asked for yet."""
         for location, target in targets.items():
             self.add(location, target)
 
@@ -89,20 +99,52 @@ class Healer:
         """Look after a query as well."""
         evidence = EvidenceOptions().of(target)
         story = Story(location, evidence, self._pipeline, tell=self._tell, rows_of=self._rows_of)
-        self._queries[str(location)] = _Query(target, evidence, story, TopicWatch(location, evidence, tell=self._tell))
+        if target.max_downtime_ms is not None:  # no start waits for it
+            asking = threading.Thread(target=self._tell_retention, args=(location, target), daemon=True)
+            self._asking.append(asking)
+            asking.start()
+        topics = TopicWatch(location, evidence, tell=self._tell)
+        attempts = RunAttempts(location, evidence, self._pipeline, self._uncounted)
+        self._queries[str(location)] = _Query(target, evidence, story, topics, attempts)
 
     def before_start(self, standing: Standing) -> Wait | None:
         """See `Care`."""
+        stands = {}
         for checkpoint, query in self._queries.items():
-            own = standing.of(checkpoint)
-            if own.failures <= 1 and own is standing:
-                query.tried.clear()
+            stands[checkpoint] = own = self._stands(checkpoint, query, standing)
             query.waiting = None
             wait = self._heal(checkpoint, query, own)
             if wait is not None:
                 return wait
             query.topics.begin()
+        for checkpoint, query in self._queries.items():
+            query.before = None
+            query.attempts.started(stands[checkpoint], query.tried)
         return None
+
+    def _stands(self, checkpoint: str, query: _Query, standing: Standing) -> Standing:
+        """How one query stands; before the first start: as those who started it before have left it."""
+        if standing.cause is not None:
+            own = standing.of(checkpoint)
+            if own.failures <= 1 and own is standing:
+                query.tried.clear()
+            return own
+        if query.before is None:
+            query.before = query.attempts.find(go_on=self._go_on)
+            self._remembered[checkpoint] = query.before.standing
+            query.tried.update(query.before.tried)
+        return query.before.standing
+
+    def remembered(self) -> Mapping[str, Standing]:
+        """See `Care`."""
+        found, self._remembered = self._remembered, {}
+        return found
+
+    def settled(self, standing: Standing | None) -> None:
+        """See `Care`."""
+        for checkpoint, query in self._queries.items():
+            is_own = standing is not None and standing.of(checkpoint) is standing
+            query.attempts.ended(standing if is_own else None)
 
     def failed(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
@@ -143,10 +185,23 @@ class Healer:
         return found
 
     def close(self) -> None:
-        """Finish what is still being written down."""
+        """Finish what is still being asked and written down."""
+        for asking in self._asking:
+            asking.join()
         for query in self._queries.values():
             query.topics.close()
             query.story.close()
+
+    def _tell_retention(self, location: Location, target: Target) -> None:
+        found = retention_of(target)
+        for each in found.warnings:
+            sentence = f"{each.effect} {each.next}"
+            self._tell(Noticed(at=time.time(), condition=each.condition.name, sentence=sentence))
+        if found.unknown is not None:
+            sentence = (
+                f"whether Kafka keeps what {location} has not read for max_downtime is not known: {found.unknown}"
+            )
+            self._tell(Noticed(at=time.time(), condition="RETENTION_UNKNOWN", sentence=sentence))
 
     def _rows_of(self, location: Location, batch: int) -> int | None:
         return None if self.agents is None else self.agents.rows_of(location, batch)
@@ -156,8 +211,10 @@ class Healer:
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
         outage = self._outage(checkpoint)
+        gives_up = query.before is not None and query.before.gives_up
         if outage is None:
-            first = self._recover(checkpoint, query, Rung.RESUME.value, Where())
+            # What was tried often enough is not done once more; only what a person has to decide on is looked for.
+            first = self._recover(checkpoint, query, Rung.RESUME.value, Where(), observe=gives_up)
             climbed = climb(
                 way_out,
                 query.tried,
@@ -166,11 +223,23 @@ class Healer:
                 via=query.target.via,
             )
         else:
-            go_on = command_line("run", self._pipeline.name, "--go-on")
-            decided = after_outage(outage, lambda goal, where: self._recover(checkpoint, query, goal, where), go_on)
+            decided = after_outage(
+                outage,
+                lambda goal, where: self._recover(checkpoint, query, goal, where),
+                self._go_on_command(checkpoint, query),
+            )
             climbed = Climbed(Rung.RESUME, decided)
         decision, seconds = climbed.decision, time.monotonic() - began
         query.waiting = climbed.waiting
+        is_more = decision.changes and climbed.rung is not Rung.RESUME
+        if (
+            query.before is not None
+            and gives_up
+            and outage is None
+            and decision.verdict is Verdict.START
+            and not is_more
+        ):
+            raise self._given_up(checkpoint, query, query.before)
         if decision.verdict is Verdict.LATER:
             return Wait(decision.because)
         if decision.verdict is Verdict.PERSON:
@@ -192,6 +261,23 @@ class Healer:
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None
 
+    def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:
+        """It has failed too often before this run began: a person is called, with what there is to decide on."""
+        query.story.gave_up(before.because, query.waiting)
+        if query.waiting is None:
+            return before.exhausted(self._go_on_command(checkpoint, query))
+        return _person(
+            checkpoint, query.evidence, replace(query.waiting, because=f"{before.because}, and {query.waiting.because}")
+        )
+
+    def _go_on_command(self, checkpoint: str, query: _Query) -> str:
+        """By which a person who has looked starts the query as it stands."""
+        config = self._pipeline.config
+        if config is None:  # a command that was named on the command line has no other name
+            return Asked(checkpoint, query.evidence.words()).command("recover", "--go-on")
+        named = name_policy(config)
+        return command_line("run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named)))
+
     def _outage(self, checkpoint: str) -> Outage | None:
         if self._go_on:
             return None
@@ -201,12 +287,15 @@ class Healer:
     def _notice(self, sentence: str) -> None:
         self._tell(Noticed(at=time.time(), condition="OUTAGE_UNKNOWN", sentence=sentence))
 
+    def _uncounted(self, sentence: str) -> None:
+        self._tell(Noticed(at=time.time(), condition="ATTEMPTS_UNKNOWN", sentence=sentence))
+
     def _decide(self, checkpoint: str, query: _Query, rung: Rung, first: Decision) -> Decision | None:
         """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
         goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
         return if_it_can_be_gone(lambda: self._recover(checkpoint, query, goal, where), is_asked_for=goal == FRESH)
 
-    def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where) -> Decision:
+    def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where, *, observe: bool = False) -> Decision:
         policy, via = self._pipeline.policy, query.target.via
         options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, policy.accept)), named=via)
         if goal == FRESH:
@@ -217,7 +306,13 @@ class Healer:
         columns = query.target.offset_columns
         lost = None if columns is None else Where(offset_columns=columns)
         return recover(
-            checkpoint, options, config=self._pipeline.config, owner=owner, lost=lost, first_start=self._first_start
+            checkpoint,
+            options,
+            observe=observe,
+            config=self._pipeline.config,
+            owner=owner,
+            lost=lost,
+            first_start=self._first_start,
         )
 
     def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:

@@ -11,12 +11,14 @@ from lastgood.asked import Asked
 from lastgood.errors import LastgoodError
 from lastgood.operations.closing import carried_out, closed
 from lastgood.operations.evidence import now_ms
+from lastgood.operations.keys import keys_of
 from lastgood.operations.promise import Kept
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import pipeline_of, resolve_target
 from lastgood.operations.whereabouts import note_whereabouts
 from lastgood.recovery.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan, new_incident_id
 from lastgood.recovery.incidents import Incidents
+from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.storage import Location, parse_location
 from lastgood.writing import open_writable
 
@@ -56,17 +58,19 @@ def note_recover(
     try:
         resolved = resolve_target(target) if config is None else resolve_target(target, config)
         location = parse_location(resolved.checkpoint)
-        incidents = Incidents(open_writable(location), location)
+        incidents = Incidents(open_writable(location), location, keys_of(config))
         if not _is_worth_noting(decision):
             _close_last(incidents, location, target, evidence, tell, config)
             return
-        last = _last(incidents)
+        last = _last(incidents, tell)
         incident = _incident(decision, location, began_at_ms, _pipeline(target, config))
         if last is not None and decision.recovery is None and _is_same(last, incident):
             attempts = (*last.attempts, *incident.attempts)
             incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
         incidents.write(incident)
-        note_whereabouts(incident.id, str(location))
+        # A plan that was decided on looks where this machine looked, also one that was found in the lake.
+        looked = () if decision.plan is None else decision.plan.evidence
+        note_whereabouts(incident.id, str(location), looked or evidence.of(resolved).words())
     except LastgoodError as error:
         found = error.found or error.subject
         tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
@@ -128,7 +132,7 @@ def _is_same(last: Incident, new: Incident) -> bool:
 def _close_last(
     incidents: Incidents, location: Location, target: str, evidence: EvidenceOptions, tell: Tell, config: Path | None
 ) -> None:
-    last = _last(incidents)
+    last = _last(incidents, tell)
     if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
         return
     storage = open_writable(location)
@@ -143,10 +147,13 @@ def _close_last(
         tell(f"see {Asked(target, evidence.words()).command('report', found.id)}")
 
 
-def _last(incidents: Incidents) -> Incident | None:
+def _last(incidents: Incidents, tell: Tell) -> Incident | None:
     try:
         return incidents.last()
     except IncidentDamagedError:  # it is told by `status` and `report`; a new one is written beside it
+        return None
+    except (SignatureMissingError, SignatureWrongError) as error:  # so that nobody else's words get our signature
+        tell(f"the last incident is left as it is: {error.sentence} ({error.subject})")
         return None
 
 

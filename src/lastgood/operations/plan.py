@@ -15,7 +15,7 @@ from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.world import LeftBehind
-from lastgood.errors import UsageError, command_line
+from lastgood.errors import UsageError
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.positions import Where, chosen_offsets
 from lastgood.operations.prove import Prover, Tell
@@ -340,7 +340,7 @@ def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
             found=", ".join(missing),
             expected=f"all that recovery {left.recovery} let it read",
             effect="the start would fail, or leave them out without a word",
-            next=command_line("undo", left.recovery, "--checkpoint", found.location),
+            next=found.world.asked.about(str(found.location)).taking_back(left.recovery, left.file.location),
         )
 
 

@@ -23,8 +23,8 @@ from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.target import pipeline_of
 from lastgood.parallel import reason
 from lastgood.records.record import Progress, Record
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import Plan
+from lastgood.rights import WORK_SUFFIX
 from lastgood.sinks.evidence import SinkEvidence
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from lastgood.asked import Asked
+from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_left import first_start_unproven
@@ -21,6 +22,7 @@ from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
+from lastgood.operations.keys import keys_of
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.outage import after_outage, outage_of
 from lastgood.operations.plan import PlanOptions, make_plan
@@ -29,16 +31,20 @@ from lastgood.operations.start_file import StartFileNotNamedError
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import name_policy, pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
+from lastgood.operations.warrant import Named, SinkNotNamedError, out_of_lake
+from lastgood.operations.whereabouts import note_made
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
-from lastgood.recovery.plan import Plan
+from lastgood.recovery.plan import Plan, PlanInvalidError
 from lastgood.recovery.price import Guarantee, Waiver
-from lastgood.recovery.room import Stage, latest, open_recovery, recoveries_folder
+from lastgood.recovery.room import PlanNotOfThisPlaceError, Room, Stage, latest, open_recovery, recoveries_folder
+from lastgood.rights import make_private, private
+from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage import Location, open_storage, parse_location
-from lastgood.supervise.ladder import Rung, Standing, rungs
-from lastgood.supervise.loop import AttemptsExhaustedError
+from lastgood.supervise.ladder import Rung, rungs
 from lastgood.supervise.policy import Policy
+from lastgood.writing import open_writable
 
 Tell = Callable[[str], None]
 
@@ -47,6 +53,8 @@ _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
+_FOR_A_PERSON = (StartFileNotNamedError, SinkNotNamedError, PlanNotOfThisPlaceError, DriverNotProvenDeadError)
+"""Why what was found in the lake is not done without a person."""
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
@@ -150,14 +158,12 @@ class _Work:
     def _climb(self, attempts: Attempts, policy: Policy) -> Climbed:
         # What was tried often enough is not done once more; only what a person has to decide on is looked for.
         first = replace(self, observe=self.observe or attempts.gives_up).decide()
-        standing = Standing() if attempts.judged is None else attempts.judged.standing
-        tried = () if attempts.judged is None else attempts.judged.tally.tried
 
         def decide(rung: Rung) -> Decision | None:
             goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
             return if_it_can_be_gone(lambda: self._towards(goal, where), is_asked_for=goal == FRESH)
 
-        return climb(rungs(policy, standing), tried, decide, first, via=policy.via)
+        return climb(rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 
     def _towards(self, goal: str, where: Where) -> Decision:
         """The same with another goal."""
@@ -168,16 +174,8 @@ class _Work:
         """It has failed too often: a person is called, with what there is to decide on."""
         if decision.verdict is not Verdict.START:
             return decision
-        failed = attempts.failed
-        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
-        because = f"batch {attempts.orphan} failed {often} without a new committed batch"
-        error = AttemptsExhaustedError(
-            because,
-            subject=str(attempts.location),
-            expected=f"a new committed batch after {attempts.policy.max_attempts} such failures at the latest",
-            effect="the application is not started again before a person has looked",
-            next=self._again("--go-on"),
-        )
+        failed, because = attempts.failed, attempts.because
+        error = attempts.exhausted(self._again("--go-on"))
         if waiting is not None:
             because = f"{because}, and {waiting.because}"
             return replace(waiting, because=because, error=waiting.error or error, failed=failed)
@@ -203,21 +201,47 @@ class _Work:
         folder = recoveries_folder(location) / recovery
         stage = latest(storage, folder)
         is_back = stage is not None and stage.is_back
-        if self.observe:
-            done_first = "taken back first" if is_back else "finished"
-            return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
-        if is_back:
-            self._take_back(recovery)
-            return None
         try:
+            out_of_lake(location, recovery, self._named(), keys_of(self.config))
+            if self.observe:
+                done_first = "taken back first" if is_back else "finished"
+                return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
+            if is_back:
+                self._take_back(recovery)
+                return None
             done = self._apply(str(folder / "plan.json"))
         except PlanStaleError:
             if latest(storage, folder) is not Stage.BEGUN:  # then there is more than its seal, or nothing left of it
                 raise
             self._take_back(recovery)
             return None
+        except _FOR_A_PERSON as error:
+            return self._shown(error, location, recovery)
         because = f"recovery {recovery}, which was interrupted, is finished"
         return Decision(Verdict.START, because, done.plan, recovery=done)
+
+    def _shown(self, error: LastgoodError, location: Location, recovery: str) -> Decision:
+        """A repair that was found in the lake, for a person to look at; nothing is done.
+
+        What it names itself is shown, and no part of the command: who pastes that would name it.
+        """
+        try:
+            room = Room(location, recovery, open_writable(location), keys_of(self.config))
+            plan = room.plan().said_here(str(location), ())
+        except PlanInvalidError:
+            plan = None
+        following = None
+        if isinstance(error, SinkNotNamedError):
+            following = self._again("--sink", "LOCATION")
+        if isinstance(error, DriverNotProvenDeadError):
+            following = self._again(DEAD)
+        because = f"recovery {recovery} was interrupted: {error.sentence}"
+        return Decision(Verdict.PERSON, because, plan, error=error, next=following)
+
+    def _named(self) -> Named:
+        """What is named on this machine."""
+        owner = self.owner
+        return Named(self.options.evidence, (self._start_file, owner.start_file if owner else None), self.config)
 
     def _take_back(self, recovery: str) -> None:
         """Take an open recovery back, since it cannot be finished; what is right now is planned anew."""
@@ -230,6 +254,7 @@ class _Work:
             config=self.config,
             owner=self.owner,
             start_file=self._start_file,
+            evidence=self.options.evidence,
         )
 
     def plan(self) -> Decision:
@@ -283,6 +308,12 @@ class _Work:
         silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
         is_proven = self.first_start or (sinks and not silent)
         warning = None if is_proven else first_start_unproven(where, silent)
+        if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
+            # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
+            because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
+            missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
+            then = self._again("--first-start") if self.owner is None else "the same again, with --first-start"
+            return Decision(Verdict.PERSON, because, error=missing, next=then)
         return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
 
     def _warning(self, plan: Plan) -> Finding | None:
@@ -321,7 +352,7 @@ class _Work:
         """
         if isinstance(error, DriverNotProvenDeadError):
             return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again(DEAD))
-        if isinstance(error, StartFileNotNamedError):
+        if isinstance(error, SignatureMissingError | SignatureWrongError):
             return Decision(Verdict.PERSON, error.sentence, error=error)
         if isinstance(error, RepairRefusedError):
             return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
@@ -364,7 +395,13 @@ class _Work:
             config=self.config,
             owner=self.owner,
             start_file=self._start_file,
+            evidence=self.options.evidence,
         )
+
+    @property
+    def _has_run_here(self) -> bool:
+        """Whether our supervisor has started the application before, so that the folder may be its own."""
+        return self.owner is not None and self.owner.proof is not None
 
     @property
     def _start_file(self) -> str | None:
@@ -376,13 +413,15 @@ class _Work:
         file = platformdirs.user_state_path("lastgood") / "plans" / f"plan-{plan.recovery}.json"
         path = self.save_to or file
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(plan.to_bytes())
+            make_private(path.parent)
+            with open(path, "wb", opener=private) as stream:
+                stream.write(plan.to_bytes(keys_of(self.config)))
         except OSError as error:
             if self.save_to is not None:
                 raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error
             self.tell(f"the plan is not saved: {path}: {error.strerror}")
             return None
+        note_made(plan)
         return path
 
     def _where_if_lost(self) -> Where:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from lastgood.asked import Asked
 from lastgood.errors import StorageError, UsageError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.closing import CarriedOut, carried_out, closed
+from lastgood.operations.keys import keys_of
 from lastgood.operations.lost_ranges import LostRange, lost_ranges
 from lastgood.operations.recorded import newest_records
 from lastgood.operations.surroundings import EvidenceOptions
@@ -19,9 +20,11 @@ from lastgood.operations.whereabouts import whereabouts
 from lastgood.records.record import Progress
 from lastgood.recovery.incident import Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.recovery.incidents import list_incidents, read_incident
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.room import LAST, RecoveryUnknownError, Stage, find_recovery, recoveries
+from lastgood.recovery.signed_files import file_of_incident, worst
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import Standing
 from lastgood.storage import Location, Storage, parse_location
 from lastgood.supervise.config import CONFIG_NAME, load_config
 from lastgood.writing import open_writable
@@ -69,6 +72,8 @@ class Report:
     lost: tuple[LostRange, ...] = ()
     is_by_hand: bool = False
     """Whether there is no incident: somebody applied a plan."""
+    signature: Standing | None = None
+    """What the keys of this machine say of the file of the incident; None without a key, or without an incident."""
 
     @property
     def outcome(self) -> str:
@@ -105,6 +110,7 @@ class Report:
             **incident.to_json(),
             "outcome": self.outcome,
             "by_hand": self.is_by_hand,
+            "signature": None if self.signature is None else self.signature.value,
             "back_after_seconds": incident.back_after_seconds,
             "timeline": [
                 {
@@ -136,7 +142,8 @@ def report(
         recovery: Id of an incident or of a recovery, or `last`.
         checkpoint: Location, or name in `lastgood.toml`; None: where this machine remembers it to have been, else the
             checkpoints of the configuration.
-        options: Sinks that are asked whether they show the batch; else those of the plan.
+        options: Sinks that are asked whether they show the batch; else those at which this machine has looked
+            then, else those of the configuration.
         config: Another configuration than `lastgood.toml` here.
 
     Raises:
@@ -150,15 +157,18 @@ def report(
     incident = _incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
     ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
-    found = carried_out(storage, location, ids)
+    keys = keys_of(config)
+    found = carried_out(storage, location, ids, keys)
     if not isinstance(incident, Incident):
         if not found:
             raise RecoveryUnknownError(
                 f"recovery {incident} was planned, and nothing of it was done", subject=str(location)
             )
         incident = _by_hand(found[0], str(location))
+    incident = replace(incident, checkpoint=str(location))  # what its file names lies in the lake, and is pasted
     incident = closed(incident, found, storage, target=target, options=options, config=config)
-    return Report(incident, found, tuple(_lost(incident, storage, location)), is_by_hand)
+    signature = worst(file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
+    return Report(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
 
 
 def _incident(storage: Storage, location: Location, wanted: str) -> Incident | str:

@@ -9,6 +9,8 @@ from typing import Any
 
 from lastgood.operations.report import Report
 from lastgood.recovery.incident import PERSON, RECOVERED, Incident, files_of, ranges_of
+from lastgood.signing import Standing
+from lastgood.visible import visible
 
 _FILES_SHOWN = 20
 _PRICES = (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice"))
@@ -25,7 +27,13 @@ _PROMISES = {
     "broken": "**Broken.** The first new batch did something else than was promised; somebody should look at it.",
     "unknown": "**Not known.** Nothing contradicts it, and not all of it could be seen.",
 }
-_MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
+_SIGNATURES = {
+    Standing.UNSIGNED: "it carries no signature",
+    Standing.OTHER_KEY: "it names another key",
+    Standing.OTHER_PLACE: "it was signed for another place",
+    Standing.WRONG: "it was changed since it was signed",
+}
+_MARKUP = re.compile(r"([\\`*_\[\]<>|#&~!])")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -41,6 +49,7 @@ def page(report: Report) -> str:
         _section("What that rests on", _grounds(report.incident.plan)),
         _section("Why the driver was known to be dead", _proofs(report)),
         _section("The promise", _promise(report)),
+        _section("What is not signed", _signatures(report)),
         _section("How to take it back", _undo(report)),
     )
     return "\n".join(section for section in sections if section)
@@ -57,9 +66,9 @@ def _head(report: Report) -> str:
         "stood at": _position(incident.position),
         "back after": _back(report),
         "guarantee": _guarantee(incident.plan),
-        "promise": None if incident.promise_state is None else incident.promise_state,
+        "promise": None if incident.promise_state is None else _text(incident.promise_state),
     }
-    lines = [f"# {kind} {incident.id}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
+    lines = [f"# {kind} {_text(incident.id)}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
     return "\n".join([*lines, *_table(("", ""), ((name, told) for name, told in rows.items() if told)), ""])
 
 
@@ -78,7 +87,7 @@ def _back(report: Report) -> str | None:
 
 
 def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
-    return None if plan is None or "guarantee" not in plan else plan["guarantee"].replace("_", " ")
+    return None if plan is None or "guarantee" not in plan else _text(str(plan["guarantee"]).replace("_", " "))
 
 
 def _timeline(report: Report) -> Iterator[str]:
@@ -111,12 +120,12 @@ def _attempts(incident: Incident) -> Iterator[str]:
         yield f"{number}. {words[attempt.did]}: {_text(attempt.because)}"
         plan = attempt.plan or {}
         if attempt.recovery is not None:
-            yield f"   by recovery {attempt.recovery}, goal {_code(plan.get('goal', 'unknown'))}:"
+            yield f"   by recovery {_text(attempt.recovery)}, goal {_code(plan.get('goal', 'unknown'))}:"
         elif plan.get("steps"):
-            yield f"   the plan {plan.get('recovery', '')} would do this:"
+            yield f"   the plan {_text(str(plan.get('recovery', '')))} would do this:"
         yield from (f"   - {_text(step['do'])}" for step in plan.get("steps", ()))
         if attempt.file is not None:
-            yield f"   The plan waits for a person in {_code(attempt.file)}."
+            yield f"   As was noted down then, the plan waits for a person in {_code(attempt.file)}."
 
 
 def _price(plan: Mapping[str, Any] | None) -> Iterator[str]:
@@ -135,10 +144,10 @@ def _price(plan: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     most = "at most " if source["bound"] else ""
-    name = f"{source['index']} ({source['kind']})"
+    name = _text(f"{source['index']} ({source['kind']})")
     for what, words in _PRICES:
         for topic, partition, start, end in ranges_of(source, what):
-            place = f"{_text(topic)}/{partition}"
+            place = _text(f"{topic}/{partition}")
             yield name, words, place, f"[{start:,}, {end:,})", f"{most}{end - start:,}"
         files = files_of(source, what)
         shown = [_code(file) for file in files[:_FILES_SHOWN]]
@@ -179,7 +188,7 @@ def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"- {_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
     for name, words in (("accepted", "accepted"), ("needs", "not accepted by anybody yet")):
         if plan.get(name):
-            yield f"- {words}: {', '.join(plan[name])}"
+            yield f"- {words}: {_text(', '.join(map(str, plan[name])))}"
 
 
 def _proofs(report: Report) -> Iterator[str]:
@@ -201,10 +210,19 @@ def _promise(report: Report) -> Iterator[str]:
         yield "No new batch has been committed yet that could keep it."
 
 
+def _signatures(report: Report) -> Iterator[str]:
+    """What nobody with a key of this machine has signed: anybody who can write there may have written it."""
+    told = [] if report.is_by_hand else [(f"incident {report.incident.id}", report.signature)]
+    told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
+    for what, signature in told:
+        if signature is not None and signature is not Standing.SIGNED:
+            yield f"- What is noted down of {what} is not signed by a key of this machine: {_SIGNATURES[signature]}."
+
+
 def _undo(report: Report) -> Iterator[str]:
     for done in report.recoveries:
         if done.state == "undone":
-            yield f"Recovery {done.recovery} was taken back: every byte was put back as it was."
+            yield f"Recovery {_text(done.recovery)} was taken back: every byte was put back as it was."
             continue
         first = report.incident.first_batch
         if first is not None:
@@ -229,7 +247,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 def _text(told: str) -> str:
     """A text that means itself, on one line: an error may quote anything."""
-    return _MARKUP.sub(r"\\\1", _BLANKS.sub(" ", told).strip())
+    return _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
 
 
 def _sentence(told: str) -> str:
@@ -239,7 +257,7 @@ def _sentence(told: str) -> str:
 
 def _code(told: str) -> str:
     """A text as code, on one line, also within a table."""
-    text = _BLANKS.sub(" ", told).strip().replace("|", r"\|")
+    text = visible(_BLANKS.sub(" ", told).strip()).replace("|", r"\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     blank = " " if "`" in text else ""
     return f"{fence}{blank}{text}{blank}{fence}"

@@ -22,9 +22,12 @@ from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
 from lastgood.operations.filling import Filling, filling
 from lastgood.operations.heal import Healer
+from lastgood.operations.keys import TEXT_VARIABLE
 from lastgood.operations.mirroring import mirroring
 from lastgood.operations.target import Target, target_of
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.redaction import redacted_words
+from lastgood.rights import make_private
 from lastgood.sources.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.starting_offsets import KEY_VARIABLE
 from lastgood.spark.agent import SITE_FOLDER
@@ -71,7 +74,7 @@ class Prepared:
         """What `run --check` shows."""
         return {
             "pipeline": self.pipeline.name,
-            "command": list(self.launch.command),
+            "command": redacted_words(self.launch.command),
             "python": self.launch.python and str(self.launch.python),
             "java": self.launch.java and f"Java {self.launch.java.version} ({self.launch.java.home})",
             "checkpoints": [str(each) for each in self.watches],
@@ -109,6 +112,7 @@ def prepare(
     """
     env = {**(os.environ if environment is None else environment), **pipeline.env}
     env = {**_start_variables(pipeline, env), **env}
+    env.pop(TEXT_VARIABLE, None)  # the application signs nothing, and whoever writes it is not to
     checkpoints = [parse_location(query.checkpoint) for query in pipeline.queries]
     _require_distinct(checkpoints)
     name = re.sub(r"[^\w.-]+", "_", pipeline.name)
@@ -241,7 +245,7 @@ def _instrumented(launch: Launch, folder: Path) -> Launch:
 def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
     """Make it, and remove those of runs long past."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # exceptions may quote data
+        make_private(folder)  # exceptions may quote data
         old = sorted(each for each in folder.parent.iterdir() if each != folder)[:-_AGENT_FOLDERS_KEPT]
         for each in old:
             owner = each.name.rpartition("-")[2]

@@ -15,7 +15,7 @@ from lastgood.parallel import Deadline
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep, SinkEdit, SinkStep
-from lastgood.sinks.delta import write_obstacles
+from lastgood.sinks.delta import is_tried, write_obstacles
 from lastgood.sinks.delta_back import reach_back, versions_above
 from lastgood.sinks.delta_history import history_of
 from lastgood.sinks.evidence import SinkEvidence
@@ -30,7 +30,8 @@ def fence_of(sink: SinkEvidence) -> str | None:
     """The name whose writers can be fenced off from a sink; None if none can."""
     if sink.kind != DELTA or not sink.known or sink.presumed_app_id is not None or sink.write_obstacles:
         return None
-    return (sink.app_id or None) if may_create_exclusively(parse_location(sink.location)) else None
+    is_ours_alone = may_create_exclusively(parse_location(sink.location)) and is_tried(sink.location)
+    return (sink.app_id or None) if is_ours_alone else None
 
 
 def require_sinks_exclusive(plan: Plan) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from lastgood.errors import UsageError
 from lastgood.recovery.draft import StartEdit
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import digest
 from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Location, open_storage, parse_location
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.asked import Asked
+from lastgood.asked import Asked, downtime
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -25,11 +25,12 @@ from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.advice_facts import query_facts
-from lastgood.operations.below import checkpoints_below
+from lastgood.operations.below import Reach, checkpoints_below
 from lastgood.operations.diagnose import BATCHES, examine
 from lastgood.operations.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
 from lastgood.operations.exposure import Exposure, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
+from lastgood.operations.keys import keys_of
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.position import Position
@@ -38,6 +39,7 @@ from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
 from lastgood.recovery.plan import PlanInvalidError
+from lastgood.signing import NO_KEYS, Standing
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
@@ -83,11 +85,15 @@ class Status:
     """The recovery that left the checkpoint behind on purpose, if no batch was planned since."""
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
+    incident_signature: Standing | None = None
+    """What the keys of this machine say of its file; None without a key."""
     failed: FailedBatch | None = None
     """What `recover` has seen fail since the newest commit; None as `incident`."""
     target: str = ""
     """As the user named it."""
     options: EvidenceOptions = _NOTHING_ASKED
+    max_downtime_ms: int | None = None
+    """How long it may be down, where that was said beside the configuration."""
 
     @property
     def grade(self) -> Grade:
@@ -141,7 +147,7 @@ class Status:
     @property
     def asked(self) -> Asked:
         """How it was asked for; the commands that are printed carry the same."""
-        return Asked(self.target or str(self.location), self.options.words())
+        return Asked(self.target or str(self.location), self.options.words(), downtime=downtime(self.max_downtime_ms))
 
     @property
     def tells_the_way(self) -> bool:
@@ -209,6 +215,7 @@ class Status:
             "back_after_seconds": incident.back_after_seconds,
             "promise": incident.promise_state,
             "next": self.asked.command("report", incident.id),
+            "signature": None if self.incident_signature is None else self.incident_signature.value,
             "error": None,
         }
 
@@ -219,6 +226,7 @@ def status(
     query: str | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
     config: Path | None = None,
+    max_downtime_ms: int | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Status:
     """Where one query stands: from its files, and from its sinks and Kafka where these are named.
@@ -228,6 +236,7 @@ def status(
         query: `target` is a session-wide checkpoint root; the name of the query in it.
         options: Sinks and Kafka.
         config: Another configuration than `lastgood.toml` here.
+        max_downtime_ms: How long it may be down without losing anything; None: as its pipeline says.
         clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
@@ -247,17 +256,27 @@ def status(
         if not (evidence.mirror or evidence.left):
             require_checkpoint(location, evidence.checkpoint, options.words())
         at_ms = clock_ms()
-        facts = beside.submit(query_facts, evidence)
+        facts = beside.submit(query_facts, evidence, max_downtime_ms=max_downtime_ms)
         around = look_around(evidence, options, now_ms=at_ms, headroom=True)
         found = _judge(evidence, around, facts.result(), options, at_ms)
-        return replace(found, incident=incident.result(), failed=_failed(evidence), target=target)
+        last = incident.result()
+        return replace(
+            found,
+            incident=last,
+            incident_signature=_signature(storage, location, last, config),
+            failed=_failed(evidence),
+            target=target,
+            max_downtime_ms=max_downtime_ms,
+        )
 
 
 def status_below(
     root: str,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
+    max_downtime_ms: int | None = None,
     progress: Callable[[int], None] | None = None,
+    reach: Reach | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> list[Status]:
     """Where every query below a folder stands, worst first.
@@ -266,7 +285,9 @@ def status_below(
         root: A folder full of checkpoints, such as `spark.sql.streaming.checkpointLocation`, or a name in
             `lastgood.toml`.
         options: Sinks and Kafka of them all; each sink tells itself which of the queries write to it.
+        max_downtime_ms: How long each of them may be down; None: as the pipeline says whose name this is, if any does.
         progress: Told how many have been read so far.
+        reach: How far to look at most; it is told how far that was.
         clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
@@ -275,13 +296,14 @@ def status_below(
     """
     resolved = resolve_target(root)
     options = options.of(resolved)
+    wanted_ms = resolved.max_downtime_ms if max_downtime_ms is None else max_downtime_ms
     location = parse_location(resolved.checkpoint)
     storage = open_storage(location)
     asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look = _read if asks else partial(_look, options=options, at_ms=clock_ms())
-        asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location)]
+        look = _read if asks else partial(_look, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
+        asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location, reach)]
         looked = []
         for done in as_completed(asked):
             looked.append(done.result())
@@ -290,9 +312,12 @@ def status_below(
         read = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
         at_ms = clock_ms()
         around = look_around_all(read, options, now_ms=at_ms) if asks else []
-        found = list(pool.map(partial(_look_again, options=options, at_ms=at_ms), read, around))
+        again = partial(_look_again, options=options, max_downtime_ms=wanted_ms, at_ms=at_ms)
+        found = list(pool.map(again, read, around))
     found += [each for each in looked if isinstance(each, Status)]
-    found = [replace(each, target=str(each.location), options=options) for each in found]  # of unreadable ones, too
+    found = [  # of unreadable ones, too
+        replace(each, target=str(each.location), options=options, max_downtime_ms=wanted_ms) for each in found
+    ]
     return sorted(found, key=lambda each: (-each.grade, str(each.location)))
 
 
@@ -317,15 +342,22 @@ def _with_left(evidence: Evidence) -> Evidence:
     return evidence
 
 
-def _look(storage: Storage, location: Location, *, options: EvidenceOptions, at_ms: int) -> Status | None:
+def _look(
+    storage: Storage, location: Location, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
+) -> Status | None:
     """One that nobody else tells of; None if it is none."""
     evidence = _read(storage, location)
-    return _look_again(evidence, Surroundings(), options=options, at_ms=at_ms) if _is_any(evidence) else None
+    if not _is_any(evidence):
+        return None
+    return _look_again(evidence, Surroundings(), options=options, max_downtime_ms=max_downtime_ms, at_ms=at_ms)
 
 
-def _look_again(evidence: Evidence, around: Surroundings, *, options: EvidenceOptions, at_ms: int) -> Status:
+def _look_again(
+    evidence: Evidence, around: Surroundings, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
+) -> Status:
     try:
-        return _judge(evidence, around, query_facts(evidence), options, at_ms)
+        facts = query_facts(evidence, max_downtime_ms=max_downtime_ms)
+        return _judge(evidence, around, facts, options, at_ms)
     except StorageError as error:
         return Status(evidence.location, None, error)
 
@@ -341,6 +373,17 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
         return last_incident(storage, location) if location.name else None
     except LastgoodError as error:
         return error
+
+
+def _signature(
+    storage: Storage, location: Location, last: Incident | LastgoodError | None, config: Path | None
+) -> Standing | None:
+    keys = keys_of(config) if isinstance(last, Incident) else NO_KEYS
+    if not keys or not isinstance(last, Incident):
+        return None
+    from lastgood.recovery.signed_files import file_of_incident, worst  # noqa: PLC0415 - nobody without a key needs it
+
+    return worst(file_of_incident(storage, location, last.id, keys))
 
 
 def _failed(evidence: Evidence) -> FailedBatch | None:
@@ -400,7 +443,7 @@ def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
         "at_ms": left.at_ms,
         "start_file": left.file.to_json(),
         "starts": {source: {t: dict(parts) for t, parts in each.items()} for source, each in left.starts.items()},
-        "undo": asked.command("undo", left.recovery),
+        "undo": asked.taking_back(left.recovery, left.file.location),
     }
 
 

@@ -14,6 +14,7 @@ from lastgood.operations.closing import carried_out, closed
 from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.incident_notes import attempt_of
+from lastgood.operations.keys import keys_of
 from lastgood.operations.promise import Kept
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.topic_notes import note_first_topics
@@ -111,7 +112,7 @@ class Story:
 
     def _new(self, at_ms: int, cause: Mapping[str, object] | None, position: Mapping[str, int | None]) -> Incident:
         incident_id = new_incident_id(at_ms)
-        note_whereabouts(incident_id, str(self._checkpoint))
+        note_whereabouts(incident_id, str(self._checkpoint), self._evidence.words())
         return Incident(
             id=incident_id,
             checkpoint=str(self._checkpoint),
@@ -139,7 +140,9 @@ class Story:
     def _put(self, incident: Incident) -> None:
         try:
             if self._incidents is None:
-                self._incidents = Incidents(open_writable(self._checkpoint), self._checkpoint)
+                self._incidents = Incidents(
+                    open_writable(self._checkpoint), self._checkpoint, keys_of(self._pipeline.config)
+                )
             self._incidents.write(incident)
             self._has_trouble = False
         except LastgoodError as error:

@@ -5,7 +5,6 @@ Whoever cannot be reached, or does not let us look, has answered too: the answer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -24,9 +23,9 @@ from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.query.topics import reads_of
+from lastgood.redaction import without_login
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.sinks.fence import without_secrets
-from lastgood.sinks.sink import is_database, open_sink
+from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.kafka_retention import ReadUpTo
@@ -41,8 +40,6 @@ NOT_YET = "(a query that is not there yet)"
 """Whom a sink is asked about where a checkpoint was left behind, so that it tells what it knows of others."""
 _PARALLEL = 16
 _TOPIC_IS_THE_SAME = "--topic-is-the-same"
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
-"""In a location; `without_secrets` knows more of the URL of a database."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -99,7 +96,7 @@ class EvidenceOptions:
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line, which may be shown and kept: without passwords."""
         config = None if self.kafka_config is None else str(self.kafka_config)
-        given = [("--sink", without_password(sink)) for sink in self.sinks]
+        given = [("--sink", without_login(sink)) for sink in self.sinks]
         given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
         given += [("--topic", topic) for topic in self.topics]
         given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
@@ -132,11 +129,6 @@ def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...
     """What was said of the Spark that will start, as words of a command line."""
     version = () if spark is None else ("--spark", spark)
     return version if fail_on_data_loss else (*version, "--fail-on-data-loss", "false")
-
-
-def without_password(text: str) -> str:
-    """A sink as it may be kept; the driver of a database finds a password in its own places, such as `PGPASSWORD`."""
-    return without_secrets(text) if is_database(text) else _PASSWORD.sub(r"\1@", text)
 
 
 def options_of(words: Sequence[str]) -> EvidenceOptions:
@@ -330,7 +322,7 @@ def sink_question(
         app_id: What its function gives as `txnAppId`; None: its own id.
         is_default: As `Question.is_default`.
     """
-    shown = without_secrets(text, instead=":***") if is_database(text) else _PASSWORD.sub(r"\1:***@", text)
+    shown = without_login(text, instead=":***")
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
     return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
 

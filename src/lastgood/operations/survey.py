@@ -18,8 +18,9 @@ from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
+from lastgood.operations.keys import keys_of
 from lastgood.operations.sinks_back import fence_of
-from lastgood.operations.surroundings import EvidenceOptions, look_around, without_password
+from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.unread_files import files_after
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
@@ -29,8 +30,11 @@ from lastgood.recovery.plan import PlannedSink, Promise
 from lastgood.recovery.planner import batches_wanted
 from lastgood.recovery.price import Waiver
 from lastgood.recovery.repairs_lost import RETAINED
+from lastgood.recovery.room import require_newest_signed
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import taken_back
+from lastgood.redaction import without_login
+from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage
@@ -143,22 +147,25 @@ def survey(
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
         PlanInvalidError: the plan of an earlier recovery, which tells what of the mirror counts, cannot be read.
+        SignatureMissingError, SignatureWrongError: there is a key, and what such a recovery left was not signed.
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
     said = evidence.words()
     found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
-    found = known_left(found)
+    keys = keys_of(config)
+    require_newest_signed(found.storage, found.location, keys)
+    found = known_left(found, keys)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
         found = found.with_mirror(_mirror_since(checkpoint))
-    found = _as_left(found)
+    found = _as_left(found, keys)
     if not (found.mirror or found.left or may_be_missing):
         require_checkpoint(found.location, found.checkpoint, said)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
     if any(sink.known and (sink.last_batch or 0) < found.mirror_since for sink in around.sinks):
-        found = _as_left(found.with_mirror())
+        found = _as_left(found.with_mirror(), keys)
     options = DiagnoseOptions(asked, spark, fail_on_data_loss)
     facts = advice_facts(found, spark=spark)
     world = advised(world_of(found, around, options), facts)
@@ -177,9 +184,10 @@ def shown_by_sinks(target: str, *, evidence: EvidenceOptions, config: Path | Non
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True))
+    keys = keys_of(config)
+    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), keys)
     if found.query_id is None:
-        found = _as_left(found.with_mirror())
+        found = _as_left(found.with_mirror(), keys)
     return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)
 
 
@@ -188,7 +196,7 @@ def _planned(sinks: Iterable[SinkEvidence]) -> tuple[PlannedSink, ...]:
         PlannedSink(
             index=index,
             kind=sink.kind,
-            location=without_password(sink.location),
+            location=without_login(sink.location),
             batch=sink.last_batch,
             known=sink.known,
             skips_up_to=sink.skips_up_to,
@@ -208,11 +216,11 @@ def _mirror_since(checkpoint: Checkpoint) -> int:
     return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)
 
 
-def _as_left(found: Evidence) -> Evidence:
+def _as_left(found: Evidence, keys: KeyRing) -> Evidence:
     """The same, but for what earlier recoveries have taken out of the logs: the mirror still has that."""
     if not found.mirror:
         return found
-    endings = endings_of(found.storage, found.location)
+    endings = endings_of(found.storage, found.location, keys)
     return replace(found, mirror=tuple(as_left(found.mirror, endings))) if endings else found
 
 

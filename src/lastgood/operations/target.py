@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
-from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.rights import WORK_SUFFIX
 from lastgood.sources.start_files import StartFile
-from lastgood.storage import parse_location
+from lastgood.storage import Location, parse_location
 from lastgood.supervise.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
 from lastgood.supervise.policy import Policy
 
@@ -33,6 +33,8 @@ class Target:
     source_replays: bool = False
     via: StartFile | None = None
     """The file by which its application is told where to begin; None: its checkpoint says it."""
+    max_downtime_ms: int | None = None
+    """How long it may be down without losing anything; None if nobody said."""
     name: str | None = field(default=None, compare=False)
     """By which the `lastgood.toml` here knows it; None for a location, and for a name in another configuration."""
     policy: str | None = field(default=None, compare=False)
@@ -51,6 +53,7 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.txn_app_id,
         query.source_replays,
         pipeline.policy.via,
+        pipeline.max_downtime_ms,
     )
 
 
@@ -116,6 +119,19 @@ def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
         if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
             return pipeline
     return None
+
+
+def target_at(location: Location, config: Path | None = None) -> Target:
+    """What a configuration knows of the query at a checkpoint; the location alone if none knows it.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+    """
+    pipeline = pipeline_of(str(location), config)
+    for query in () if pipeline is None else pipeline.queries:
+        if pipeline is not None and parse_location(query.checkpoint).identity == location.identity:
+            return target_of(pipeline, query)
+    return Target(str(location))
 
 
 def policy_of(target: str, config: Path | None = None) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
@@ -11,7 +11,9 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.diagnosis.sink_reading import NONE
 from lastgood.operations.evidence import Evidence
+from lastgood.operations.hosts import open_named
 from lastgood.sources.files import FileFacts, FileState, ask_files
+from lastgood.storage import Location, Storage
 
 _FILES_MAX = 1000
 
@@ -33,7 +35,8 @@ def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFac
         line = plan.source(source_id) if plan is not None else None
         first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
         if _newest(evidence, source_id) > first:
-            found[source_id] = _asked([file for file in evidence.source_files(source_id) if file.log_id > first])
+            after = [file for file in evidence.source_files(source_id) if file.log_id > first]
+            found[source_id] = _asked(after, open_named(evidence))
     return found
 
 
@@ -64,9 +67,12 @@ def _newest(evidence: Evidence, source_id: str) -> int:
     return max((each for each in (*listed, *copied) if each is not None), default=NONE)
 
 
-def _asked(files: Sequence[SourceFile]) -> tuple[FileFacts, ...]:
+def _asked(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:
     """The newest of them are looked up; of the others one stands for all."""
     ordered = sorted(files, key=lambda file: file.log_id)
     left, asked = ordered[:-_FILES_MAX], ordered[-_FILES_MAX:]
     because = f"of {len(ordered)} files only the newest {_FILES_MAX} were looked up"
-    return (*(FileFacts(file, FileState.UNKNOWN, because=because) for file in left[-1:]), *ask_files(asked))
+    return (
+        *(FileFacts(file, FileState.UNKNOWN, because=because) for file in left[-1:]),
+        *ask_files(asked, open_at=open_at),
+    )

@@ -20,7 +20,9 @@ from lastgood.process.java import JAVA_MINIMUM, Java, find_java
 _JAVA_MINIMUM_SPARK_3 = 8
 _SUBMITTERS = ("spark-submit", "pyspark", "spark-sql")
 _PROBE = """
-import json, sys
+import sys
+sys.path[:] = [each for each in sys.path if each not in ("", ".")]  # no module of the folder that we are called in
+import json
 from importlib.metadata import PackageNotFoundError, version
 def of(name):
     try: return version(name)

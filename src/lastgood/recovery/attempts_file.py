@@ -1,11 +1,11 @@
-"""Where it is kept how often the same batch has failed, from one `recover` to the next.
+"""Where it is kept how often the same batch has failed, from one `recover` or `run` to the next.
 
 CHECKPOINT.lastgood/attempts.json
 """
 
 from __future__ import annotations
 
-from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Location, Storage
 
 _BYTES_MAX = 64 * 1024

@@ -6,18 +6,27 @@ CHECKPOINT.lastgood/backups/ID.jsonl.gz    the copies
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
-from lastgood.recovery.copies import Copy, compress, decode_copies, decompress, encode_copies
-from lastgood.recovery.mirror import FILE_BYTES_MAX, WORK_SUFFIX
+from lastgood.recovery.copies import Copy, compress, decode_lines, decompressed_lines, encode_copies
+from lastgood.recovery.mirror import FILE_BYTES_MAX
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage import Location, Storage
 from lastgood.writing import WritableStorage
+
+FACTS_BYTES_MAX = 64 * 1024
+_FACTS_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]{4})\.json", re.ASCII)
+_UNASKED = Signer()
 
 
 class BackupMissingError(LastgoodError):
@@ -51,6 +60,8 @@ class Backup:
     """Bytes of all files together."""
     kept: bool = False
     """True if it is not to be removed with age."""
+    sha256: str | None = None
+    """Of the copies, as `digest_of` has it; None of a backup that was made before this was written down."""
 
     def to_json(self) -> dict[str, Any]:
         """The object in its file, and in `backup list`."""
@@ -81,11 +92,19 @@ def new_backup(copies: Iterable[Copy], *, at_ms: int, mark: str) -> tuple[Backup
         last_committed=newest_in(held, COMMITS),
         files=len(held),
         size=sum(copy.size for copy in held),
+        sha256=digest_of(held),
     )
     return backup, compress(encode_copies(held))
 
 
-def write_backup(storage: WritableStorage, folder: Location, backup: Backup, content: bytes) -> None:
+def digest_of(copies: Iterable[Copy]) -> str:
+    """SHA-256 of all that copies say, 64 hexadecimal digits; the same in whatever order, and however compressed."""
+    return hashlib.sha256(encode_copies(sorted(copies, key=restore_order))).hexdigest()
+
+
+def write_backup(
+    storage: WritableStorage, folder: Location, backup: Backup, content: bytes, signer: Signer = _UNASKED
+) -> None:
     """Put a backup in its place and read it back; what it holds comes last, so that a torn one is none.
 
     Raises:
@@ -96,35 +115,45 @@ def write_backup(storage: WritableStorage, folder: Location, backup: Backup, con
     if storage.read(file, limit=FILE_BYTES_MAX) != content:
         storage.remove(file)
         raise BackupMissingError("the backup did not come back as it was written", subject=str(file))
-    write_facts(storage, folder, backup)
+    write_facts(storage, folder, backup, signer)
 
 
-def write_facts(storage: WritableStorage, folder: Location, backup: Backup) -> None:
-    """Write down what a backup holds."""
-    storage.write(folder / f"{backup.id}.json", json.dumps(backup.to_json()).encode())
+def write_facts(storage: WritableStorage, folder: Location, backup: Backup, signer: Signer = _UNASKED) -> None:
+    """Write down what a backup holds, signed if there is a key."""
+    told = signer.signed(BACKUP, (backup.id,), backup.to_json())
+    storage.write(folder / f"{backup.id}.json", json.dumps(told).encode())
 
 
 def list_backups(storage: Storage, folder: Location) -> list[Backup]:
-    """Every backup, oldest first; a file that is none of ours is left out."""
-    found = []
-    for name in storage.names(folder) or ():
-        if name.endswith(".json"):
-            raw = storage.read(folder / name, limit=FILE_BYTES_MAX)
-            backup = parse_backup(raw or b"")
-            found += [] if backup is None else [backup]
-    return sorted(found, key=lambda backup: (backup.at_ms, backup.id))
+    """Every backup, oldest first; a file that is none of ours, or says that it is another's, is left out."""
+    found = (_backup_named(storage, folder, each) for each in backup_ids(storage, folder))
+    return sorted((each for each in found if each is not None), key=lambda backup: (backup.at_ms, backup.id))
+
+
+def backup_ids(storage: Storage, folder: Location) -> list[str]:
+    """The ids of which there is a file with facts, whatever that says; a file of another name is none of ours."""
+    named = (_FACTS_NAME.fullmatch(name) for name in storage.names(folder) or ())
+    return [name[1] for name in named if name is not None]
+
+
+def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup | None:
+    """The backup whose file bears this name: what it says of its id must agree, since paths are made of that."""
+    backup = parse_backup(storage.read(folder / f"{backup_id}.json", limit=FACTS_BYTES_MAX) or b"")
+    return backup if backup is not None and backup.id == backup_id else None
 
 
 def parse_backup(raw: bytes) -> Backup | None:
     """What the file of a backup says; None if it is none of ours."""
     try:
-        backup = Backup(**json.loads(raw))
-    except (ValueError, TypeError, RecursionError):
+        told = json.loads(raw)
+        told.pop(SIGNATURE, None)
+        backup = Backup(**told)
+    except (AttributeError, ValueError, TypeError, RecursionError):
         return None
-    numbers = (backup.at_ms, backup.files, backup.size, backup.last_planned or 0, backup.last_committed or 0)
-    texts = (backup.id, backup.query_id or "")
-    is_ours = all(isinstance(each, int) for each in numbers) and all(isinstance(each, str) for each in texts)
-    return backup if is_ours and isinstance(backup.kept, bool) else None
+    numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
+    texts = (backup.id, backup.query_id or "", backup.sha256 or "")
+    is_ours = all(is_long(each) for each in numbers) and all(isinstance(each, str) for each in texts)
+    return backup if is_ours and is_time_ms(backup.at_ms) and isinstance(backup.kept, bool) else None
 
 
 def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
@@ -146,6 +175,24 @@ def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
     )
 
 
+def require_signed(storage: Storage, folder: Location, backup: Backup, signer: Signer) -> None:
+    """See that what a backup says of itself, and of its content, was signed; without a key nothing is asked.
+
+    Raises:
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
+        BackupMissingError: it was changed meanwhile.
+    """
+    if not signer.keys:
+        return
+    file = folder / f"{backup.id}.json"
+    raw = storage.read(file, limit=FACTS_BYTES_MAX) or b""
+    if parse_backup(raw) != backup:
+        raise BackupMissingError(f"there is no backup {backup.id}", subject=str(file), found="another one in its file")
+    signer.require(BACKUP, (backup.id,), json.loads(raw), file)
+    if backup.sha256 is None:
+        raise signer.missing(file, "a signature that says nothing of its content")
+
+
 def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy]:
     """The files of a backup, in the order in which they are put back.
 
@@ -154,7 +201,7 @@ def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy
     """
     file = folder / f"{backup.id}.jsonl.gz"
     raw = storage.read(file, limit=FILE_BYTES_MAX)
-    copies = list(decode_copies(decompress(raw or b"")))
+    copies = list(decode_lines(decompressed_lines(raw or b"", str(file))))
     if len(copies) != backup.files or sum(copy.size for copy in copies) != backup.size:
         raise BackupMissingError(
             f"backup {backup.id} is not whole",
@@ -162,13 +209,28 @@ def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy
             found="no such file" if raw is None else f"{len(copies)} files",
             expected=f"{backup.files} files, {backup.size} bytes",
         )
+    if backup.sha256 not in (None, digest_of(copies)):
+        raise BackupMissingError(
+            f"backup {backup.id} is not as it was made",
+            subject=str(file),
+            found="another content",
+            expected=f"the content with SHA-256 {backup.sha256}",
+            effect="nothing was written",
+        )
     return sorted(copies, key=restore_order)
 
 
-def keep_backup(storage: WritableStorage, folder: Location, backup: Backup, *, kept: bool) -> Backup:
-    """Mark a backup as one that age does not remove, or take the mark away."""
+def keep_backup(
+    storage: WritableStorage, folder: Location, backup: Backup, *, kept: bool, signer: Signer = _UNASKED
+) -> Backup:
+    """Mark a backup as one that age does not remove, or take the mark away.
+
+    Raises:
+        SignatureMissingError, SignatureWrongError: there is a key, and its facts were not signed by one.
+    """
+    require_signed(storage, folder, backup, signer)  # else our signature would come to stand under another's words
     marked = replace(backup, kept=kept)
-    write_facts(storage, folder, marked)
+    write_facts(storage, folder, marked, signer)
     return marked
 
 

@@ -18,9 +18,18 @@ from typing import Any
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, LogFile, QueryMetadataFile, classify
+from lastgood.checkpoint.lines import is_time_ms
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.errors import Retry, StorageError
 
 _CHUNK_BYTES = 64 * 1024
+_PIECE_BYTES = 1024 * 1024
+_UNPACKED_BYTES_FREE = 64 * 1024 * 1024
+_UNPACKED_TIMES_MAX = 200
+"""Lines of idle batches, which differ in a time only, take a hundredth when they are packed."""
+_LINE_BYTES_MIN = len('{"path":"","query":"","seen_ms":0,"text":""}')
+LINE_BYTES_MAX = 256 * 1024 * 1024
+"""The line of one copy is not longer."""
 _BLOCK_BYTES = 64 * 1024
 _BLOCK_COPIES = 512
 _BLOCKS_OPEN = 8
@@ -28,6 +37,14 @@ _BLOCKS_OPEN = 8
 _BATCH_LINE = re.compile(rb'\{"path":"(?:offsets|commits)/(\d{1,18})"')
 """How `encode_copies` begins the line of a batch."""
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
+
+
+class CopiesTooLargeError(StorageError):
+    """A file of the mirror or of a backup is small, and would unpack to more than logs can: nobody's logs are so."""
+
+    condition = "COPIES_TOO_LARGE"
+    exit_code = 36
+    retry = Retry.AFTER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +98,56 @@ def compress(raw: bytes) -> bytes:
     return gzip.compress(raw, compresslevel=6, mtime=0)
 
 
-def decompress(raw: bytes) -> bytes:
-    """The content of all members; of a torn one what comes before the tear, as a line of its own."""
-    return b"".join(_decompressed(raw))
+def decompress(raw: bytes, subject: str = "copies") -> bytes:
+    """The content of all members; of a torn one what comes before the tear, as a line of its own.
+
+    Raises:
+        CopiesTooLargeError: it would take far more room than it does, as no logs do; `subject` names the file.
+    """
+    return b"".join(_within(_decompressed(raw), len(raw), subject))
 
 
-def decompressed_lines(raw: bytes) -> Iterator[bytes]:
-    """The lines of `decompress`, of which only a few are held at a time."""
-    rest = b""
-    for piece in _decompressed(raw):
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    yield rest
+def decompressed_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
+    """The lines of `decompress` that are long enough for a copy, of which only a few are held at a time.
+
+    Raises:
+        CopiesTooLargeError: as `decompress`, or a line is longer than that of any file.
+    """
+    rest: list[bytes] = []
+    size = 0
+    for piece in _within(_decompressed(raw), len(raw), subject):
+        first, *more = piece.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if size > LINE_BYTES_MAX:
+            raise _too_large(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+        if more:
+            yield b"".join(rest)
+            *whole, last = more
+            yield from (line for line in whole if len(line) >= _LINE_BYTES_MIN)
+            rest, size = [last], len(last)
+    yield b"".join(rest)
+
+
+def _within(pieces: Iterable[bytes], packed_bytes: int, subject: str) -> Iterator[bytes]:
+    most = max(_UNPACKED_BYTES_FREE, packed_bytes * _UNPACKED_TIMES_MAX)
+    left = most
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise _too_large(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
+        yield piece
+
+
+def _too_large(subject: str, found: str) -> CopiesTooLargeError:
+    return CopiesTooLargeError(
+        "a file of copies unpacks to more than copies of logs can",
+        subject=subject,
+        found=found,
+        expected="a file as lastgood wrote it",
+        effect="nothing of it is read any further",
+        next=f"see who wrote {subject}, and move it away: what is left is read without it",
+    )
 
 
 def _decompressed(raw: bytes) -> Iterator[bytes]:
@@ -110,13 +165,15 @@ def _decompress_member(raw: bytes, start: int) -> Generator[bytes, None, int | N
     member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     view = memoryview(raw)
     for position in range(start, len(raw), _CHUNK_BYTES):
-        chunk = view[position : position + _CHUNK_BYTES]
-        try:
-            yield member.decompress(chunk)
-        except zlib.error:
-            return None
+        chunk: bytes | memoryview = view[position : position + _CHUNK_BYTES]
+        while chunk and not member.eof:
+            try:
+                yield member.decompress(chunk, _PIECE_BYTES)
+            except zlib.error:
+                return None
+            chunk = member.unconsumed_tail
         if member.eof:
-            return position + len(chunk) - len(member.unused_data)
+            return min(position + _CHUNK_BYTES, len(raw)) - len(member.unused_data)
     return None
 
 
@@ -273,11 +330,16 @@ def _copy(line: bytes) -> Copy | None:
 
 def _is_ours(copy: Copy) -> bool:
     """Whether the fields are what we write: a path that leads out of the checkpoint must never be restored."""
-    numbers: list[Any] = [copy.seen_ms, 0 if copy.modified_ms is None else copy.modified_ms]
+    times: list[Any] = [copy.seen_ms, 0 if copy.modified_ms is None else copy.modified_ms]
     texts: list[Any] = [copy.path, "" if copy.query_id is None else copy.query_id]
     return (
-        all(isinstance(number, int) for number in numbers)
+        all(is_time_ms(time) for time in times)
         and all(isinstance(text, str) for text in texts)
         and isinstance(classify(copy.path), QueryMetadataFile | LogFile)
-        and ".." not in copy.path.split("/")
+        and all(map(_is_name, copy.path.split("/")))
     )
+
+
+def _is_name(part: str) -> bool:
+    """Whether a part of a path is the name of a file or folder, and stays one when it becomes bytes."""
+    return part not in ("", ".", "..") and "\0" not in part and not any("\ud800" <= each <= "\udfff" for each in part)

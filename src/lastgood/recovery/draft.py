@@ -24,8 +24,7 @@ class RepairRefusedError(LastgoodError):
 
     def __init__(self, sentence: str, *, alternatives: tuple[Alternative, ...] = (), **facts: str | None) -> None:
         super().__init__(sentence, **facts)
-        self.alternatives = alternatives
-        """Other ways, the best first."""
+        self.alternatives: tuple[Alternative, ...] = alternatives
 
 
 @dataclass(frozen=True, slots=True)

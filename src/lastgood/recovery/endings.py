@@ -19,6 +19,7 @@ from lastgood.recovery.copies import Copy, batch_of
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
 from lastgood.recovery.room import Stage, latest, read_note, recoveries, recoveries_folder
 from lastgood.recovery.steps import FileStep, digest
+from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.storage import Location, Storage
 
 
@@ -65,29 +66,37 @@ def as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]
         yield from (copy for copy in ending.written if not any(later.voids(copy) for later in endings[number:]))
 
 
-def endings_of(storage: Storage, checkpoint: Location) -> list[Ending]:
+def endings_of(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> list[Ending]:
     """Every recovery of a checkpoint that came to an end, oldest first.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Beside which it is looked.
+        keys: Of which one has to have signed what it goes by; none: nobody need have.
 
     Raises:
         PlanInvalidError: the plan of one, or what it has noted down, cannot be read.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: the storage does not answer (subclasses).
     """
-    folders = [recoveries_folder(checkpoint) / each for each in recoveries(storage, checkpoint)]
+    ids, look = recoveries(storage, checkpoint), partial(_ending, storage, checkpoint, keys)
     with ThreadPoolExecutor(storage.parallel) as pool:
-        found = [ending for ending in pool.map(partial(_ending, storage), folders) if ending is not None]
+        found = [ending for ending in pool.map(look, ids) if ending is not None]
     return sorted(found, key=lambda ending: ending.at_ms)
 
 
-def _ending(storage: Storage, folder: Location) -> Ending | None:
+def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str) -> Ending | None:
+    folder = recoveries_folder(checkpoint) / recovery
     stage = latest(storage, folder)
     if stage not in (Stage.CLOSED, Stage.TAKEN_BACK):
         return None
-    begun_ms, at_ms = (_noted_ms(storage, folder, each) for each in (Stage.BEGUN, stage))
+    signer = Signer.at(keys, checkpoint)
+    begun_ms, at_ms = (_noted_ms(storage, folder, each, signer) for each in (Stage.BEGUN, stage))
     file = folder / "plan.json"
     raw = storage.read(file, limit=PLAN_BYTES_MAX)
     if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
         return None
-    plan = parse_plan(raw, str(file))
+    plan = parse_plan(raw, str(file), keys, (checkpoint, recovery))
     return _closed(plan, at_ms) if stage is Stage.CLOSED else _taken_back(plan, begun_ms, at_ms)
 
 
@@ -127,6 +136,6 @@ def _id_in(metadata: bytes | None) -> str | None:
     return parsed.query_id if isinstance(parsed, QueryMetadata) else None
 
 
-def _noted_ms(storage: Storage, folder: Location, stage: Stage) -> int | None:
-    at_ms = read_note(storage, folder, stage).get("at_ms")
+def _noted_ms(storage: Storage, folder: Location, stage: Stage, signer: Signer) -> int | None:
+    at_ms = read_note(storage, folder, stage, signer).get("at_ms")
     return at_ms if isinstance(at_ms, int) else None

@@ -14,6 +14,8 @@ from typing import Any, Final
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Guarantee, Waiver
+from lastgood.redaction import redacted_json
+from lastgood.signing import INCIDENT, Signer
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
@@ -21,6 +23,7 @@ DID = ("restart", "repair", "wait", "stop")
 OPEN, RECOVERED, PERSON, STOPPED = OUTCOMES = ("open", "recovered", "person", "stopped")
 PROMISE_STATES = ("kept", "broken", "unknown")
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}", re.ASCII)
+_UNASKED: Final = Signer()
 _CAUSE_TEXTS = ("signal", "error", "class", "because", "condition", "log")
 _OF_PLAN = (
     *("recovery", "goal", "guarantee", "rests_on", "needs", "accepted", "position", "from_batch", "promise"),
@@ -142,7 +145,7 @@ class Incident:
             "checkpoint": self.checkpoint,
             "pipeline": self.pipeline,
             "failed_at_ms": self.failed_at_ms,
-            "cause": None if self.cause is None else dict(self.cause),
+            "cause": None if self.cause is None else redacted_json(self.cause),
             "position": dict(self.position),
             "attempts": [each.to_json() for each in self.attempts],
             "first_batch": self.first_batch,
@@ -152,9 +155,10 @@ class Incident:
             "outcome": self.outcome,
         }
 
-    def to_bytes(self) -> bytes:
-        """Its file."""
-        return json.dumps(self.to_json(), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+    def to_bytes(self, signer: Signer = _UNASKED) -> bytes:
+        """Its file, signed if there is a key."""
+        told = signer.signed(INCIDENT, (self.id,), self.to_json())
+        return json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def new_incident_id(at_ms: int) -> str:
@@ -199,15 +203,17 @@ def files_of(priced: Mapping[str, Any], what: str) -> list[str]:
     return list(told) if isinstance(told, list) else []
 
 
-def parse_incident(raw: bytes, subject: str) -> Incident:
+def parse_incident(raw: bytes, subject: str, signer: Signer = _UNASKED) -> Incident:
     """Read the file of an incident; fields of a newer lastgood are left out.
 
     Args:
         raw: Its content.
         subject: Its name, for errors.
+        signer: Whose key has to have signed it; without a key nobody need have.
 
     Raises:
         IncidentDamagedError: it is none, or of a format that this lastgood does not know.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
     """
     try:
         told = json.loads(raw)
@@ -225,9 +231,11 @@ def parse_incident(raw: bytes, subject: str) -> Incident:
             expected=f"format {FORMAT}",
         )
     try:
-        return _incident(told)
+        incident = _incident(told)
     except ValueError as error:
         raise IncidentDamagedError("the incident is not understood", subject=subject, found=str(error)) from error
+    signer.require(INCIDENT, (incident.id,), told, subject)
+    return incident
 
 
 def _incident(told: Mapping[str, Any]) -> Incident:

@@ -17,8 +17,9 @@ from lastgood.recovery.incident import (
     is_incident_id,
     parse_incident,
 )
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.room import RecoveryUnknownError
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.storage import Location, Storage
 from lastgood.writing import WritableStorage
 
@@ -32,8 +33,9 @@ Ids: TypeAlias = list[str]
 class Incidents:
     """The incidents of one query."""
 
-    def __init__(self, storage: WritableStorage, checkpoint: Location) -> None:
-        """Keep them beside `checkpoint`; nothing is done yet."""
+    def __init__(self, storage: WritableStorage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> None:
+        """Keep them beside `checkpoint`, signed if there is a key; nothing is done yet."""
+        self._keys = keys
         self._storage = storage
         self._checkpoint = checkpoint
         self._written: set[str] = set()
@@ -44,7 +46,9 @@ class Incidents:
         Raises:
             StorageError: it cannot be written (subclasses).
         """
-        self._storage.write(incident_file(self._checkpoint, incident.id), incident.to_bytes())
+        self._storage.write(
+            incident_file(self._checkpoint, incident.id), incident.to_bytes(Signer.at(self._keys, self._checkpoint))
+        )
         if incident.id not in self._written:
             self._written.add(incident.id)
             for surplus in self.list()[:-INCIDENTS_MAX]:
@@ -52,11 +56,11 @@ class Incidents:
 
     def read(self, id: str) -> Incident:  # noqa: A002 - the name the user reads
         """One of them; see `read_incident`."""
-        return read_incident(self._storage, self._checkpoint, id)
+        return read_incident(self._storage, self._checkpoint, id, self._keys)
 
     def last(self) -> Incident | None:
         """The newest of them; see `last_incident`."""
-        return last_incident(self._storage, self._checkpoint)
+        return last_incident(self._storage, self._checkpoint, self._keys)
 
     def list(self) -> Ids:
         """Their ids, oldest first; see `list_incidents`."""
@@ -84,7 +88,7 @@ def list_incidents(storage: Storage, checkpoint: Location) -> Ids:
     return sorted(each for each in ids if is_incident_id(each))
 
 
-def last_incident(storage: Storage, checkpoint: Location) -> Incident | None:
+def last_incident(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> Incident | None:
     """The newest incident of a checkpoint, by one listing and one reading; None if there is none.
 
     Raises:
@@ -92,22 +96,23 @@ def last_incident(storage: Storage, checkpoint: Location) -> Incident | None:
         StorageError: it cannot be read (subclasses).
     """
     known = list_incidents(storage, checkpoint)
-    return read_incident(storage, checkpoint, known[-1]) if known else None
+    return read_incident(storage, checkpoint, known[-1], keys) if known else None
 
 
-def read_incident(storage: Storage, checkpoint: Location, incident_id: str) -> Incident:
-    """One incident of a checkpoint.
+def read_incident(storage: Storage, checkpoint: Location, incident_id: str, keys: KeyRing = NO_KEYS) -> Incident:
+    """One incident of a checkpoint; with keys, one of them has to have signed it.
 
     Raises:
         RecoveryUnknownError: there is none of this id.
         IncidentDamagedError: its file is none.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: it cannot be read (subclasses).
     """
     file = incident_file(checkpoint, incident_id)
     raw = storage.read(file, limit=INCIDENT_BYTES_MAX) if is_incident_id(incident_id) else None
     if raw is None:
         raise RecoveryUnknownError(f"there is no incident {incident_id}", subject=str(incidents_folder(checkpoint)))
-    incident = parse_incident(raw, str(file))
+    incident = parse_incident(raw, str(file), Signer.at(keys, checkpoint))
     if incident.id != incident_id:
         raise IncidentDamagedError(
             "the incident is another one", subject=str(file), found=incident.id, expected=incident_id

@@ -34,7 +34,10 @@ LOOK_SECONDS: Final = 1.0
 _KEPT = 2
 _BYTES_MAX = 64 * 1024
 _PID_MAX = 2**31 - 1
-_FILE = re.compile(r"([1-9]\d{0,17})\.json")
+_DIGITS_MAX = 10
+_FILE = re.compile(r"([1-9]\d*)\.json", re.ASCII)
+NUMBER_MAX: Final = 10**9
+"""So many repairs no checkpoint has seen: a higher number was not counted up to."""
 
 
 class LeaseHeldError(LastgoodError):
@@ -43,6 +46,14 @@ class LeaseHeldError(LastgoodError):
     condition = "LEASE_HELD"
     exit_code = 53
     retry = Retry.LATER
+
+
+class LeaseInvalidError(LastgoodError):
+    """A lease bears a number that no repair has counted up to: who put it there would keep all others out."""
+
+    condition = "LEASE_INVALID"
+    exit_code = 35
+    retry = Retry.AFTER_CHANGE
 
 
 class LeaseLostError(LastgoodError):
@@ -126,7 +137,7 @@ def parse_lease(raw: bytes | None) -> LeaseRecord | None:
     try:
         told = json.loads(raw or b"")
         record = LeaseRecord(**{**told, "holder": Holder(**told["holder"])})
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     holder = record.holder
     is_process = isinstance(holder.pid, int) and 0 < holder.pid <= _PID_MAX and isinstance(holder.started, int | None)
@@ -270,6 +281,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
 
     Raises:
         LeaseHeldError: another process is at it; names it.
+        LeaseInvalidError: there is a lease that nobody of ours has made.
         StorageError: the folder cannot be read or written.
     """
     leases = _Leases(storage, work_folder / "leases")
@@ -307,15 +319,40 @@ class _Leases:
 
     def numbers(self) -> list[int]:
         found = (_FILE.fullmatch(name) for name in self.storage.names(self.folder) or ())
-        return [int(name[1]) for name in found if name is not None]
+        numbers = [name[1] for name in found if name is not None]
+        beyond = min((each for each in numbers if len(each) > _DIGITS_MAX), default=None)
+        if beyond is not None:
+            raise _invalid(self.folder / f"{beyond}.json")
+        return [int(each) for each in numbers]
 
     def newest(self) -> int | None:
         return max(self.numbers(), default=None)
+
+    def next_after(self, number: int) -> int:
+        """The number of the next holder.
+
+        Raises:
+            LeaseInvalidError: it is out of all bounds.
+        """
+        if number >= NUMBER_MAX:
+            raise _invalid(self.file(number))
+        return number + 1
 
     def remove_below(self, number: int) -> None:
         for old in self.numbers():
             if old < number:
                 self.storage.remove(self.file(old))
+
+
+def _invalid(file: Location) -> LeaseInvalidError:
+    return LeaseInvalidError(
+        "a lease bears a number that no repair has counted up to",
+        subject=str(file),
+        found=f"a number of {len(file.name.removesuffix('.json'))} digits",
+        expected=f"a number below {NUMBER_MAX:,}",
+        effect="nothing was changed",
+        next=f"see that no repair is going on and who wrote it, then remove {file}",
+    )
 
 
 class _Watch:
@@ -344,11 +381,11 @@ class _Watch:
             if number is None:
                 return 1
             if record is not None and (record.released or record.holder.is_surely_dead()):
-                return number + 1
+                return self._leases.next_after(number)
             if not is_same:
                 raise self._held(number, record)
             if self._watched_seconds >= self._pace.lease_seconds:
-                return number + 1
+                return self._leases.next_after(number)
             self._look_away()
 
     def _look_away(self) -> None:

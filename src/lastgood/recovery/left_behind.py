@@ -12,6 +12,7 @@ from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import UsageError
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
 from lastgood.recovery.room import Stage, latest, newest_first, read_note, recoveries_folder
+from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.sources.starting_offsets import read_offsets
 from lastgood.storage import Location, Storage
@@ -20,11 +21,17 @@ MARKS = "marks"
 """Which option of a plan holds the names that sinks knew when it was made."""
 
 
-def left_behind(storage: Storage, checkpoint: Location) -> LeftBehind | None:
+def left_behind(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> LeftBehind | None:
     """The recovery that left a checkpoint behind, if it was the last that came to stay; None if there is none.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Beside which it is looked.
+        keys: Of which one has to have signed what it goes by; none: nobody need have.
 
     Raises:
         PlanInvalidError: what the newest recovery has noted down cannot be read.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
         StorageError: the storage does not answer (subclasses).
     """
     for recovery in newest_first(storage, checkpoint):
@@ -33,7 +40,8 @@ def left_behind(storage: Storage, checkpoint: Location) -> LeftBehind | None:
             continue  # taken back, or still to be finished: that is told elsewhere
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
-            return _left(parse_plan(raw, str(folder / "plan.json")), read_note(storage, folder, Stage.CLOSED))
+            plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
+            return _left(plan, read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint)))
     return None
 
 

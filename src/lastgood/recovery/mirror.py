@@ -19,7 +19,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
@@ -32,11 +31,10 @@ from lastgood.recovery.copies import (
     encode_copies,
     without_batches_before,
 )
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Entry, Location, Storage
 from lastgood.writing import WritableStorage
 
-WORK_SUFFIX: Final = ".lastgood"
-"""The work folder of a checkpoint stands beside it, under its name with this suffix."""
 PARTS_MAX = 200
 """Parts of one writer before they are put together."""
 FILE_BYTES_MAX = 256 * 1024 * 1024
@@ -219,7 +217,7 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
     """
     seen: set[bytes] = set()
     for name, raw in _mirror_files(storage, folder, days):
-        lines = decompressed_lines(raw) if name.endswith(".gz") else io.BytesIO(raw)
+        lines = decompressed_lines(raw, str(folder / name)) if name.endswith(".gz") else io.BytesIO(raw)
         for copy in decode_lines(without_batches_before(lines, since) if since else lines):
             what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
             key = blake2b(what + copy.content, digest_size=12).digest()

@@ -21,14 +21,16 @@ from lastgood.recovery.proof import Proof
 from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
 from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import Step, parse_step, require_own
-from lastgood.storage import LocationInvalidError, parse_location
+from lastgood.signing import NO_KEYS, PLAN, SIGNATURE, KeyRing, Signer
+from lastgood.storage import Location, LocationInvalidError, parse_location
 
 FORMAT: Final = 1
 ASKED: Final = "asked"
 """Key of the options that holds how it was asked for: words of a command line."""
 PLAN_BYTES_MAX = 256 * 1024 * 1024
 _RECOVERY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
-_SEALS = re.compile(r"(offsets|commits)/(0|[1-9]\d{0,17})")
+SEALS = re.compile(r"(offsets|commits)/(0|[1-9]\d{0,17})")
+"""What a part of a seal is called."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LOGS = re.compile(r"offsets|commits|sources/(?!\.{1,2}$)[^/\0]+")
 _KINDS: Final[Mapping[str, type | UnionType]] = {
@@ -92,6 +94,10 @@ class Alternative:
         """One of `alternatives` of a plan."""
         word = None if self.guarantee is None else self.guarantee.value
         return {"goal": self.goal, "guarantee": word, "because": self.because, "command": self.command}
+
+    def __str__(self) -> str:
+        cost = "cannot be done" if self.guarantee is None else self.guarantee.value.replace("_", " ")
+        return f"{self.goal}: {cost}, {self.because}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,16 @@ class Plan:
         known = Asked(self.checkpoint, self.evidence, accepted=tuple(waiver.value for waiver in accepted))
         return known.command("plan", *asked)
 
+    def said_here(self, checkpoint: str, evidence: tuple[str, ...]) -> Plan:
+        """The same for who found it in the lake: it says neither where to look nor what to type.
+
+        Args:
+            checkpoint: Its location, as it was named here.
+            evidence: Where it is looked, as it was named here.
+        """
+        options = {name: value for name, value in self.options.items() if name != ASKED}
+        return replace(self, checkpoint=checkpoint, evidence=evidence, options=options, alternatives=())
+
     def to_json(self) -> dict[str, Any]:
         """The object in the plan file and in the output of every verb, without its checksum."""
         return {
@@ -198,10 +214,13 @@ class Plan:
             "made_by": self.made_by,
         }
 
-    def to_bytes(self) -> bytes:
-        """The plan file."""
+    def to_bytes(self, keys: KeyRing = NO_KEYS) -> bytes:
+        """The plan file, signed if there is a key."""
         told = self.to_json()
-        return json.dumps({**told, "checksum": _checksum(told)}, indent=1, ensure_ascii=False).encode() + b"\n"
+        whole: dict[str, Any] = {**told, "checksum": _checksum(told)}
+        if keys:
+            whole = Signer.at(keys, parse_location(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
+        return json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n"
 
     def accepting(self, waivers: tuple[Waiver, ...]) -> Plan:
         """The same with these waivers given."""
@@ -212,15 +231,19 @@ class Plan:
         )
 
 
-def parse_plan(raw: bytes, subject: str) -> Plan:
+def parse_plan(raw: bytes, subject: str, keys: KeyRing = NO_KEYS, place: tuple[Location, str] | None = None) -> Plan:
     """Read a plan file.
 
     Args:
         raw: Its content.
         subject: Its name, for errors.
+        keys: Of which one has to have signed it; none: nobody need have.
+        place: The checkpoint and the recovery that it was found at; None: it is in the hands of a person, and its own
+            count.
 
     Raises:
         PlanInvalidError: it is none, of a format that this lastgood does not know, or changed since it was made.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
     """
     try:
         told = json.loads(raw)
@@ -237,6 +260,8 @@ def parse_plan(raw: bytes, subject: str) -> Plan:
             expected=f"format {FORMAT}",
             next="make the plan again",
         )
+    whole = dict(told)
+    told.pop(SIGNATURE, None)
     checksum = told.pop("checksum", None)
     if checksum != _checksum(told):
         raise PlanInvalidError(
@@ -252,6 +277,9 @@ def parse_plan(raw: bytes, subject: str) -> Plan:
             raise ValueError("fields that contradict each other")  # noqa: TRY301 - told as every other reason
     except (AttributeError, KeyError, TypeError, ValueError, LocationInvalidError) as error:
         raise PlanInvalidError("the plan is not understood", subject=subject, found=str(error)) from error
+    if keys:
+        checkpoint, recovery = place or (parse_location(plan.checkpoint), plan.recovery)
+        Signer.at(keys, checkpoint).require(PLAN, (recovery,), whole, subject)
     return plan
 
 
@@ -263,7 +291,7 @@ def _plan(told: Mapping[str, Any]) -> Plan:
         raise ValueError(f"{told['recovery']} is no id of a recovery")
     seal = tuple(told["seal"])
     steps = _steps(told)
-    if not all(isinstance(path, str) and _SEALS.fullmatch(path) for path in seal) or (steps and not seal):
+    if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in seal) or (steps and not seal):
         raise ValueError("the seal is not understood")
     if not all(isinstance(each, str) for each in (*told["rests_on"], *told["evidence"], *told["listings"].values())):
         raise TypeError("rests_on, evidence and listings hold texts")

@@ -60,7 +60,8 @@ class _Further:
             planned += 1
         committed = max((n for n in commits if n <= planned), default=standing.committed)
         ids = standing.checkpoint.offsets.ids
-        lacking = [n for n in range(standing.committed + 1, committed + 1) if n > standing.planned or n in ids]
+        held = ids.within(range(standing.committed + 1, min(standing.planned, committed) + 1))
+        lacking = [*held, *range(max(standing.committed, standing.planned) + 1, committed + 1)]
         found = cls(planned, committed, tuple(range(standing.planned + 1, planned + 1)), tuple(lacking))
         is_more = bool(found.plans or found.commits) and commits.keys() >= set(lacking)
         return found if is_more and _is_same(work) and _goes_on(standing, plans, found.plans) else None

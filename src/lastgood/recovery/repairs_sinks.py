@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.diagnosis.prediction import predict
@@ -38,7 +39,7 @@ def lifted(work: Work) -> Repair | None:
     if shown <= newest or newest == NONE:
         return None
     plans, commits = mirrored(work.mirror, OFFSETS), mirrored(work.mirror, COMMITS)
-    missing = [batch_id for batch_id in range(newest + 1, shown + 1) if batch_id not in plans]
+    missing = BatchIds.of(plans).missing(range(newest + 1, shown + 1))
     is_common = standing.common == shown or (shown in commits and all(each in (None, shown) for each in standing.shown))
     if missing or not is_common or not _continues(standing, plans):
         back = go_on_from(standing, newest)
@@ -56,7 +57,7 @@ def lifted(work: Work) -> Repair | None:
     numbers = range(newest + 1, shown + 1)
     edits = [Edit(f"{OFFSETS}/{n}", plans[n], why) for n in numbers]
     first = standing.committed + 1
-    edits += [Edit(f"{COMMITS}/{n}", commits[n], why) for n in range(first, shown + 1) if n in commits]
+    edits += [Edit(f"{COMMITS}/{n}", commits[n], why) for n in sorted(commits) if first <= n <= shown]
     return Repair(tuple(edits), rests_on=(copy_of(f"{OFFSETS}/{shown}"), *standing.marks()), keeps_state=True)
 
 
@@ -69,9 +70,9 @@ def _continues(standing: Standing, plans: dict[int, bytes]) -> bool:
     return isinstance(there, OffsetEntry) and ends(there) == ends(here)
 
 
-def _why_not_lifted(missing: list[int], *, is_common: bool) -> str:
+def _why_not_lifted(missing: tuple[range, ...], *, is_common: bool) -> str:
     if missing:
-        return f"no copy of {OFFSETS}/{missing[0]}"
+        return f"no copy of {OFFSETS}/{missing[0].start}"
     return "another newest plan in the mirror" if is_common else "sinks that differ, or do not tell"
 
 

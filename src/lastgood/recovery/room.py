@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
-from lastgood.errors import LastgoodError, Retry, command_line
-from lastgood.recovery.mirror import WORK_SUFFIX
-from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
-from lastgood.storage import Location, Storage
+from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
+from lastgood.recovery.plan import PLAN_BYTES_MAX, SEALS, Plan, PlanInvalidError, parse_plan
+from lastgood.rights import WORK_SUFFIX
+from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
+from lastgood.storage import Location, LocationInvalidError, Storage, parse_location
 from lastgood.writing import WritableStorage
 
 LAST = "last"
 _NOTE_BYTES_MAX = 1024 * 1024
-_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}/?")
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}/?", re.ASCII)
+_UNASKED = Signer()
 
 
 class RecoveryUnknownError(LastgoodError):
@@ -31,6 +33,14 @@ class RecoveryUnknownError(LastgoodError):
 
     condition = "RECOVERY_UNKNOWN"
     exit_code = 56
+    retry = Retry.AFTER_CHANGE
+
+
+class PlanNotOfThisPlaceError(PlanInvalidError):
+    """A plan lies where it does not belong: it is of another checkpoint, recovery or query."""
+
+    condition = "PLAN_NOT_OF_THIS_PLACE"
+    exit_code = 23
     retry = Retry.AFTER_CHANGE
 
 
@@ -93,6 +103,8 @@ class Room:
     checkpoint: Location
     recovery: str
     storage: WritableStorage
+    keys: KeyRing = NO_KEYS
+    """What is written is signed by the first of them, and what is read has to be signed by one; none: as it stands."""
 
     @property
     def folder(self) -> Location:
@@ -107,51 +119,115 @@ class Room:
         """Where a file of the checkpoint is kept as it was."""
         return self.folder / f"before/{path}"
 
+    @property
+    def signer(self) -> Signer:
+        """The keys, at this checkpoint."""
+        return Signer.at(self.keys, self.checkpoint)
+
     def stage(self) -> Stage | None:
-        """How far it has come; None: nothing was done."""
-        return latest(self.storage, self.folder)
+        """How far it has come; None: nothing was done.
+
+        Raises:
+            PlanInvalidError, SignatureMissingError, SignatureWrongError: with a key, as `note` of any stage.
+        """
+        found = latest(self.storage, self.folder)
+        if self.keys and found is not None:
+            for stage in Stage:  # one that anybody has put in would lead it to another end
+                self.note(stage)
+        return found
 
     def enter(self, stage: Stage, facts: Mapping[str, Any]) -> None:
         """Note down that a stage is reached; a second time changes nothing that counts."""
-        self.storage.write(self.folder / f"{stage.value}.json", json.dumps(dict(facts)).encode())
+        told = self.signer.signed(STAGE, (self.recovery, stage.value), facts)
+        self.storage.write(self.folder / f"{stage.value}.json", json.dumps(told).encode())
 
     def note(self, stage: Stage) -> dict[str, Any]:
         """What was noted down with a stage; empty if it was never reached.
 
         Raises:
             PlanInvalidError: it is damaged.
+            SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
         """
-        return read_note(self.storage, self.folder, stage)
+        return read_note(self.storage, self.folder, stage, self.signer)
+
+    def signed_proof(self) -> str | None:
+        """Why no driver was alive when it was sealed, by the word of who has the key; None: nobody with a key says so.
+
+        Raises:
+            PlanInvalidError, SignatureMissingError, SignatureWrongError: as `stage`.
+        """
+        stage = self.stage() if self.keys else None
+        if stage is None or not stage.is_sealed:
+            return None
+        proof = self.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
+        return proof if isinstance(proof, str) else None
 
     def seal(self) -> tuple[str, ...]:
         """The files that seal the checkpoint while it is open.
 
         Raises:
-            RecoveryUnknownError, PlanInvalidError: as `plan`.
+            RecoveryUnknownError, PlanInvalidError: as `plan` (subclasses).
         """
         told = self.note(Stage.TAKING_BACK).get("seal", self.note(Stage.UNDOING).get("seal"))
-        return tuple(map(str, told)) if isinstance(told, list) else self.plan().seal
+        if not isinstance(told, list):
+            return self.plan().seal
+        if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in told):
+            raise PlanInvalidError(
+                "what a recovery has noted down is no seal",
+                subject=str(self.folder),
+                found=f"{told!r:.200}",
+                expected="names of entries in offsets and commits",
+                effect="nothing has been changed",
+            )
+        return tuple(told)
 
     def forget(self, stage: Stage) -> None:
         """Take back that a stage was reached."""
         self.storage.remove(self.folder / f"{stage.value}.json")
 
     def keep(self, plan: Plan) -> None:
-        """Keep the plan, so that it can be finished and undone without its file."""
-        self.storage.write(self.folder / "plan.json", plan.to_bytes())
+        """Keep the plan, so that it can be finished and undone without its file.
+
+        One that is there already and does the same stays as it is: the machine that has begun it knows it by its bytes.
+        With a key it stays only if one of ours has signed it.
+        """
+        try:
+            kept = self.plan()
+        except (RecoveryUnknownError, PlanInvalidError, SignatureMissingError, SignatureWrongError):
+            kept = None
+        if kept is None or kept.said_here(plan.checkpoint, ()) != plan.said_here(plan.checkpoint, ()):
+            self.storage.write(self.folder / "plan.json", plan.to_bytes(self.keys))
 
     def plan(self) -> Plan:
         """The plan that was kept.
 
         Raises:
             RecoveryUnknownError: there is none.
+            PlanNotOfThisPlaceError: it is of another checkpoint, or of another recovery.
             PlanInvalidError: it is damaged.
+            SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
         """
         file = self.folder / "plan.json"
         raw = self.storage.read(file, limit=PLAN_BYTES_MAX)
         if raw is None:
             raise RecoveryUnknownError(f"there is no recovery {self.recovery}", subject=str(self.checkpoint))
-        return parse_plan(raw, str(file))
+        plan = parse_plan(raw, str(file), self.keys, (self.checkpoint, self.recovery))
+        if not _is_at(plan.checkpoint, self.checkpoint) or plan.recovery != self.recovery:
+            raise PlanNotOfThisPlaceError(
+                "the plan is not of the place where it lies",
+                subject=str(file),
+                found=f"recovery {plan.recovery} of {plan.checkpoint}",
+                expected=f"recovery {self.recovery} of {self.checkpoint}",
+                effect="nothing has been changed",
+            )
+        return plan
+
+
+def _is_at(text: str, location: Location) -> bool:
+    try:
+        return parse_location(text).identity == location.identity
+    except LocationInvalidError:
+        return False
 
 
 def recoveries_folder(checkpoint: Location) -> Location:
@@ -179,9 +255,9 @@ def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
     return None
 
 
-def finishing(checkpoint: Location, recovery: str) -> str:
-    """The command that finishes a repair, by the plan that is kept with it."""
-    return command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json")
+def finishing(checkpoint: Location, recovery: str, *words: str) -> str:
+    """The command that finishes a repair, by the plan that is kept with it; with what a person has to say."""
+    return command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json", *words)
 
 
 def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None = None) -> None:
@@ -193,12 +269,29 @@ def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None =
     recovery = open_recovery(storage, checkpoint)
     if recovery in (None, but):
         return
-    raise RecoveryOpenError(
+    error = RecoveryOpenError(
         f"recovery {recovery} was begun here, and neither finished nor taken back",
         subject=str(checkpoint),
         effect="the checkpoint may be sealed; nothing has been changed",
-        next=f"{finishing(checkpoint, recovery)}, or {Asked(str(checkpoint)).command('undo', recovery)}",
+        next=finishing(checkpoint, recovery),
     )
+    error.alternatives = (Otherwise("take it back", Asked(str(checkpoint)).taking_back(recovery, None)),)
+    raise error
+
+
+def require_newest_signed(storage: Storage, checkpoint: Location, keys: KeyRing) -> None:
+    """See that how far the newest recovery says it has come is its own word; without a key nothing is asked.
+
+    A stage that anybody has put in would let one that is half done look as if it had come to an end.
+
+    Raises:
+        PlanInvalidError, SignatureMissingError, SignatureWrongError: as `read_note`.
+        StorageError: the storage does not answer (subclasses).
+    """
+    known = recoveries(storage, checkpoint) if keys else []
+    for newest in known[-1:]:
+        for stage in Stage:
+            read_note(storage, recoveries_folder(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
 
 
 def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
@@ -225,11 +318,12 @@ def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, st
     return number if isinstance(number, int) else 0, recovery
 
 
-def read_note(storage: Storage, folder: Location, stage: Stage) -> dict[str, Any]:
+def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer = _UNASKED) -> dict[str, Any]:
     """What the recovery in a folder has noted down with a stage; empty if it was never reached.
 
     Raises:
         PlanInvalidError: it is damaged.
+        SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
         StorageError: the storage does not answer (subclasses).
     """
     file = folder / f"{stage.value}.json"
@@ -238,7 +332,7 @@ def read_note(storage: Storage, folder: Location, stage: Stage) -> dict[str, Any
         return {}
     try:
         told = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         raise PlanInvalidError(
@@ -248,6 +342,7 @@ def read_note(storage: Storage, folder: Location, stage: Stage) -> dict[str, Any
             expected="the note as lastgood wrote it, from a backup of this folder",
             effect="nobody can tell what that recovery has left",
         )
+    signer.require(STAGE, (folder.name, stage.value), told, file)
     return told
 
 

@@ -19,9 +19,9 @@ from lastgood.delta_log.listing import DELTA_LOG, commit_name
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, ask_all
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.room import CheckpointChangedError
 from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+from lastgood.rights import WORK_SUFFIX
 from lastgood.sinks.delta import write_obstacles
 from lastgood.storage import Location, parse_location
 from lastgood.writing import WritableStorage

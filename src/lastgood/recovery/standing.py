@@ -278,7 +278,7 @@ def _shown(reading: SinkReading) -> int | None:
         return NONE if is_sure and reading.committed == NONE else None
     behind = range(sink.last_batch + 1, reading.committed + 1)
     if behind and not reading.has_every_mark:  # a function need not mark a batch without rows
-        return None if reading.may_have_rows(behind) else reading.committed
+        return None if reading.may_any_have_rows(behind) else reading.committed
     return sink.last_batch
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lastgood.recovery.mirror import WORK_SUFFIX
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Location, Storage
 from lastgood.writing import WritableStorage
 

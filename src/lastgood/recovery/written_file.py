@@ -86,7 +86,15 @@ class WrittenFile:
         if not self.is_done(seal):
             return
         if self._step.before is not None:
-            self._storage.write(self.location, self._was() or b"")
+            was = self._was()
+            if not self._is(was):  # it was looked at before the first step back; that is a while ago
+                raise CheckpointChangedError(
+                    "the backup is gone or was changed",
+                    subject=str(self.kept),
+                    found="no such file" if was is None else "another content",
+                    effect="the checkpoint stays sealed; no driver can start on it",
+                )
+            self._storage.write(self.location, was or b"")
         elif self._step.path in seal:
             self._storage.write(self.location, b"")
         else:

@@ -16,7 +16,7 @@ from lastgood.parallel import Deadline, reason
 from lastgood.sinks.delta_back import reach_back
 from lastgood.sinks.delta_history import History, history_of
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknown_evidence
-from lastgood.storage import Location, Storage
+from lastgood.storage import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 _MARKS = range(-1, 2**31)
@@ -32,6 +32,9 @@ WRITABLE_FEATURES = frozenset(
     }
 )
 """Table features that ask nothing of a version which only moves files and markers; delta-rs writes them too."""
+
+_UNTRIED = ("abfss", "gs")
+"""Where Spark's Delta commits in ways of its own that were never tried beside ours."""
 
 _IDENTITY_COLUMNS_WRITER_VERSION = 6
 _WRITER_VERSION_MAX = 7
@@ -166,11 +169,16 @@ def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, n
     return replace(presumed, because=because, presumed_app_id=app_id)
 
 
+def is_tried(table: str) -> bool:
+    """Whether commits of ours were tried beside Spark's where a table lies."""
+    return parse_location(table).identity.partition(":")[0] not in _UNTRIED
+
+
 def write_obstacles(log: TableLog) -> tuple[str, ...]:
     """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
     if log.protocol is None or log.unjudged is not None:
         return (log.unjudged or "the protocol of the table is not known",)
-    obstacles = []
+    obstacles = [] if is_tried(log.location) else ["no commit of ours was tried beside Spark's on this kind of storage"]
     version = log.protocol.min_writer_version
     if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
         obstacles.append(f"writer version {version}")

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from lastgood.bundle.redaction import is_secret_name
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.parallel import Deadline, ask_one, reason
+from lastgood.redaction import without_login
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 
 TIMEOUT_SECONDS = 10.0
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 _SQLITE = "sqlite:///"
-_LOGIN = re.compile(r"(?<=://)([^/@:]*):.*@")
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":{}", "numeric_dollar": "${}"}
 
 
@@ -198,27 +197,12 @@ def open_fence(
     engine = _engine(url)
     return FenceSink(
         engine.raw_connection,
-        location=without_secrets(url, instead=":***"),
+        location=without_login(url, instead=":***"),
         table=table,
         sink_name=sink_name,
         paramstyle=engine.dialect.paramstyle,
         timeout_seconds=timeout_seconds,
     )
-
-
-def without_secrets(url: str, *, instead: str = "") -> str:
-    """The URL of a database as it may be shown and kept: without its password, and without parameters that are secrets.
-
-    A password need not be encoded, so that all up to the last `@` counts as one.
-
-    Args:
-        url: As the user wrote it.
-        instead: What stands for the password, with its colon; empty: nothing.
-    """
-    shown = _LOGIN.sub(lambda found: f"{found[1]}{instead}@", url)
-    place, mark, parameters = shown.partition("?")
-    kept = [each for each in parameters.split("&") if not is_secret_name(each.partition("=")[0])]
-    return f"{place}{mark}{'&'.join(kept)}" if kept != [""] and kept else place
 
 
 def _batch(row: Sequence[Any]) -> CommittedBatch:

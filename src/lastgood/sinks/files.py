@@ -5,6 +5,7 @@ It knows no query: whichever writes there next goes on with the same numbers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,6 +36,7 @@ ENTRIES_DEFAULT = 200
 _ENTRY_BYTES_MAX = 256 * 1024 * 1024
 _LISTED_MAX = 10_000
 _FOLDERS_MAX = 20
+_MISSING_MAX = 100
 """Whether the files of the log are there is looked up in no more, and in no more folders."""
 
 
@@ -64,8 +66,13 @@ class FileSinkLog:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Those of them that are not there: Spark cannot read the folder, and cannot compact it."""
-        return tuple(batch_id for batch_id in self.needed if not self._can_be_read(batch_id))
+        """Those of them that are not there, the oldest ones: Spark cannot read the folder, and cannot compact it."""
+        unreadable = (each for gap in self._there.missing(self.needed) for each in gap)
+        return tuple(itertools.islice(unreadable, _MISSING_MAX))
+
+    @property
+    def _there(self) -> BatchIds:
+        return BatchIds.of(batch_id for batch_id in self.ids.within(self.needed) if self._can_be_read(batch_id))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +84,7 @@ class FileSinkLog:
     @property
     def unreadable(self) -> tuple[int, ...]:
         """What a reader needs and cannot read: entries that are missing or damaged, and names such as `006`."""
-        damaged = (batch_id for batch_id in self.needed if isinstance(self.entries.get(batch_id), Damage))
+        damaged = (n for n in self.ids.within(self.needed) if isinstance(self.entries.get(n), Damage))
         unopened = (batch_id for batch_id in self.listing.noncanonical.values() if batch_id not in self.ids)
         return tuple(sorted({*self.missing, *damaged, *unopened}))
 
@@ -176,7 +183,7 @@ class FileSink:
         if names is None:
             return None
         log = FileSinkLog(self.location, list_log(names, compactible=True))
-        wanted = sorted({*log.ids.last(self._entries_max), *(n for n in log.needed if n in log.ids)})
+        wanted = sorted({*log.ids.last(self._entries_max), *log.ids.within(log.needed)})
         files = [log_folder / f"{n}{COMPACT_SUFFIX if n in log.listing.compact else ''}" for n in wanted]
         answers = ask_all(
             [partial(read_file, self._storage, file, parse_sink_log_entry, limit=_ENTRY_BYTES_MAX) for file in files],

@@ -6,6 +6,7 @@ Spark recognises a batch by walking from the table's current snapshot to its par
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ EPOCH_ID = "spark.sql.streaming.epochId"
 _METADATA_FILE = re.compile(r"(?:v|0*)?(\d+)(?:-[0-9a-fA-F-]{36})?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _METADATA_BYTES_MAX = 256 * 1024 * 1024
+_UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,26 @@ class IcebergMetadata:
             snapshot_id = snapshot.parent_id
 
 
+def _unpacked(raw: bytes) -> bytes:
+    """What a gzip file holds, but for one byte more than may be; piece by piece, since a read makes room for all."""
+    pieces: list[bytes] = []
+    left = _UNPACKED_BYTES_MAX + 1
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+        while left > 0 and (piece := packed.read(min(left, _PIECE_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+    return b"".join(pieces)
+
+
 def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     """Read a metadata file, compressed or not."""
     if raw[:2] == b"\x1f\x8b":
         try:
-            raw = gzip.decompress(raw)
+            raw = _unpacked(raw)
         except (OSError, EOFError, zlib.error) as error:
             return damaged(DamageKind.BAD_ARCHIVE, str(error))
+        if len(raw) > _UNPACKED_BYTES_MAX:
+            return damaged(DamageKind.TOO_LARGE, f"more than {_UNPACKED_BYTES_MAX} bytes unpacked")
     fields = read_object(raw.decode(errors="replace"))
     if isinstance(fields, Damage):
         return fields

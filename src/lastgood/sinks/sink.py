@@ -10,6 +10,7 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.listing import DELTA_LOG
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, ask_all, reason
+from lastgood.redaction import without_login
 from lastgood.sinks.delta import DeltaSink
 from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, unknown_evidence
 from lastgood.sinks.fence import open_fence
@@ -43,6 +44,17 @@ def is_database(text: str) -> bool:
     return text.startswith(_DATABASES)
 
 
+def same_sink(text: str) -> str:
+    """The same text for each way to name one sink: without its password, and a database whatever table of it is meant.
+
+    Nothing is opened.
+
+    Raises:
+        LocationInvalidError: the location is not understood.
+    """
+    return without_login(text.partition("#")[0]) if is_database(text) else split_kind(text)[1].identity
+
+
 def open_sink(
     text: str,
     *,
@@ -70,7 +82,7 @@ def open_sink(
     """
     if is_database(text):
         return open_fence(text, sink_name=sink_name, timeout_seconds=timeout_seconds)
-    kind, location = _split(text)
+    kind, location = split_kind(text)
     storage = open_storage(location, storage_options)
     if kind is None:
         found = _look(storage, location, timeout_seconds)
@@ -84,8 +96,12 @@ def open_sink(
     return FileSink(storage, location, timeout_seconds=timeout_seconds)
 
 
-def _split(text: str) -> tuple[str | None, Location]:
-    """The kind, if the prefix settles it, and the location."""
+def split_kind(text: str) -> tuple[str | None, Location]:
+    """The kind of a sink that is no database, if the prefix settles it, and the location.
+
+    Raises:
+        LocationInvalidError: the location is not understood.
+    """
     prefix, colon, rest = text.partition(":")
     if not colon or prefix not in _KINDS:
         return None, parse_location(text)

@@ -74,7 +74,8 @@ def ask_kafka(  # noqa: PLR0913 - what to ask, whom, and how: all by name
         config: Settings for confluent-kafka, as `KafkaConfig.settings` has them.
         timeout_seconds: For all questions together.
         times_ms: For each, the first record written then or later is looked for in every partition.
-        next_offsets: Where it points to unread records, the first one is fetched, for its time.
+        next_offsets: Where it points to unread records, the first one is fetched, for its time; and the oldest one of
+            each partition that `retention.bytes` limits.
         clock: Gives the seconds since 1970.
 
     Returns:
@@ -103,7 +104,8 @@ def ask_kafka(  # noqa: PLR0913 - what to ask, whom, and how: all by name
     if next_offsets is None:
         return answered
     unread = _unread_of(next_offsets, answered)
-    return KafkaFacts(bootstrap, asked_at_ms, facts, offsets.first_at, cluster.records(unread))
+    found, oldest = cluster.records(unread), cluster.records(_oldest_of(facts))
+    return KafkaFacts(bootstrap, asked_at_ms, facts, offsets.first_at, found, oldest)
 
 
 def offsets_for_times(
@@ -485,6 +487,17 @@ def _nested(flat: Mapping[Place, FoundRecord]) -> Found:
     for (topic, number), record in flat.items():
         nested.setdefault(topic, {})[number] = record
     return nested
+
+
+def _oldest_of(topics: Mapping[str, TopicFacts]) -> dict[Place, int]:
+    """Where the oldest record stands of the partitions that a number of bytes limits, and that have had older ones."""
+    return {
+        (name, number): partition.earliest
+        for name, topic in topics.items()
+        if (topic.config_number("retention.bytes") or 0) > 0
+        for number, partition in topic.partitions.items()
+        if partition.earliest and partition.latest is not None and partition.earliest < partition.latest
+    }
 
 
 def _unread_of(next_offsets: Offsets, facts: KafkaFacts) -> dict[Place, int]:

@@ -122,6 +122,8 @@ class KafkaFacts:
     """Per time in milliseconds the first record written then or later."""
     unread: Found = field(default_factory=dict)
     """The first unread record of the partitions that have one."""
+    oldest: Found = field(default_factory=dict)
+    """The oldest record of the partitions that have one, of topics that a number of bytes limits."""
     unknown: str | None = None
     """Why the cluster did not answer at all; None if it did."""
     topic_ids_before: Mapping[str, str] = field(default_factory=dict)
@@ -190,6 +192,7 @@ class KafkaFacts:
             "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items() if name not in gone},
             **({_GONE: list(gone)} if gone else {}),
             **_present({"first_at": times or None, "unread": _found_to_json(self.unread) or None}),
+            **_present({"oldest": _found_to_json(self.oldest) or None}),
             **_present({"unknown": self.unknown, _TOPIC_IDS_BEFORE: dict(self.topic_ids_before) or None}),
             **{f"{_FIRST_AFTER_BATCH}{n}": _found_to_json(found) for n, found in self.first_after_batch.items()},
         }
@@ -225,6 +228,7 @@ def facts_from_json(value: object) -> KafkaFacts:
         },
         first_at={_key(time, "first_at"): _found_from_json(found, f"first_at {time}") for time, found in times.items()},
         unread=_found_from_json(facts.get("unread", {}), "unread"),
+        oldest=_found_from_json(facts.get("oldest", {}), "oldest"),
         unknown=_typed(facts, "unknown", str, "the facts"),
         topic_ids_before=_topic_ids_from_json(facts.get(_TOPIC_IDS_BEFORE, {}), topics),
         first_after_batch={

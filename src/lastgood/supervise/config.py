@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,10 @@ from typing import Any
 
 from lastgood.errors import ConfigError, UsageError, command_line
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
+from lastgood.redaction import also_redact
 from lastgood.sources.start_files import StartFile, StartForm
 from lastgood.storage import LocationInvalidError, parse_location
+from lastgood.supervise.ownership import require_own
 from lastgood.supervise.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
 
 CONFIG_NAME = "lastgood.toml"
@@ -64,6 +67,8 @@ class Pipeline:
     policy: Policy = field(default_factory=Policy)
     driver_check: tuple[str, ...] = ()
     """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+    max_downtime_ms: int | None = None
+    """How long its queries may be down without losing anything; None if nobody said."""
     config: Path | None = None
     """The file it stands in; None if it stands in none."""
 
@@ -85,13 +90,51 @@ def parse_duration(text: object) -> float:
 def load_config(path: Path) -> dict[str, Pipeline]:
     """Read every pipeline of a `lastgood.toml`, by name.
 
-    Relative paths in it are meant from its own folder.
+    Relative paths in it are meant from its own folder. The one that is found here by itself is obeyed only if it is
+    this user's own; a path that somebody gives is obeyed as given.
 
     Raises:
-        ConfigError: no such file, no TOML, or an unknown, missing or wrong entry; it names file and key.
+        ConfigError: no such file, another user's, no TOML, or an unknown, missing or wrong entry; it names file and
+            key.
     """
+    top = _read(path)
+    ledger = top.ledger()
+    _redact(top)
+    _key_file(top)
+    pipelines = {
+        name: replace(_pipeline(name, table, ledger), config=path)
+        for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
+    }
+    top.finish()
+    return pipelines
+
+
+def key_file_in(path: Path) -> Path | None:
+    """The file of keys that a `lastgood.toml` names; None if it names none. The rest of it is not looked at.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    return _key_file(_read(path))
+
+
+def _key_file(top: _Table) -> Path | None:
+    """`key_file` of `[trust]`."""
+    trust = top.table("trust")
+    if trust is None:
+        return None
+    file = trust.string("key_file")
+    trust.finish()
+    return None if file is None else trust.folder.absolute() / Path(file).expanduser()
+
+
+def _read(path: Path) -> _Table:
+    """The file as it stands."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as stream:
+            if path == Path(CONFIG_NAME):
+                require_own(path, os.fstat(stream.fileno()))
+            text = stream.read()
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no {path.name}",
@@ -100,20 +143,13 @@ def load_config(path: Path) -> dict[str, Pipeline]:
             expected="a file with a [pipeline.NAME] table; or a command, which needs none",
             next="lastgood run --checkpoint LOCATION -- COMMAND",
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no UTF-8, or a name that no file can have
         raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
-    top = _Table(document, path, "")
-    ledger = top.ledger()
-    pipelines = {
-        name: replace(_pipeline(name, table, ledger), config=path)
-        for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
-    }
-    top.finish()
-    return pipelines
+    return _Table(document, path, "")
 
 
 def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: Path) -> Pipeline:
@@ -162,12 +198,28 @@ def pipeline_of_command(
     return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries, kafka=source)
 
 
+def _redact(top: _Table) -> None:
+    """Count as secret, in this whole process and beside what always is one, what [redact] names."""
+    inner = top.table("redact")
+    if inner is None:
+        return
+    for name in ("regex", "string_regex"):
+        told = inner.string(name)
+        try:
+            also_redact(**{name: told})
+        except (re.error, ValueError) as error:
+            expected = "a regular expression of Python that does not match everything"
+            raise inner.wrong(name, str(error), expected) from error
+    inner.finish()
+
+
 def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     """`ledger` is that of the whole file."""
     command = table.strings("command", required=True)
     own = _query(name, table, is_required=False)
     queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
     cwd = table.string("cwd")
+    max_downtime = table.duration("max_downtime", None)
     pipeline = Pipeline(
         name=name,
         command=tuple(command),
@@ -178,6 +230,7 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
         ledger=table.ledger() or ledger,
         policy=_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
+        max_downtime_ms=None if max_downtime is None else int(max_downtime * 1000),
     )
     table.finish()
     return pipeline

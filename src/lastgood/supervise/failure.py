@@ -12,6 +12,7 @@ from lastgood.diagnosis.driver_log import read_driver_log
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.diagnosis.failures import failure_of
 from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
+from lastgood.redaction import redacted, without_rows
 
 _ERROR_LINE = re.compile(
     r"(?:.*?\b(?:ERROR|FATAL)\b\s+|(?=[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b))(.+)"
@@ -73,7 +74,7 @@ def _is_of_python(failure: Failure) -> bool:
 def _last_words(text: str) -> str | None:
     """The last line of an output that speaks of an error; None if none does."""
     found = [match.group(1) for line in text.splitlines() if (match := _ERROR_LINE.match(line))]
-    return found[-1].strip()[:_LONGEST] if found else None
+    return _shown(found[-1].strip()) if found else None
 
 
 def decisive_failure(records: Iterable[Record]) -> Failed | None:
@@ -108,9 +109,9 @@ def decisive_failure(records: Iterable[Record]) -> Failed | None:
 
 
 def error_line(failure: Failure) -> str | None:
-    """A failure in one line: its innermost cause that says something, at most 500 characters."""
+    """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets, no rows."""
     if not failure.causes:
-        return failure.message and _first_line(failure.message)[:_LONGEST]
+        return failure.message and _shown(_first_line(failure.message))
     telling = [each for each in failure.causes if each.condition and f"[{each.condition}]" not in _WRAPPERS]
     innermost = failure.causes[-1]
     cause = innermost if innermost.language == "python" or not telling else telling[-1]
@@ -119,7 +120,12 @@ def error_line(failure: Failure) -> str | None:
         line = f"[{cause.condition}] {line}"
     elif not cause.condition and cause.class_name:
         line = f"{cause.class_name}: {line}" if line else cause.class_name
-    return line[:_LONGEST]
+    return _shown(line)
+
+
+def _shown(line: str) -> str:
+    """The line as it goes into events, incidents and reports: the one place where it is made, and whole until here."""
+    return without_rows(redacted(line))[:_LONGEST]
 
 
 def _first_line(text: str) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ import platformdirs
 import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError
+from lastgood.local_tree import Tree
+from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import Location, StorageDeniedError
 
 _MODE = 0o644
@@ -64,9 +67,12 @@ def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> It
         StorageError: the lock file cannot be written (subclasses).
     """
     with _writing(lock_file):
-        lock_file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        # Whoever can write beside the checkpoint could let a link, or a second name, lead to a file of ours.
+        tree = Tree(str(lock_file.parent).removesuffix(WORK_SUFFIX))
+        tree.place(str(lock_file), make=True)
+        descriptor = tree.open(str(lock_file), os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, _MODE)
     try:
+        _require_own(lock_file, os.fstat(descriptor))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -80,10 +86,21 @@ def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> It
         os.close(descriptor)
 
 
+def _require_own(lock_file: Path, told: os.stat_result) -> None:
+    if not stat.S_ISREG(told.st_mode) or told.st_nlink > 1:
+        raise StorageError(
+            "the checkpoint cannot be held",
+            subject=str(lock_file),
+            found="a file that has other names as well" if stat.S_ISREG(told.st_mode) else "no file",
+            expected="a file of its own",
+            effect="nothing was written to it",
+        )
+
+
 def lock_file(location: Location) -> Path:
     """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
     if location.scheme == "file":
-        return Path(location.sibling(".lastgood").path) / "run.lock"
+        return Path(location.sibling(WORK_SUFFIX).path) / "run.lock"
     name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
     return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
 

@@ -7,7 +7,7 @@ stop. Age alone never causes surgery.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lastgood.diagnosis.failure_class import FailureClass
@@ -56,6 +56,20 @@ class Standings:
         self._counts: dict[str | None, Count] = {}
         self._since: dict[str | None, float] = {}
 
+    def recall(self, remembered: Mapping[str, Standing], now: float) -> None:
+        """Go on from what has failed before; what nobody knew the query of was a failure of all.
+
+        Args:
+            remembered: How each query stood.
+            now: Seconds.
+        """
+        least = min(remembered.values(), key=lambda each: each.failures, default=Standing())
+        stood: list[tuple[str | None, Standing]] = [*remembered.items(), (None, least)]
+        for each, standing in stood:
+            if standing.failures > 0 and each not in self._counts:
+                self._counts[each] = Count(standing.failures, standing.failures)
+                self._since[each] = now - standing.seconds
+
     def failed(self, cause: Cause, moved: Collection[str], now: float) -> Restart | GiveUp:
         """Decide what follows a run that has failed.
 
@@ -71,6 +85,8 @@ class Standings:
         decision = after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
         if isinstance(decision, Restart):
             self._counts[cause.checkpoint] = decision.count
+        else:  # the failure that was one too many is one all the same
+            self._counts[cause.checkpoint] = Count(count.attempts + 1, count.restarts)
         if not cause.passes_by_itself:
             self._since.setdefault(cause.checkpoint, now)
         return decision

@@ -6,43 +6,26 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
-from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.errors import LastgoodError, StorageError
 from lastgood.process.child import Child, Ending
 from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
+from lastgood.redaction import redacted_words
 from lastgood.supervise import events
+from lastgood.supervise.care import AttemptsExhaustedError, Care, PersonNeededError
 from lastgood.supervise.failure import Cause, cause_of
 from lastgood.supervise.ladder import Standing, Standings
 from lastgood.supervise.output import Output
-from lastgood.supervise.policy import Count, GiveUp, Policy, backoff
+from lastgood.supervise.policy import Count, GiveUp, Policy, Restart, backoff
 from lastgood.supervise.progress import NOTHING, Progress
 from lastgood.supervise.stalls import Stall, Stalls
 
 _AGENT_POLL_SECONDS = 0.25
-
-
-class AttemptsExhaustedError(LastgoodError):
-    """The command failed again and again without committing a batch."""
-
-    condition = "ATTEMPTS_EXHAUSTED"
-    exit_code = 71
-    retry = Retry.AFTER_CHANGE
-
-
-class PersonNeededError(LastgoodError):
-    """The policy does not allow what would have to be done."""
-
-    condition = "PERSON_NEEDED"
-    exit_code = 3
-    retry = Retry.AFTER_CHANGE
-
-    file: str | None = None
-    """Where the plan is saved that a person has to decide on."""
 
 
 class Watch(Protocol):
@@ -85,52 +68,6 @@ class Agent(Protocol):
 
     def dead_query(self) -> tuple[str, Failure] | None:
         """The checkpoint of a query that has failed for good while its driver goes on, and why."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Not now."""
-
-    because: str
-
-
-class Care(Protocol):
-    """Makes queries ready to start."""
-
-    def before_start(self, standing: Standing) -> Wait | None:
-        """See that every query can be started, and do what the policy allows to that end; None: start.
-
-        Raises:
-            PersonNeededError: the policy does not allow what would have to be done.
-            LastgoodError: nobody can tell what is the matter.
-        """
-        ...
-
-    def failed(self, ended: events.Ended, cause: Cause) -> None:
-        """A run has failed."""
-        ...
-
-    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
-        """A query has committed its first batch since the command was started.
-
-        Args:
-            checkpoint: Of the query.
-            batch: Which one.
-            rerun: Whether it had been planned before.
-        """
-        ...
-
-    def is_ahead(self, checkpoint: str) -> bool:
-        """Whether the sources of a query hold more than is planned, as far as anybody can tell."""
-        ...
-
-    def strayed(self, checkpoint: str) -> Cause | None:
-        """Why a query that runs must not go on: it reads something else than it was started on. Answers at once."""
-        ...
-
-    def last_resort(self) -> PersonNeededError | None:
-        """What a person might allow, where all else was tried."""
         ...
 
 
@@ -221,19 +158,30 @@ class Supervisor:
                 self._agent.begin()
             before = dict(self._look_at_all())
             ending, cause = self._run_once()
-            if self._stop.is_set():
-                break
-            if cause is None:
+            if self._stop.is_set() or cause is None:
+                if self._care is not None:
+                    self._care.settled(None)
+                if self._stop.is_set():
+                    break
                 return 0
             before = {**self._adopted, **before}
             moved = [each for each in before if _committed_more(before[each], self._seen[each])]
-            decision = standings.failed(cause, moved, time.monotonic())
+            decision = self._count(standings, cause, moved)
             if isinstance(decision, GiveUp):
                 raise self._given_up(decision, ending, cause)
             self._tell_restart(decision.delay_seconds, decision.count, cause)
             self._stop.wait(decision.delay_seconds)
             standing = standings.standing(cause, time.monotonic())
         return 128 + self._stop_signals[0]
+
+    def _count(self, standings: Standings, cause: Cause, moved: Collection[str]) -> Restart | GiveUp:
+        """Count a run that has failed, after those that were counted before we began."""
+        if self._care is not None:
+            standings.recall(self._care.remembered(), time.monotonic())
+        decision = standings.failed(cause, moved, time.monotonic())
+        if self._care is not None:
+            self._care.settled(standings.standing(cause, time.monotonic()))
+        return decision
 
     def _is_ready(self, standing: Standing) -> bool:
         """Wait until the queries can be started; False if we are to stop."""
@@ -425,7 +373,7 @@ class Supervisor:
             at=child.started_at,
             run=self._runs,
             pid=child.pid,
-            command=list(self._launch.command),
+            command=redacted_words(self._launch.command),
             python=None if python is None else str(python),
             java=None if java is None else f"Java {java.version}",
             log=str(self._log),
@@ -470,10 +418,10 @@ class Supervisor:
         of = f" of {cause.checkpoint}" if cause.checkpoint is not None and len(self._watches) > 1 else ""
         return AttemptsExhaustedError(
             f"the command failed {decision.attempts + 1} times in a row without a new committed batch{of}",
-            subject=" ".join(self._launch.command),
+            subject=Path(self._launch.command[0]).name,  # in full, and redacted, where it was started
             found=str(ending),
             expected="exit code 0, or a new committed batch between two failures",
-            effect="it is not started again",
+            effect="it is not started again; what failed at the same batch counts until a person says --go-on",
             next=f"less +G {self._log}",
         )
 

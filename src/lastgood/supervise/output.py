@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from lastgood.rights import make_private, private
+
 TAIL_BYTES = 256 * 1024
 """How much of the end is kept in memory to find the last error in: a Spark failure takes some 20 kB."""
 LOG_BYTES = 10 * 1024 * 1024
@@ -89,8 +91,9 @@ class Output:
             return
         try:
             if self._file is None:
-                self.log.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.log.open("ab", buffering=0)
+                make_private(self.log.parent)
+                descriptor = private(str(self.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                self._file = os.fdopen(descriptor, "ab", buffering=0)
             self._file.write(chunk)
             if self._file.tell() >= LOG_BYTES:
                 self._rotate()

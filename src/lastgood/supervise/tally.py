@@ -1,7 +1,7 @@
-"""How often the same batch has failed, from one `recover` to the next: pure, no clock.
+"""How often the same batch has failed, from one `recover` or `run` to the next: pure, no clock.
 
-Each start under a scheduler is a `recover` of its own, then the application. So what the supervisor of `run` keeps in
-its head is written down beside the checkpoint. It lies in the lake, where others may write: it can make lastgood count,
+Each start under a scheduler is a `recover` of its own, then the application, or a `run` of its own. So what is
+counted is written down beside the checkpoint. It lies in the lake, where others may write: it can make lastgood count,
 ask a person, or leave something untried, and never allows anything.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing
 from lastgood.supervise.policy import Count, GiveUp, Policy, after_failure
@@ -58,6 +59,9 @@ class Tally:
     """When the first of them was noticed; None without one."""
     tried: tuple[Rung, ...] = ()
     """What was carried out meanwhile, beyond the last good batch."""
+    settled: Cause | None = None
+    """Why the last start failed, if somebody saw it end: then it is among `failures`; also the one too many. None: the
+    next call finds out."""
 
     def to_bytes(self) -> bytes:
         """Its file."""
@@ -72,6 +76,7 @@ class Tally:
             "failures": self.failures,
             "since_ms": self.since_ms,
             "tried": [rung.value for rung in self.tried],
+            **({} if self.settled is None else {"settled": _told_cause(self.settled)}),
         }
         return json.dumps(told).encode() + b"\n"
 
@@ -104,12 +109,13 @@ def parse_tally(raw: bytes) -> Tally:
         failures=_number(told, "failures") or 0,
         since_ms=_number(told, "since_ms"),
         tried=_rungs(told),
+        settled=_cause(told),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one more call of `recover` makes of a tally."""
+    """What one more call of `recover`, or the beginning of a `run`, makes of a tally."""
 
     tally: Tally
     """As it is now; what is told next is not in it yet."""
@@ -140,6 +146,9 @@ def judged(policy: Policy, before: Tally | None, stand: Stand, cause: Cause, beg
     if stand.orphan is None or not is_known or began_ms < before.told_ms:
         # Nothing has failed since: what was tried last has not been started yet, or had nothing to do.
         return Judged(now, Standing())
+    if before.settled is not None:
+        gives_up = before.failures > policy.max_attempts
+        return Judged(now, _standing(now, before.settled, began_ms), gives_up=gives_up)
     decision = after_failure(policy, Count(before.failures), passes_by_itself=cause.passes_by_itself)
     if isinstance(decision, GiveUp):
         # The start that would be one too many is not told: the next call finds the same, and says the same.
@@ -149,6 +158,21 @@ def judged(policy: Policy, before: Tally | None, stand: Stand, cause: Cause, beg
         now = replace(now, since_ms=began_ms)
     now = replace(now, failures=failures)
     return Judged(now, _standing(now, cause, began_ms))
+
+
+def _told_cause(cause: Cause) -> dict[str, Any]:
+    return {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
+
+
+def _cause(told: Mapping[str, Any]) -> Cause | None:
+    value = told.get("settled")
+    if value is None:
+        return None
+    known = {each.value: each for each in FailureClass}
+    name, passes = (value.get("class"), value.get("passes_by_itself")) if isinstance(value, dict) else (None, None)
+    if not isinstance(name, str) or name not in known or not isinstance(passes, bool):
+        raise ValueError(f"settled is {value!r:.50}")
+    return Cause(known[name], passes_by_itself=passes)
 
 
 def _standing(tally: Tally, cause: Cause, now_ms: int) -> Standing:

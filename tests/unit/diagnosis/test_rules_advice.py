@@ -22,7 +22,7 @@ from lastgood.diagnosis.advice_facts import AdviceFacts, RecordedBatch, Recorded
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS, find_advice
 from lastgood.diagnosis.world import World
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 
 CHK = "s3a://lake/chk/orders"
 MIB = 1024 * 1024
@@ -72,7 +72,10 @@ def world(found: Checkpoint | None = None, *, kafka: KafkaFacts | None = None, *
 
 def findings(about: World) -> dict[str, Finding]:
     found = list(find_advice(about))
-    assert all(finding.severity is Severity.INFO and finding.condition in CONDITIONS for finding in found)
+    assert all(finding.condition in CONDITIONS for finding in found)
+    assert {finding.condition.name for finding in found if finding.severity > Severity.INFO} <= {
+        "TOPIC_RETENTION_SHORT"
+    }
     assert all(finding.evidence and finding.effect.endswith(".") and finding.next for finding in found)
     names = [finding.condition.name for finding in found]
     assert len(names) == len(set(names))
@@ -279,6 +282,53 @@ def test_state_that_was_seen_not_to_grow_has_a_fixed_set_of_keys() -> None:
     assert (evidence["state_rows_first"], evidence["state_rows_last"], evidence["recorded_batches"]) == (10, 39, 30)
 
 
+def variables(*, ttl: bool | None = False, name: str = "transformWithStateInPySparkExec") -> StateOperator:
+    """An operator with two state variables, one of which may have a time to live."""
+    listed = [{"stateName": "m", "ttlEnabled": False}, {"stateName": "n", "ttlEnabled": ttl}]
+    properties: dict[str, Any] = {} if ttl is None else {"timeMode": "NoTime", "stateVariables": listed}
+    metadata = OperatorMetadata(2, 0, name, (StoreInfo("default", 0, 2),), properties, b"")
+    return replace(hdfs([9, 9]), metadata=metadata)
+
+
+def growing(until: int, count: int = 30) -> tuple[RecordedBatch, ...]:
+    return tuple(replace(each, state_rows=10 + min(each.batch_id, until)) for each in recorded(count))
+
+
+def test_variables_without_a_time_to_live_that_were_seen_to_grow() -> None:
+    found = findings(world(checkpoint(operators=[variables()]), batches=growing(99)))["UNEXPIRED_STATE"]
+    assert found.evidence == {
+        "operator": 0,
+        "variables": ["m", "n"],
+        "time_mode": "NoTime",
+        "state_rows_first": 10,
+        "state_rows_last": 39,
+        "recorded_batches": 30,
+    }
+    assert found.next == "timeMode=ProcessingTime, ttlDurationMs=86400000"
+
+
+@pytest.mark.parametrize(
+    ("operators", "batches"),
+    [
+        ([variables()], ()),
+        ([variables()], growing(99, count=19)),
+        ([variables()], growing(9)),  # it was filled, and stays as it is
+        ([variables(ttl=True)], growing(99)),
+        ([variables(ttl=None)], growing(99)),
+        ([variables(), replace(variables(name="globalLimit"), operator=1)], growing(99)),
+    ],
+)
+def test_state_that_expires_or_does_not_grow_without_an_end_is_no_advice(
+    operators: list[StateOperator], batches: tuple[RecordedBatch, ...]
+) -> None:
+    assert findings(world(checkpoint(operators=operators), batches=batches)) == {}
+
+
+def test_deduplication_without_a_watermark_has_an_operator_of_its_own() -> None:
+    found = findings(world(checkpoint(operators=[hdfs([9, 9], name="dedupe")])))["UNBOUNDED_STATE"]
+    assert found.next == '.withWatermark("EVENT_TIME", "1 hour").dropDuplicatesWithinWatermark(["KEY"])'
+
+
 def test_large_hdfs_backed_state_belongs_into_rocksdb() -> None:
     about = world(checkpoint(operators=[hdfs([30 * MIB, 120 * MIB], name="globalLimit")]))
     found = findings(about)["LARGE_HDFS_BACKED_STATE"]
@@ -371,22 +421,36 @@ def test_a_topic_on_one_broker_is_told() -> None:
     assert findings(world(kafka=other)) == {}
 
 
-def test_retention_below_the_downtime_comes_with_the_line_to_type() -> None:
+def alter(setting: str) -> str:
+    return (
+        "kafka-configs.sh --bootstrap-server broker:9092 --entity-type topics --entity-name orders --alter"
+        f" --add-config {setting}"
+    )
+
+
+def test_retention_below_the_downtime_is_a_warning_with_the_line_to_type() -> None:
     short = facts(config={"retention.ms": "3600000", "cleanup.policy": "delete", "retention.bytes": "1000"})
     found = findings(world(kafka=short, max_downtime_ms=86_400_000))["TOPIC_RETENTION_SHORT"]
+    assert found.severity is Severity.WARNING
     assert found.evidence == {
         "topic": "orders",
         "retention_ms": 3_600_000,
         "max_downtime_ms": 86_400_000,
         "retention_bytes": 1000,
     }
-    assert found.next == (
-        "kafka-configs.sh --bootstrap-server broker:9092 --entity-type topics --entity-name orders --alter"
-        " --add-config retention.ms=86400000"
-    )
-    assert findings(world(kafka=short)) == {}
+    assert found.next == alter("retention.ms=115200000")
 
 
+def test_retention_below_the_default_is_worth_a_word_where_nobody_says_how_long_the_query_may_be_down() -> None:
+    short = facts(config={"retention.ms": "259200000", "cleanup.policy": "compact,delete"})
+    found = findings(world(kafka=short))["TOPIC_RETENTION_SHORT"]
+    assert found.severity is Severity.INFO
+    assert found.evidence == {"topic": "orders", "retention_ms": 259_200_000, "default_ms": 604_800_000}
+    assert found.next == alter("retention.ms=604800000")
+    assert findings(world(kafka=short, max_downtime_ms=259_200_000)) == {}
+
+
+@pytest.mark.parametrize("max_downtime_ms", [None, 86_400_000])
 @pytest.mark.parametrize(
     "config",
     [
@@ -394,11 +458,84 @@ def test_retention_below_the_downtime_comes_with_the_line_to_type() -> None:
         {"retention.ms": "-1", "cleanup.policy": "delete"},
         {"retention.ms": "1000", "cleanup.policy": "compact"},
         {"retention.ms": "1000"},
-        {"retention.ms": "90000000", "cleanup.policy": "delete"},
+        {"retention.ms": "604800000", "cleanup.policy": "delete"},
+        {"retention.ms": "604800000", "cleanup.policy": "delete", "segment.ms": "604800000"},
+        {"retention.ms": "604800000", "cleanup.policy": "delete", "segment.ms": "3600000"},
+        {"retention.ms": "1000", "cleanup.policy": "compact", "segment.ms": "3600000"},
+        {"retention.ms": "-1", "cleanup.policy": "delete", "segment.ms": "3600000"},
+        {
+            "retention.ms": "604800000",
+            "cleanup.policy": "delete",
+            "segment.ms": "999999999",
+            "remote.storage.enable": "true",
+        },
     ],
 )
-def test_retention_that_suffices_or_is_not_known_is_no_advice(config: dict[str, str]) -> None:
-    assert findings(world(kafka=facts(config=config), max_downtime_ms=86_400_000)) == {}
+def test_retention_that_suffices_or_is_not_known_is_no_advice(
+    config: dict[str, str], max_downtime_ms: int | None
+) -> None:
+    assert findings(world(kafka=facts(config=config), max_downtime_ms=max_downtime_ms)) == {}
+
+
+def sized(*, earliest: int = 5, hours_old: float | None = 5.0, downtime_h: int | None = 72) -> dict[str, Finding]:
+    """Of a topic that a number of bytes limits, and whose partition 1 reaches back so far."""
+    config = {"retention.ms": "604800000", "cleanup.policy": "delete", "retention.bytes": "1000000"}
+    partitions = {0: PartitionFacts(0, 10), 1: PartitionFacts(earliest, 10)}
+    now = 1_000_000_000
+    time_ms = None if hours_old is None else now - int(hours_old * 3_600_000)
+    oldest = {"orders": {0: FoundRecord(0, now - 3_600_000), 1: FoundRecord(earliest, time_ms)}}
+    about = replace(facts(config=config, partitions=partitions), asked_at_ms=now, oldest=oldest)
+    return findings(world(kafka=about, max_downtime_ms=None if downtime_h is None else downtime_h * 3_600_000))
+
+
+def test_a_limit_of_bytes_that_reaches_back_less_than_the_downtime() -> None:
+    found = sized()["TOPIC_RETENTION_BY_SIZE"]
+    assert (found.subject, found.severity) == ("orders/1", Severity.INFO)
+    assert found.evidence == {
+        "topic": "orders",
+        "partition": 1,
+        "retention_bytes": 1_000_000,
+        "reaches_back_ms": 18_000_000,
+        "max_downtime_ms": 259_200_000,
+    }
+    assert found.next == alter("retention.bytes=19200000")
+
+
+def test_a_limit_of_bytes_that_has_deleted_nothing_or_reaches_far_is_no_advice() -> None:
+    assert sized(earliest=0) == {}
+    assert sized(hours_old=80) == {}
+    assert sized(hours_old=None) == {}
+    assert sized(hours_old=-1) == {}
+    assert sized(downtime_h=None) == {}
+
+
+def test_segments_that_are_longer_than_the_retention() -> None:
+    day = facts(
+        config={
+            "retention.ms": "691200000",
+            "cleanup.policy": "delete",
+            "segment.ms": "777600000",
+            "segment.bytes": "1073741824",
+        }
+    )
+    found = findings(world(kafka=day))["TOPIC_SEGMENTS_LONG"]
+    assert found.evidence == {
+        "topic": "orders",
+        "retention_ms": 691_200_000,
+        "segment_ms": 777_600_000,
+        "segment_bytes": 1_073_741_824,
+    }
+    assert "up to 17.0 days" in found.effect
+    assert "Only 8.0 days can be counted on" in found.effect
+    assert found.next == alter("segment.ms=69120000")
+
+
+def test_segments_that_are_a_thousandth_of_the_retention() -> None:
+    tiny = {"retention.ms": "604800000", "cleanup.policy": "delete", "segment.ms": "600000"}
+    found = findings(world(kafka=facts(config=tiny)))["TOPIC_SEGMENTS_MANY"]
+    assert (found.evidence["segments_at_most"], found.evidence["partitions"]) == (1008, 2)
+    assert found.next == alter("segment.ms=60480000")
+    assert findings(world(kafka=facts(config={**tiny, "segment.ms": "700000"}))) == {}
 
 
 def test_a_checkpoint_of_another_spark_is_told() -> None:
@@ -430,4 +567,5 @@ def test_schema_files_at_another_place_are_told(root: str, is_told: bool) -> Non
 
 def test_no_advice_begins_like_a_condition_of_broken_state() -> None:
     assert not [each.name for each in CONDITIONS if each.name.startswith("STATE_")]
-    assert {each.severity for each in CONDITIONS} == {Severity.INFO}
+    warnings = [each.name for each in CONDITIONS if each.severity is not Severity.INFO]
+    assert warnings == ["TOPIC_RETENTION_SHORT"]

@@ -74,7 +74,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_moto_stands_in_where_there_is_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lastgood.lab.go._PLACES", ())
-    assert find_s3(env={"PATH": ""}, cache=tmp_path) == S3Program("moto", (sys.executable, "-m", "moto.server"))
+    assert find_s3(env={"PATH": ""}, cache=tmp_path) == S3Program("moto", (sys.executable, "-P", "-m", "moto.server"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(S3ServerError) as raised:
         find_s3(env={"PATH": ""}, cache=tmp_path)

@@ -143,6 +143,7 @@ def everything(evidence: Evidence) -> World:
             says=True,
         ),
         rewritten={7: "20261121-160058-7f3a"},
+        links={"/lake/chk/offsets/7": "elsewhere"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},
         advice=AdviceFacts(
             filesystem="ext4",

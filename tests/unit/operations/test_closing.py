@@ -8,6 +8,7 @@ import pytest
 
 from lastgood.operations.closing import CarriedOut, carried_out, closed
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.whereabouts import note_whereabouts
 from lastgood.recovery.incident import Attempt, Incident
 from lastgood.recovery.room import Stage
 from lastgood.storage import LocalStorage, parse_location
@@ -111,14 +112,21 @@ def test_what_was_unknown_is_looked_up_again_and_kept_if_it_still_is(query: Chec
     assert close(query, found, options=EvidenceOptions(sinks=(f"delta:{other}",))) == found
 
 
-def test_sink_is_that_of_the_plan_or_of_the_configuration(query: CheckpointBuilder) -> None:
+def test_sink_is_that_of_this_machine_or_of_the_configuration(
+    query: CheckpointBuilder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the incident says of it lies in the lake."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     query.commit()
     log = query.folder.parent / "sink/_spark_metadata"
     log.mkdir(parents=True)
     (log / "6").write_bytes(b"v1")
     plan = {"evidence": ["--sink", "file:sink"], "from_batch": 7}
     attempt = Attempt(at_ms=1, did="restart", because="so it is", seconds=0.0, plan=plan)
-    assert close(query, incident(query, attempts=(attempt,))).promise_state == "broken"
+    assert close(query, incident(query, attempts=(attempt,))).promise_state != "broken"
+    note_whereabouts(incident(query).id, str(query.folder), ("--sink", "file:sink"))
+    assert close(query, incident(query)).promise_state == "broken"
+    note_whereabouts(incident(query).id, str(query.folder))
     Path("lastgood.toml").write_text(
         f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{query.folder}"\nsink = "file:{log.parent}"\n'
     )

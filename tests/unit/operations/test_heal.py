@@ -14,11 +14,11 @@ from lastgood.operations.heal import Healer
 from lastgood.operations.target import Target
 from lastgood.recovery.plan import parse_plan
 from lastgood.storage import parse_location
+from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.config import Kafka, Pipeline
 from lastgood.supervise.events import Event, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Standing
-from lastgood.supervise.loop import PersonNeededError
 from lastgood.supervise.policy import Policy
 from lastgood.testing.checkpoints import CheckpointBuilder
 

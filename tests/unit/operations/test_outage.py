@@ -18,11 +18,11 @@ from lastgood.operations.recover import recover
 from lastgood.operations.target import resolve_target
 from lastgood.recovery.incidents import last_incident
 from lastgood.storage import LocalStorage, parse_location
+from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.config import load_config
 from lastgood.supervise.events import Ended, Event, Repaired
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Standing
-from lastgood.supervise.loop import PersonNeededError
 from lastgood.supervise.policy import Policy
 from lastgood.testing.checkpoints import CheckpointBuilder
 

@@ -513,6 +513,39 @@ def test_a_pipeline_knows_its_sink_and_its_broker(
     assert found.next == "lastgood diagnose orders"
 
 
+def test_a_retention_below_the_pipelines_downtime_is_a_warning_that_diagnose_gives_too(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    CheckpointBuilder(checkpoint).run(3)
+    topic = {
+        "partitions": {"0": {"earliest": 0, "latest": 15}, "1": {"earliest": 0, "latest": 15}},
+        "config": {"retention.ms": str(48 * HOUR_MS), "cleanup.policy": "delete"},
+    }
+    facts = tmp_path / "kafka.json"
+    facts.write_text(json.dumps({"bootstrap": "broker:9092", "topics": {"orders": topic}}))
+    config = tmp_path / "lastgood.toml"
+    pipeline = f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\nkafka.bootstrap = "{facts}"\n'
+    config.write_text(f'{pipeline}max_downtime = "3d"\n')
+    found = status("orders", config=config)
+    assert (found.grade, [each.condition.name for each in found.findings]) == (
+        Grade.HEALTHY,
+        ["TOPIC_RETENTION_SHORT"],
+    )
+    assert "Kafka keeps records of orders for 2.0 days: after a downtime of 3.0 days" in found.warnings[0]
+    told = diagnose("orders", config=config).findings
+    assert [each for each in told if each.severity is Severity.WARNING] == list(found.findings)
+    assert status("orders", config=config, max_downtime_ms=24 * HOUR_MS).warnings == ()
+    config.write_text(pipeline)
+    assert status("orders", config=config).warnings == ()
+    asked = status("orders", config=config, max_downtime_ms=72 * HOUR_MS)
+    assert len(asked.warnings) == 1
+    assert "--max-downtime 3d" in asked.asked.command("diagnose")
+    below = status_below(
+        str(tmp_path), options=EvidenceOptions(kafka=str(facts)), max_downtime_ms=72 * HOUR_MS, clock_ms=lambda: NOW
+    )
+    assert [len(each.warnings) for each in below] == [1]
+
+
 def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -> None:
     root = tmp_path / "chk"
     CheckpointBuilder(root / "late").run(3)

@@ -1,10 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lastgood.operations.whereabouts import note_whereabouts, whereabouts
+from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.operations.whereabouts import (
+    Note,
+    looked_at,
+    note_begun,
+    note_made,
+    note_whereabouts,
+    noted,
+    whereabouts,
+)
+from lastgood.recovery.plan import Plan, Promise, parse_plan
+from lastgood.recovery.price import Guarantee
+from lastgood.signing import KeyRing, new_key
 
 ID = "20261121-002156-0001"
 
@@ -36,3 +49,46 @@ def test_note_never_leaves_its_folder_and_stands_in_nobodys_way(state: Path) -> 
     (state / "lastgood/recoveries").write_text("in the way")
     note_whereabouts(ID, "/chk")
     assert whereabouts(ID) is None
+
+
+def test_plan_is_the_same_whoever_has_signed_it() -> None:
+    plan = planned()
+    note_made(plan)
+    keys = KeyRing((new_key(),), "test")
+    assert noted(parse_plan(plan.to_bytes(keys), "plan.json", keys)) is not None
+    assert noted(parse_plan(plan.to_bytes(), "plan.json")) is not None
+
+
+def test_plan_is_known_to_the_last_byte_and_by_what_was_done_with_it() -> None:
+    plan = planned()
+    assert noted(plan) is None
+    note_made(plan)
+    assert noted(plan) == Note(is_own=True, is_begun=False, evidence=EvidenceOptions(), start_file=None)
+    assert noted(replace(plan, goal="fresh")) is None
+    note_begun(plan, ("--sink", "/lake/t"), is_own=False)
+    assert noted(plan) == Note(
+        is_own=False, is_begun=True, evidence=EvidenceOptions(sinks=("/lake/t",)), start_file=None
+    )
+    assert str(whereabouts(plan.recovery)) == plan.checkpoint
+
+
+def test_what_was_looked_at_is_remembered_unless_it_is_not_understood() -> None:
+    note_whereabouts(ID, "/chk", ("--kafka", "broker:9092"))
+    assert looked_at(ID) == EvidenceOptions(kafka="broker:9092")
+    note_whereabouts(ID, "/chk", ("--no-such", "option"))
+    assert looked_at(ID) == EvidenceOptions()
+    assert looked_at("20261121-002156-0002") == EvidenceOptions()
+
+
+def planned() -> Plan:
+    return Plan(
+        recovery=ID,
+        goal="replan",
+        checkpoint="/chk",
+        query_id="q",
+        guarantee=Guarantee.EXACTLY_ONCE,
+        rests_on=(),
+        promise=Promise("4.2", "resumes", 9, ""),
+        made_at_ms=0,
+        made_by="test",
+    )

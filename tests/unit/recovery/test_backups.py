@@ -45,7 +45,7 @@ def made(folder: Location, *, at_ms: int = AT_MS, mark: str = "7f3a") -> Backup:
 
 def test_a_backup_tells_what_it_holds(folder: Location) -> None:
     backup = made(folder)
-    assert backup == Backup(
+    assert replace(backup, sha256="a9") == Backup(
         id="20261121-002156-7f3a",
         at_ms=AT_MS,
         query_id="9818c18b",
@@ -53,6 +53,7 @@ def test_a_backup_tells_what_it_holds(folder: Location) -> None:
         last_committed=1,
         files=7,
         size=sum(copy.size for copy in copies()),
+        sha256="a9",
     )
     assert list_backups(STORAGE, folder) == [backup]
     assert set(STORAGE.names(folder) or ()) == {f"{backup.id}.json", f"{backup.id}.jsonl.gz"}
@@ -144,3 +145,11 @@ def test_age_removes_what_is_not_kept(folder: Location) -> None:
 def test_the_newest_batch_of_a_log_is_told_from_the_names() -> None:
     assert newest_in(copies(), "offsets") == 10
     assert newest_in(copies("metadata", "sources/0/7"), "offsets") is None
+
+
+def test_a_backup_whose_content_was_exchanged_is_not_restored(folder: Location) -> None:
+    backup = made(folder)
+    other = [replace(copy, content=copy.content[::-1]) for copy in copies()]
+    STORAGE.write(folder / f"{backup.id}.jsonl.gz", new_backup(other, at_ms=AT_MS, mark="7f3a")[1])
+    with pytest.raises(BackupMissingError, match="not as it was made"):
+        read_backup(STORAGE, folder, backup)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lastgood.checkpoint.lines import TIME_MS_END
 from lastgood.recovery.copies import (
     Copy,
     compress,
@@ -43,8 +44,8 @@ def commit(batch_id: int, *, seen_ms: int) -> Copy:
             Copy,
             st.none() | st.text(),
             st.sampled_from(["metadata", "offsets/7", "commits/0", "sources/0/9.compact", "sources/my source/0"]),
-            st.integers(0, 2**63),
-            st.none() | st.integers(-1, 2**63),
+            st.integers(0, TIME_MS_END - 1),
+            st.none() | st.integers(0, TIME_MS_END - 1),
             st.binary() | st.text().map(lambda text: text.encode(errors="replace")),
         )
     )

@@ -436,3 +436,18 @@ def test_nothing_is_presumed_of_a_query_that_the_table_knows_or_that_nobody_does
     write(table, 9, app_id="my-app")
     assert (evidence(table).presumed_app_id, evidence(table).last_batch) == (None, 3)
     assert evidence(table, "").presumed_app_id is None
+
+
+@pytest.mark.parametrize(
+    ("place", "obstacles"),
+    [
+        ("/lake/t", 0),
+        ("s3a://lake/t", 0),
+        ("abfss://c@a.dfs.core.windows.net/t", 1),
+        ("wasbs://c@a.blob.core.windows.net/t", 1),
+        ("gs://lake/t", 1),
+    ],
+)
+def test_no_table_is_written_where_no_commit_was_tried_beside_sparks(place: str, obstacles: int) -> None:
+    log = TableLog(place, 0, (), metadata=TableMetadata("x"), protocol=Protocol(1, 2))
+    assert len(write_obstacles(log)) == obstacles

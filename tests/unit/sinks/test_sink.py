@@ -7,7 +7,7 @@ import pytest
 
 from lastgood.sinks import sink as module
 from lastgood.sinks.evidence import DedupeKey
-from lastgood.sinks.sink import open_sink
+from lastgood.sinks.sink import open_sink, same_sink
 from lastgood.storage import LocalStorage, LocationInvalidError, StorageDeniedError
 
 
@@ -92,3 +92,16 @@ def test_database_is_told_from_its_url(tmp_path: Path) -> None:
 def test_location_that_is_none_is_refused() -> None:
     with pytest.raises(LocationInvalidError):
         open_sink("ftp://host/out")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("delta:/lake/t", "/lake/t/"),
+        ("file:///lake/t", "/lake/t"),
+        ("s3://lake/t", "delta:s3a://lake/t"),
+        ("postgresql://me:secret@db/x#fence", "postgresql://me@db/x"),
+    ],
+)
+def test_sink_is_the_same_however_it_is_named(one: str, other: str) -> None:
+    assert same_sink(one) == same_sink(other) != same_sink("/lake/others")

@@ -26,6 +26,7 @@ topics     = ["orders"]
 offset_columns = "partition,offset"
 source_replays = true
 cwd        = "app"
+max_downtime = "3d"
 env        = { STAGE = "test" }
 kafka      = { bootstrap = "broker:9092", config = "client.properties" }
 
@@ -74,6 +75,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         Query(name="late", checkpoint="s3a://lake/chk/late"),
     )
     assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
+    assert pipeline.max_downtime_ms == 3 * 86_400_000
     assert (pipeline.cwd, pipeline.env) == (tmp_path / "app", {"STAGE": "test"})
     assert (pipeline.policy.max_attempts, pipeline.policy.backoff_seconds) == (3, 0.5)
     assert (pipeline.policy.backoff_max_seconds, pipeline.policy.grace_seconds) == (120, 5)

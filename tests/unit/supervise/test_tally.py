@@ -158,3 +158,23 @@ def test_whatever_lies_there_is_a_tally_or_refused(value: object) -> None:
         except ValueError:
             continue
         assert judged(POLICY, tally, ORPHAN, UNKNOWN, NOW_MS).standing.seconds >= 0
+
+
+def test_failure_that_somebody_saw_is_not_counted_twice_and_its_cause_is_known() -> None:
+    cause = Cause(FailureClass.POISON_DATA)
+    before = Tally(stand=ORPHAN, told_ms=NOW_MS, failures=3, since_ms=NOW_MS, settled=cause)
+    found = judged(POLICY, parse_tally(before.to_bytes()), ORPHAN, UNKNOWN, NOW_MS + 1000)
+    assert (found.standing.failures, found.gives_up) == (3, False)
+    assert rungs(POLICY, found.standing) == (Rung.RESUME,)
+
+
+def test_one_too_many_that_somebody_saw_is_left_to_a_person() -> None:
+    before = Tally(stand=ORPHAN, told_ms=NOW_MS, failures=POLICY.max_attempts + 1, settled=Cause())
+    assert judged(POLICY, before, ORPHAN, UNKNOWN, NOW_MS + 1000).gives_up
+
+
+@pytest.mark.parametrize("settled", [1, {}, {"class": "NONE", "passes_by_itself": True}, {"class": "POISON_DATA"}])
+def test_settled_that_is_none_is_refused(settled: object) -> None:
+    told = {**json.loads(Tally(stand=ORPHAN, told_ms=NOW_MS).to_bytes()), "settled": settled}
+    with pytest.raises(ValueError, match="settled"):
+        parse_tally(json.dumps(told).encode())

@@ -14,8 +14,8 @@ from lastgood.operations.demo.stage import TOPIC, Stage
 from lastgood.operations.positions import Where
 from lastgood.recovery.price import Waiver
 from lastgood.sources.kafka_ranges import Ranges, offset_count
+from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Called, Repaired
-from lastgood.supervise.loop import PersonNeededError
 from lastgood.supervise.policy import Policy
 
 STABLE_LAG = 3

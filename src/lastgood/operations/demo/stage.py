@@ -45,9 +45,9 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java, find_java
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
-from lastgood.recovery.mirror import WORK_SUFFIX
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Waiver
+from lastgood.rights import WORK_SUFFIX
 from lastgood.sources.kafka_ranges import Ranges, planned
 from lastgood.storage import open_storage, parse_location
 from lastgood.supervise.config import Kafka, Pipeline, Query
@@ -161,7 +161,7 @@ def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, 
             "SPARK_CONF_DIR": str(spark.home / "conf"),  # not that of the shell
         },
         kafka=Kafka(bootstrap=broker.bootstrap),
-        driver_check=(sys.executable, "-c", _IS_DEAD, str(application), checkpoint),
+        driver_check=(sys.executable, "-I", "-c", _IS_DEAD, str(application), checkpoint),
     )
 
 

@@ -104,8 +104,9 @@ class Heartbeat:
     def _write(self, content: dict[str, Any]) -> None:
         draft = self._file.with_suffix(".tmp")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(content))
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123 - a descriptor
+                stream.write(json.dumps(content))
             draft.replace(self._file)
         except OSError:
             ...  # a full disk: an old heartbeat says enough, and the next may pass

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lastgood.bundle.redaction import is_secret_name, redacted
+from lastgood.redaction import is_secret_name, redacted
 
 SECRET = "hunter2+Zz/9"
 

@@ -1,0 +1,161 @@
+"""Advice about the topics that a query reads: how long, and how safely, they keep what it has not read. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from lastgood.checkpoint.lines import Json
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis import advice_conditions as told
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.diagnosis.pace import shown_time
+from lastgood.diagnosis.world import World
+from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+
+RETENTION_DEFAULT_MS = 7 * 86_400_000
+"""Kafka's `log.retention.hours`: a weekend, a holiday, and somebody who is ill."""
+_SEGMENTS_OF_RETENTION = 10
+_SEGMENTS_MANY = 1000
+"""Of one partition; the broker keeps three files of each open, and maps two of them into memory."""
+_SEGMENT_MIN_MS = 60_000
+
+
+def topic_advice(world: World) -> Iterator[Finding]:
+    """Whether the topics that a query reads could lose what is unread."""
+    if world.kafka is None:
+        return
+    newest = world.checkpoint.newest_offsets
+    lines = newest.sources if isinstance(newest, OffsetEntry) else ()
+    read = {topic for line in lines if isinstance(line.offset, KafkaOffset) for topic in line.offset.topics}
+    for name, topic in sorted(world.kafka.topics.items()):
+        if not read or name in read:
+            yield from _copies(world.kafka, name, topic)
+            yield from _kept(world.kafka, name, topic, world.advice.max_downtime_ms)
+
+
+def _copies(kafka: KafkaFacts, name: str, topic: TopicFacts) -> Iterator[Finding]:
+    if topic.replication_factor is None or topic.replication_factor >= 2:
+        return
+    command = ["kafka-reassign-partitions.sh", "--bootstrap-server", kafka.bootstrap]
+    yield Finding(
+        told.NOT_REPLICATED,
+        name,
+        f"If the broker with a partition of {name} loses its disk, what no batch has read of it is lost for good.",
+        {"topic": name, "replication_factor": topic.replication_factor},
+        shlex.join([*command, "--reassignment-json-file", "REPLICAS.json", "--execute"]),
+    )
+
+
+def _kept(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int | None) -> Iterator[Finding]:
+    """How long the topic keeps what is unread, where it deletes by age."""
+    retention_ms = topic.config_number("retention.ms")
+    if retention_ms is None or not topic.is_deleted_by_age:
+        return
+    wanted_ms = RETENTION_DEFAULT_MS if downtime_ms is None else downtime_ms
+    if 0 <= retention_ms < wanted_ms:
+        yield _short(kafka, name, topic, retention_ms, downtime_ms)
+    elif downtime_ms is not None:
+        yield from _by_size(kafka, name, topic, downtime_ms)
+    if retention_ms > 0:
+        yield from _segments(kafka, name, topic, retention_ms)
+
+
+def _short(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int, downtime_ms: int | None) -> Finding:
+    evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms}
+    by_size = topic.config_number("retention.bytes")
+    sized: dict[str, Json] = {"retention_bytes": by_size} if by_size and by_size > 0 else {}
+    kept = f"Kafka keeps records of {name} for {shown_time(retention_ms // 1000)}"
+    if downtime_ms is None:
+        return Finding(
+            told.SHORT_RETENTION,
+            name,
+            f"{kept}: a query that is down for longer, say over a weekend, loses what it had not read.",
+            {**evidence, "default_ms": RETENTION_DEFAULT_MS, **sized},
+            _setting(kafka, name, "retention.ms", RETENTION_DEFAULT_MS),
+            Severity.INFO,
+        )
+    return Finding(
+        told.SHORT_RETENTION,
+        name,
+        f"{kept}: after a downtime of {shown_time(downtime_ms // 1000)} the oldest unread ones are gone.",
+        {**evidence, "max_downtime_ms": downtime_ms, **sized},
+        _setting(kafka, name, "retention.ms", _with_room(downtime_ms)),
+    )
+
+
+def _by_size(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int) -> Iterator[Finding]:
+    """Whether `retention.bytes` seems to delete before `retention.ms` does, as far back as the topic reaches today."""
+    retention_bytes = topic.config_number("retention.bytes") or 0
+    reaches = {
+        number: kafka.asked_at_ms - record.timestamp_ms
+        for number, record in kafka.oldest.get(name, {}).items()
+        if record.timestamp_ms is not None and (topic.partitions[number].earliest or 0) > 0
+    }
+    if retention_bytes <= 0 or not reaches:
+        return
+    partition, reach_ms = min(reaches.items(), key=lambda each: each[1])
+    if not 0 < reach_ms < downtime_ms:
+        return
+    wanted = -(-retention_bytes * _with_room(downtime_ms) // reach_ms)
+    reach, downtime = shown_time(reach_ms // 1000), shown_time(downtime_ms // 1000)
+    yield Finding(
+        told.RETENTION_BY_SIZE,
+        f"{name}/{partition}",
+        f"A partition of {name} keeps at most {retention_bytes:,} bytes, and what partition {partition} holds reaches"
+        f" back {reach}, with older records deleted: if size was the reason, a downtime of {downtime} outlasts it.",
+        {
+            "topic": name,
+            "partition": partition,
+            "retention_bytes": retention_bytes,
+            "reaches_back_ms": reach_ms,
+            "max_downtime_ms": downtime_ms,
+        },
+        _setting(kafka, name, "retention.bytes", wanted),
+    )
+
+
+def _segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int) -> Iterator[Finding]:
+    """Whether segments are of a length that goes with the retention: Kafka deletes whole ones only."""
+    segment_ms = topic.config_number("segment.ms")
+    if not segment_ms or topic.config.get("remote.storage.enable", "false") != "false":
+        return
+    fitting_ms = max(_SEGMENT_MIN_MS, retention_ms // _SEGMENTS_OF_RETENTION)
+    evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms, "segment_ms": segment_ms}
+    segment_bytes = topic.config_number("segment.bytes")
+    kept, both = shown_time(retention_ms // 1000), shown_time((retention_ms + segment_ms) // 1000)
+    if segment_ms > retention_ms:
+        size = "" if segment_bytes is None else f", or to {segment_bytes:,} bytes,"
+        yield Finding(
+            told.SEGMENTS_LONG,
+            name,
+            f"A segment of {name} grows for {shown_time(segment_ms // 1000)}{size} and is deleted whole, {kept} after"
+            f" its newest record: a partition in use keeps records up to {both}, one"
+            f" that nobody writes to any more loses all of them after {kept}. Only {kept} can be counted on.",
+            evidence | ({} if segment_bytes is None else {"segment_bytes": segment_bytes}),
+            _setting(kafka, name, "segment.ms", fitting_ms),
+        )
+    elif retention_ms // segment_ms >= _SEGMENTS_MANY:
+        count = retention_ms // segment_ms
+        yield Finding(
+            told.SEGMENTS_MANY,
+            name,
+            f"A segment of {name} ends after {shown_time(segment_ms // 1000)} and is kept for {kept}: each of"
+            f" {len(topic.partitions)} partitions that is written to all the time has up to {count:,} of them, and the"
+            " broker that this query reads from runs out of open files or memory maps.",
+            evidence | {"partitions": len(topic.partitions), "segments_at_most": count},
+            _setting(kafka, name, "segment.ms", fitting_ms),
+        )
+
+
+def _with_room(downtime_ms: int) -> int:
+    """With a third more for the lag that a query has when it goes down, and for catching up."""
+    return downtime_ms * 4 // 3
+
+
+def _setting(kafka: KafkaFacts, name: str, key: str, value: int) -> str:
+    """The command that changes a setting of a topic."""
+    entity = ["--entity-type", "topics", "--entity-name", name]
+    server = ["kafka-configs.sh", "--bootstrap-server", kafka.bootstrap]
+    return shlex.join([*server, *entity, "--alter", "--add-config", f"{key}={value}"])

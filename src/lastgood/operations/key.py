@@ -1,0 +1,244 @@
+"""`key create|rotate|list|remove|sign`: the keys of this machine, and a signature under what a person has looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.errors import UsageError, command_line
+from lastgood.operations.keys import (
+    TEXT_VARIABLE,
+    KeyMissingError,
+    default_file,
+    key_file,
+    keys_of,
+    read_key_file,
+    write_key_file,
+)
+from lastgood.operations.target import resolve_target
+from lastgood.recovery.signed_files import SignedFile, signed_files
+from lastgood.signing import KeyRing, Signer, Standing, new_key
+from lastgood.storage import parse_location
+from lastgood.writing import open_writable
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """The keys that count on this machine, without their secrets."""
+
+    origin: str | None
+    """Where they come from; None: there is none."""
+    ids: tuple[str, ...]
+    """The first one signs, all of them verify."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `key create|rotate|list|remove --format json` prints."""
+        keys = [{"id": each, "signs": number == 0} for number, each in enumerate(self.ids)]
+        return {"origin": self.origin, "keys": keys}
+
+    @classmethod
+    def of(cls, ring: KeyRing) -> KeyList:
+        """The ids of a ring."""
+        return cls(ring.origin or None, tuple(key.id for key in ring.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class ToSign:
+    """What lies beside a checkpoint, and of it what is not signed by the key that signs."""
+
+    target: str
+    checkpoint: str
+    key: str
+    """The id of the key that signs."""
+    files: tuple[SignedFile, ...]
+    """All that carries a signature, or should."""
+
+    @property
+    def wanted(self) -> tuple[SignedFile, ...]:
+        """What would be signed."""
+        return tuple(each for each in self.files if each.damage is None and not self._is_signed(each))
+
+    @property
+    def damaged(self) -> tuple[SignedFile, ...]:
+        """What nobody can sign."""
+        return tuple(each for each in self.files if each.damage is not None)
+
+    def _is_signed(self, each: SignedFile) -> bool:
+        return each.standing is Standing.SIGNED and each.by == self.key
+
+    def to_json(self, *, signed: bool) -> dict[str, Any]:
+        """What `key sign --format json` prints."""
+        wanted = set(map(id, self.wanted))
+        return {
+            "checkpoint": self.checkpoint,
+            "key": self.key,
+            "signed": signed,
+            "files": [
+                {
+                    "file": str(each.file),
+                    "what": each.purpose,
+                    "standing": each.standing.value,
+                    "by": each.by,
+                    "damage": each.damage,
+                    "to_sign": id(each) in wanted,
+                }
+                for each in self.files
+            ],
+        }
+
+
+def create(file: Path | None = None) -> KeyList:
+    """Make a key, in a file of its own that only this user can read.
+
+    Args:
+        file: Where; None: where one is looked for by default.
+
+    Raises:
+        KeyFileExistsError: there is a file already; nothing was written.
+        StorageError: it cannot be written (subclasses).
+    """
+    place = file or default_file()
+    ring = KeyRing((new_key(),), str(place))
+    write_key_file(place, ring, is_new=True)
+    return KeyList.of(ring)
+
+
+def rotate(file: Path | None = None, *, config: Path | None = None) -> KeyList:
+    """Put a new key first, which signs from now on; the old ones go on to verify.
+
+    Args:
+        file: Which file; None: the one that counts on this machine.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        KeyMissingError: there is no such file.
+        KeyFileOpenError, KeyInvalidError, StorageError: it cannot be read or written (subclasses).
+        UsageError: the keys that count come from no file.
+    """
+    place, ring = _file(file, config)
+    rotated = KeyRing((new_key(), *ring.keys), ring.origin)
+    write_key_file(place, rotated, is_new=False)
+    return KeyList.of(rotated)
+
+
+def remove(key_id: str, file: Path | None = None, *, config: Path | None = None) -> KeyList:
+    """Take a key out of its file: what only it has signed counts as unsigned from now on.
+
+    Args:
+        key_id: Its id.
+        file: Which file; None: the one that counts on this machine.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        KeyMissingError: there is no such key.
+        UsageError: it is the only one, or the keys that count come from no file.
+        KeyFileOpenError, KeyInvalidError, StorageError: the file cannot be read or written (subclasses).
+    """
+    place, ring = _file(file, config)
+    left = tuple(key for key in ring.keys if key.id != key_id)
+    if len(left) == len(ring.keys):
+        known = ", ".join(key.id for key in ring.keys)
+        raise KeyMissingError(f"there is no key {key_id}", subject=str(place), found=known)
+    if not left:
+        raise UsageError(
+            "it is the only key: without one nothing is asked to be signed any more",
+            subject=str(place),
+            expected="another key first, or the file removed by hand",
+            next=command_line("key", "rotate", place),
+        )
+    rest = KeyRing(left, ring.origin)
+    write_key_file(place, rest, is_new=False)
+    return KeyList.of(rest)
+
+
+def key_list(*, config: Path | None = None) -> KeyList:
+    """The keys that count on this machine.
+
+    Raises:
+        LastgoodError: as `keys_of`.
+    """
+    return KeyList.of(keys_of(config))
+
+
+def to_sign(target: str, *, config: Path | None = None) -> ToSign:
+    """What lies beside a checkpoint, and what the keys of this machine say of it; nothing is changed.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        KeyMissingError: there is no key that could sign.
+        StorageError: the storage does not answer (subclasses).
+    """
+    ring = keys_of(config)
+    if not ring:
+        raise KeyMissingError(
+            "there is no key that could sign",
+            subject=str(default_file()),
+            expected=f"a file of keys there, in LASTGOOD_KEY_FILE or lastgood.toml, or a key in {TEXT_VARIABLE}",
+            next=command_line("key", "create"),
+        )
+    resolved = resolve_target(target) if config is None else resolve_target(target, config)
+    location = parse_location(resolved.checkpoint)
+    files = tuple(signed_files(open_writable(location), location, ring))
+    return ToSign(target, str(location), ring.keys[0].id, files)
+
+
+def sign(shown: ToSign, *, config: Path | None = None, tell: Callable[[str], None] = lambda _: None) -> ToSign:
+    """Sign what a person was shown, exactly as it was shown.
+
+    Args:
+        shown: From `to_sign`.
+        config: Another configuration than `lastgood.toml` here.
+        tell: Gets a line for each file.
+
+    Raises:
+        LastgoodError: as `to_sign`. What was changed since it was shown is left as it is, and told.
+    """
+    location, ring = parse_location(shown.checkpoint), keys_of(config)
+    storage, signer = open_writable(location), Signer.at(ring, location)
+    now = {each.file: each for each in to_sign(shown.target, config=config).files}
+    for each in shown.wanted:
+        found = now.get(each.file)
+        if found is None or found.told != each.told:
+            tell(f"{each.label}: it was changed meanwhile, and is left as it is")
+            continue
+        signed = signer.signed(each.purpose, each.names, each.told)
+        storage.write(each.file, _content(signed))
+        tell(f"{each.label}: signed")
+    return to_sign(shown.target, config=config)
+
+
+def _content(told: Mapping[str, Any]) -> bytes:
+    return json.dumps(told, ensure_ascii=True).encode() + b"\n"
+
+
+def _file(file: Path | None, config: Path | None) -> tuple[Path, KeyRing]:
+    """The file whose keys are to be changed."""
+    if file is None and os.environ.get(TEXT_VARIABLE) and not os.environ.get("LASTGOOD_KEY_FILE"):
+        raise UsageError(
+            "the keys that count here stand in no file",
+            subject=TEXT_VARIABLE,
+            expected="the file that they were taken from",
+            next=command_line("key", "rotate", "FILE"),
+        )
+    place = file or key_file(config)[0]
+    ring = read_key_file(place)
+    if ring is None:
+        raise KeyMissingError(
+            "there is no such file of keys", subject=str(place), next=command_line("key", "create", place)
+        )
+    return place, ring
+
+
+def counted(files: Iterable[SignedFile]) -> str:
+    """How many of each kind, in one line."""
+    kinds: dict[str, int] = {}
+    for each in files:
+        kinds[each.purpose] = kinds.get(each.purpose, 0) + 1
+    return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in kinds.items())

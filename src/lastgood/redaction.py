@@ -1,0 +1,357 @@
+"""Takes secrets out of text: the one function for all that is written down or shown. Pure, but for `also_redact`.
+
+The form of a text stays: JSON is the same JSON with other values, a URL the same URL. What is hidden once stays as it
+is. Every pattern is linear in the length of the text: quantifiers that could be tried in more than one way are
+possessive, and a value ends at the end of its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+HIDDEN = "***"
+
+# As `spark.redaction.regex` of Spark 3.5 and 4.x, which is `(?i)secret|password|token|access[.]?key`, and more.
+_WORDS = (
+    "passw(?:or)?d|passphrase|passcode|secret|token|credential|signature|jaas|authorization"
+    "|(?:api|access|account|private|shared|storage|encryption|routing|service|integration)[._-]?key"
+)
+_PARTS = "sig|sas|pwd|pass"
+_SECRET_NAME = re.compile(rf"{_WORDS}|(?:^|[._-])(?:{_PARTS})(?:$|[._-])", re.IGNORECASE)
+_NO_NAME = re.compile(r"(?:exception|error|provider|handler)$", re.IGNORECASE)
+"""Classes, such as `TopicAuthorizationException: Not authorized`."""
+_HEAD = re.compile(
+    r"""(?<![\w.-])(?P<name>[\w.-]++)
+    (?:
+        (?P<json>\\*+["'])\s*+(?P<colon>:)\s*+             # "password": "x"
+      | (?:\\*+["'])?\s*+(?:={1,3}+>?|->)\s*+              # password=x, 'password' = x, password -> x
+      | (?P<yaml>:)\s++                                    # password: x
+      | </name>\s*+<value>                                 # Hadoop's XML
+      | (?P<word>\\*+["']?(?:,\s*+|[ \t]++))               # --password x, ["--password", "x"], ("password", "x")
+    )""",
+    re.VERBOSE,
+)
+_VALUE = re.compile(
+    r"""(?:(?:Basic|Bearer|Digest|Negotiate|Token)[ ]+)?
+    (?: [^\s\\,;&)}\]"'<>|]
+      | \\[^ntrbf"'/\s]                                    # in JSON: a backslash, or a letter by its number
+      # What ends a value is a part of it where neither a space nor a bracket nor another name follows.
+      | [,;&)}\]"'<>|](?=[^\s\\,;&)}\]"'<>|.:/=])(?![\w.-]{1,64}+\s?["']?(?:=|->|:))
+    )*+""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_QUOTE = re.compile(r"[bu]?(\\{0,15}+[\"'])")
+_QUOTE_BEFORE = re.compile(r"\\{0,15}+[\"']$")
+_QUOTE_OR_LINE = re.compile(r"\\*+[\"']|[\r\n]")
+_BRACES = re.compile(r"\{[^{}\r\n=]*+\}")
+
+_PLACE = "://"
+_SCHEME = re.compile(r"[\w+.-]{1,32}$")
+_URL = re.compile(r"""(?:[^\s"'\\<>]|\\[^ntrbf"'/\s]|\\*+["'](?=\w))*+""")
+_LOGIN = re.compile(r"(?<=://)([^/@:]*+):.*@", re.DOTALL)
+_AUTHORITY = re.compile("[^/?#]*+")
+_HOSTS = re.compile(r"(?:[^:@\[\],]*+|\[[^\]]*+\])(?::\d*+)?(?:,(?:[^:@\[\],]*+|\[[^\]]*+\])(?::\d*+)?)*+$")
+"""An authority without a login: hosts, each with its port or without."""
+_BEHIND_BLANKS = re.compile(r"""[ \t][^\r\n"'\\<>@]{0,256}+@""")
+_DATABASES = ("postgres", "mysql", "mariadb", "sqlserver", "mssql", "oracle", "redshift", "snowflake", "db2", "mongodb")
+_WEB = ("http", "https", "git+https", "ftp", "ftps")
+
+_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[\w+/=\s:,.]|\\++[nr]|-(?!----))*+"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
+        ),
+        HIDDEN,
+    ),
+    (re.compile(r"(\bBearer\s++)[\w.~+/-]++=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(\bBasic\s++)(?=[A-Za-z+/]*+[0-9=])[A-Za-z0-9+/]{6,}+=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/[^\s\"'\\]{0,256}@", re.IGNORECASE), rf"\1/{HIDDEN}@"),
+    (
+        re.compile(
+            r"((?:\bhooks\.slack(?:-gov)?\.com/\w++|\bdiscord(?:app)?\.com/api(?:/v\d++)?/webhooks"
+            r"|\.webhook\.office\.com/\w++|\boutlook\.office(?:365)?\.com/webhook|\.logic\.azure\.com(?::\d++)?/workflows"
+            r"|\bevents(?:\.eu)?\.pagerduty\.com/(?:integration|x-ere)|\bapi\.telegram\.org)/)[^\s\"'\\<>]++",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
+    (re.compile(r"(lastgood-key-1:[0-9a-f]{8}:)[A-Za-z0-9+/]++=*+"), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{10,}+\.[\w-]++\.[\w-]*+"), HIDDEN),
+    (re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+)|(?<![\w-])glpat-[\w-]{16,}+"), HIDDEN),
+    (re.compile(r"\b(?:dapi|dose|dkea)[0-9a-f]{32,}+(?:-\d++)?"), HIDDEN),
+    (re.compile(r"(?<![\w-])(?:xox[a-z]-[\w-]{10,}+|AIza[\w-]{35,}+|ya29\.[\w-]{10,}+|[rs]k_live_\w{16,}+)"), HIDDEN),
+)
+CUT = "…"
+_ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\bRow\((?=\w++=)[^\r\n]*+"), f"Row({CUT})"),
+    (re.compile(r"(\bdetected in record parsing: )[^\r\n]++"), rf"\1'{CUT}'"),
+    (
+        re.compile(
+            r"""(\b(?:records?|rows?|values?|text|input|string|literal|float|KeyError|base[ ]\d++)(?:[ ]in[ ]parsing)?
+            :?[ ])['"\[{(][^\r\n]*+""",
+            re.IGNORECASE | re.VERBOSE,
+        ),
+        rf"\1'{CUT}'",
+    ),
+)
+"""Where Spark, Java and Python quote values of the data; what follows the quote may be more of them."""
+
+
+@dataclass(slots=True)
+class _Also:
+    """What the user counts as secret beside that."""
+
+    names: re.Pattern[str] | None = None
+    strings: re.Pattern[str] | None = None
+
+
+_also = _Also()
+
+
+def also_redact(regex: str | None = None, string_regex: str | None = None) -> None:
+    """Hide more from now on, in this whole process: a secret that one thread knows is one for all of them.
+
+    Args:
+        regex: As `spark.redaction.regex`: what is called so is a secret. None: as before.
+        string_regex: As `spark.redaction.string.regex`: what it matches is one. None: as before.
+
+    Raises:
+        re.error: one of them is no regular expression of Python; then nothing has changed.
+        ValueError: one of them matches the empty text, and with it everything.
+    """
+    names, strings = (None if each is None else _compiled(each) for each in (regex, string_regex))
+    _also.names, _also.strings = names or _also.names, strings or _also.strings
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    pattern = re.compile(regex)
+    if pattern.search("") is not None:
+        raise ValueError("it matches the empty text")
+    return pattern
+
+
+def redact_nothing_else() -> None:
+    """Forget what `also_redact` was told."""
+    _also.names = _also.strings = None
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what is called so is a secret: a setting, a parameter of a URL, an option of a command."""
+    if _also.names is not None and _also.names.search(name) is not None:
+        return True
+    return _SECRET_NAME.search(name) is not None and _NO_NAME.search(name) is None
+
+
+def redacted(text: str) -> str:
+    """The same text, with `***` in place of passwords, tokens, keys and signatures.
+
+    Example:
+        >>> redacted("jdbc:sqlserver://db;user=sa;password={a;b};encrypt=true")
+        'jdbc:sqlserver://db;user=sa;password=***;encrypt=true'
+        >>> redacted("postgresql://etl:p@ss/word@db/orders")
+        'postgresql://etl:***@db/orders'
+    """
+    for pattern, replacement in _FORMS:
+        text = pattern.sub(replacement, text)
+    text = "".join(_without_logins(text))
+    text = "".join(_without_values(text))
+    return text if _also.strings is None else _also.strings.sub(HIDDEN, text)
+
+
+def without_login(location: str, *, instead: str = "") -> str:
+    """A location as it may be shown and kept, and still be used: a driver finds a password in places of its own.
+
+    Args:
+        location: As the user wrote it; that of a database loses the parameters that are secrets as well.
+        instead: What stands for the password, with its colon; empty: nothing.
+
+    Example:
+        >>> without_login("postgresql://etl:p@ss/word@db/orders?sslmode=require&password=x")
+        'postgresql://etl@db/orders?sslmode=require'
+    """
+    scheme, place, _ = location.partition(_PLACE)
+    if not place or not any(name in scheme for name in _DATABASES):
+        return "".join(_without_logins(location)).replace(f":{HIDDEN}@", f"{instead}@")
+    # The whole text is one URL: whatever stands in front of the last `@` may be a part of the password.
+    shown = _LOGIN.sub(lambda found: f"{found[1]}{instead}@", location)
+    place, mark, parameters = shown.partition("?")
+    kept = [each for each in parameters.split("&") if not is_secret_name(each.partition("=")[0])]
+    return f"{place}{mark}{'&'.join(kept)}" if kept != [""] and kept else place
+
+
+def without_rows(line: str) -> str:
+    """An error line without values of the data that Spark, Java or Python quotes: cut from there on, and marked.
+
+    Example:
+        >>> without_rows("[CAST_INVALID_INPUT] The value 'alice@x' of the type STRING cannot be cast")
+        "[CAST_INVALID_INPUT] The value '…'"
+        >>> without_rows("no such field in Row(name='Alice', age=5)")
+        'no such field in Row(…)'
+    """
+    for pattern, replacement in _ROWS:
+        line = pattern.sub(replacement, line)
+    return line
+
+
+def redacted_words(words: Sequence[str]) -> list[str]:
+    """The words of a command line, without secrets: also where a word is the secret that the word before it names.
+
+    Example:
+        >>> redacted_words(["app.py", "--password", "a b", "--conf", "x.token=c d"])
+        ['app.py', '--password', '***', '--conf', 'x.token=***']
+    """
+    found: list[str] = []
+    for word in words:
+        before = words[len(found) - 1] if found else ""
+        if before.startswith("-") and "=" not in before and is_secret_name(before) and not word.startswith("--"):
+            found.append(HIDDEN)
+            continue
+        name, is_set, _ = word.partition("=")
+        is_one = bool(is_set) and re.fullmatch(r"[\w.-]+", name) is not None and is_secret_name(name)
+        found.append(f"{name}={HIDDEN}" if is_one else redacted(word))
+    return found
+
+
+def redacted_json(value: Any) -> Any:
+    """The same value of JSON, without secrets in its texts; lists of texts are read as words of a command line."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        return {key: _member(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        if value and all(isinstance(each, str) for each in value):
+            return redacted_words(value)
+        return [redacted_json(each) for each in value]
+    return value
+
+
+def _member(name: str, value: Any) -> Any:
+    return HIDDEN if isinstance(value, str) and value and is_secret_name(name) else redacted_json(value)
+
+
+def _without_values(text: str) -> Iterator[str]:
+    """The text in pieces, without what stands behind the name of a secret."""
+    done = 0
+    while (head := _HEAD.search(text, done)) is not None:
+        name = head["name"]
+        if not is_secret_name(name) or not _leads_to_value(text, head):
+            # Not beyond the name: what follows it may be a name itself.
+            yield text[done : head.end("name")]
+            done = head.end("name")
+            continue
+        start, end = _value(text, head)
+        yield text[done:start]
+        if end > start:
+            yield HIDDEN
+        done = max(end, head.end("name"))
+    yield text[done:]
+
+
+def _leads_to_value(text: str, head: re.Match[str]) -> bool:
+    """Whether what follows the name is its value, where a blank or a comma is all that stands between."""
+    if head["word"] is None:
+        return True
+    if head["name"].startswith("-"):
+        return not text[head.end() : head.end() + 4].lstrip("\\\"'").startswith("-")
+    if "," in head["word"]:
+        return text[max(0, head.start() - 4) : head.start()].rstrip("\\\"'").endswith("(")
+    return _QUOTE.match(text, head.end()) is not None  # PASSWORD 'x', as in SQL
+
+
+def _value(text: str, head: re.Match[str]) -> tuple[int, int]:
+    """From where to where the value stands, without its quotes; both the same if there is none to hide."""
+    start = head.end()
+    quote = _QUOTE.match(text, start)
+    if quote is not None:
+        end = _end_of_quoted(text, quote.end(), quote[1])
+        if end is not None:
+            return quote.end(), end
+        start = quote.end()
+    elif _is_of_json(text, head):
+        return start, start
+    around = _QUOTE_BEFORE.search(text[max(0, head.start() - 16) : head.start()])
+    if around is not None and head["yaml"] is None and text[head.end("name")] not in "\\\"'":
+        end = _end_of_quoted(text, start, around[0])  # 'password=a b' as one word of a shell
+        if end is not None:
+            return start, end
+    found = _BRACES.match(text, start) or _VALUE.match(text, start)
+    return start, start if found is None else found.end()
+
+
+def _is_of_json(text: str, head: re.Match[str]) -> bool:
+    """Whether what stands there without quotes is a number or an object: a topic may be called `token`."""
+    if head["yaml"] is not None:
+        return text[head.end() : head.end() + 1] in ("{", "[", "(")
+    return head["json"] is not None or (head["word"] or "").startswith(("\\", '"', "'"))
+
+
+def _end_of_quoted(text: str, start: int, quote: str) -> int | None:
+    """Where the closing quote begins, escaped as often as the opening one; None if there is none in this line."""
+    at = start
+    while (found := _QUOTE_OR_LINE.search(text, at)) is not None and found[0] not in "\r\n":
+        at = found.end()
+        is_inside = text[at : at + 1].isalnum()  # a'b
+        if found[0][-1] != quote[-1]:
+            if quote[-1] == "'" and not is_inside:
+                return None  # the end of the string of JSON around it
+            continue
+        is_doubled = quote == "'" and text[at : at + 1] == quote and text[at + 1 : at + 2].isalnum()  # 'it''s', in SQL
+        if is_doubled:
+            at += 1
+        elif not is_inside and _closes(quote, len(found[0]) - len(quote)):
+            return at - len(quote)
+    return None
+
+
+def _closes(quote: str, more: int) -> bool:
+    r"""Whether a quote with this many more backslashes than the opening one closes it.
+
+    A backslash within is written as twice as many as there are levels: `\\"` ends what `"` began, `\"` does not. How
+    many levels of JSON are around a single quote is not known: there a backslash always counts as its own.
+    """
+    return more == 0 if quote[-1] == "'" else more >= 0 and more % (2 * len(quote)) == 0
+
+
+def _without_logins(text: str) -> Iterator[str]:
+    """The text in pieces, without passwords in front of a host."""
+    done = at = 0
+    while (at := text.find(_PLACE, at)) >= 0:
+        found = _SCHEME.search(text[max(0, at - 32) : at])
+        scheme = "" if found is None else found[0].lower()
+        at += len(_PLACE)
+        end = _end_of_login(text, at, scheme)
+        if end is None:
+            continue
+        user, colon, _ = text[at:end].partition(":")
+        yield text[done:at]
+        yield HIDDEN if scheme in _WEB else f"{user}{colon}{HIDDEN}"
+        done = at = end
+    yield text[done:]
+
+
+def _end_of_login(text: str, start: int, scheme: str) -> int | None:
+    """Where the `@` behind a password stands; None if there is none. One need not be encoded: the last `@` counts."""
+    after = text.find(_PLACE, start)
+    limit = len(text) if after < 0 else after
+    found = _URL.match(text, start, limit)
+    rest = "" if found is None else found[0]
+    authority = _AUTHORITY.match(rest)[0]  # type: ignore[index]  # it matches everything
+    last = rest.rfind("@")
+    if "@" in authority:
+        if ":" in rest[: rest.index("@")]:
+            return start + last
+        return start + authority.rindex("@") if scheme in _WEB else None
+    if ":" not in authority:
+        return None
+    is_login = _HOSTS.match(authority) is None
+    if last >= 0:
+        is_login = is_login or any(name in scheme for name in _DATABASES)
+        return start + last if is_login else None
+    blanks = _BEHIND_BLANKS.match(text, start + len(rest), limit) if is_login else None
+    return None if blanks is None else blanks.end() - 1

@@ -1,0 +1,94 @@
+"""What the supervisor asks of who looks after its queries: before each start, and after each end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lastgood.errors import LastgoodError, Retry
+from lastgood.supervise import events
+from lastgood.supervise.failure import Cause
+from lastgood.supervise.ladder import Standing
+
+
+class AttemptsExhaustedError(LastgoodError):
+    """The command failed again and again without committing a batch."""
+
+    condition = "ATTEMPTS_EXHAUSTED"
+    exit_code = 71
+    retry = Retry.AFTER_CHANGE
+
+
+class PersonNeededError(LastgoodError):
+    """The policy does not allow what would have to be done."""
+
+    condition = "PERSON_NEEDED"
+    exit_code = 3
+    retry = Retry.AFTER_CHANGE
+
+    file: str | None = None
+    """Where the plan is saved that a person has to decide on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now."""
+
+    because: str
+
+
+class Care(Protocol):
+    """Makes queries ready to start."""
+
+    def before_start(self, standing: Standing) -> Wait | None:
+        """See that every query can be started, and do what the policy allows to that end; None: start.
+
+        Raises:
+            PersonNeededError: the policy does not allow what would have to be done.
+            LastgoodError: nobody can tell what is the matter.
+        """
+        ...
+
+    def remembered(self) -> Mapping[str, Standing]:
+        """How queries stood before this supervisor began, as was found since it was asked last.
+
+        Returns:
+            Checkpoint → its standing.
+        """
+        ...
+
+    def failed(self, ended: events.Ended, cause: Cause) -> None:
+        """A run has failed."""
+        ...
+
+    def settled(self, standing: Standing | None) -> None:
+        """The last run has ended.
+
+        Args:
+            standing: With its failure, and with the one too many after which it is not started again; None: it has not
+                failed, or it was stopped.
+        """
+        ...
+
+    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+        """A query has committed its first batch since the command was started.
+
+        Args:
+            checkpoint: Of the query.
+            batch: Which one.
+            rerun: Whether it had been planned before.
+        """
+        ...
+
+    def is_ahead(self, checkpoint: str) -> bool:
+        """Whether the sources of a query hold more than is planned, as far as anybody can tell."""
+        ...
+
+    def strayed(self, checkpoint: str) -> Cause | None:
+        """Why a query that runs must not go on: it reads something else than it was started on. Answers at once."""
+        ...
+
+    def last_resort(self) -> PersonNeededError | None:
+        """What a person might allow, where all else was tried."""
+        ...

@@ -1,0 +1,65 @@
+"""Whose a configuration is: one that lies about in a folder is obeyed only if its owner may command us."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from lastgood.errors import ConfigError
+
+VARIABLE = "LASTGOOD_SAFE_DIRECTORY"
+"""Environment variable with the folders, between colons, whose lastgood.toml is obeyed whoever owns it; `*` for all."""
+
+
+def require_own(path: Path, found: os.stat_result) -> None:
+    """Refuse a configuration of another user: it starts commands, and says what may be lost.
+
+    It is ours where we own it, or root does, or who called us by sudo; and nobody else may write it.
+
+    Args:
+        path: Where it was found.
+        found: What the system says of the file that was opened.
+
+    Raises:
+        ConfigError: it is another user's, or everybody may write it.
+    """
+    if _is_safe(path.absolute().parent):
+        return
+    owners = {found.st_uid, path.lstat().st_uid}  # of a link as well: who owns it points it elsewhere
+    strangers = owners - {0, os.geteuid()} - _caller()
+    if strangers:
+        told = (
+            f"it belongs to {' and '.join(map(_name, sorted(strangers)))}, and lastgood runs as {_name(os.geteuid())}"
+        )
+    elif found.st_mode & stat.S_IWOTH:
+        told = "everybody may write it"
+    else:
+        return
+    raise ConfigError(
+        f"the {path.name} of this folder is not obeyed",
+        subject=str(path.absolute()),
+        found=told,
+        expected="a file of your own, or of root, that nobody else may write; or one that you name yourself",
+        effect="nothing was read from it, and nothing was changed",
+        next=f"export {VARIABLE}={path.absolute().parent}",
+    )
+
+
+def _caller() -> set[int]:
+    """Who became root by sudo; nobody else is believed who says so."""
+    told = os.environ.get("SUDO_UID", "")
+    return {int(told)} if os.geteuid() == 0 and told.isdecimal() else set()
+
+
+def _is_safe(folder: Path) -> bool:
+    named = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return "*" in named or any(Path(each).resolve() == folder.resolve() for each in named if each)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,164 @@
+"""`lastgood run` that is restarted itself, or takes turns with `lastgood recover`: one and the same ladder.
+
+The application is a script that does what Spark does to its logs, as far as a test needs it: so there is no Java.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+FAILS = "raise SystemExit(1)"
+COMMITS = """
+    import pathlib, shutil, sys, time
+    checkpoint = pathlib.Path(sys.argv[1])
+    shutil.copyfile(checkpoint / "commits/0", checkpoint / "commits/7")
+    time.sleep(1)
+    raise SystemExit(1)
+"""
+"""Commits batch 7, lives long enough for that to be seen, and fails."""
+HANGS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).with_name('up').touch(); time.sleep(60)"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Seven batches are committed, and the sink has them; an eighth is planned."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    log = tmp_path / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(7):
+        (log / str(number)).write_bytes(b"v1")
+    return tmp_path / "chk"
+
+
+def lastgood(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code, and what was printed."""
+    done = subprocess.run(
+        [str(LASTGOOD), *words, "--format", "json"],
+        env=_environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def pipeline(folder: Path, code: str, policy: str = "", sink: str = "") -> None:
+    (folder / "app.py").write_text(textwrap.dedent(code))
+    (folder / "lastgood.toml").write_text(
+        f'[pipeline.app]\ncommand = ["env", "{sys.executable}", "{folder}/app.py", "{folder}/chk"]\n'
+        f'checkpoint = "{folder}/chk"\ndriver_check = ["true"]\n{sink}\n'
+        f'[pipeline.app.policy]\nbackoff = "10ms"\ngrace = "500ms"\n{policy}\n'
+    )
+
+
+def starts(told: list[dict[str, Any]]) -> int:
+    return [event.get("event") for event in told].count("started")
+
+
+def killed_run(folder: Path, signum: int) -> None:
+    """`lastgood run` is ended with this signal while the application runs."""
+    process = subprocess.Popen(
+        [str(LASTGOOD), "run", "app"],
+        env=_environment(folder),
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "up").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (folder / "up").unlink()
+    process.send_signal(signum)
+    process.wait(timeout=30)
+
+
+def failures(folder: Path) -> int:
+    file = folder / "chk.lastgood/attempts.json"
+    return int(json.loads(file.read_bytes())["failures"]) if file.exists() else 0
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_run_that_gave_up_stays_so_until_a_person_has_looked(tmp_path: Path) -> None:
+    pipeline(tmp_path, FAILS, "max_attempts = 2\nsame_batch = 9")
+    code, told = lastgood(tmp_path, "run", "app")
+    assert (code, starts(told)) == (71, 3)
+    for _ in range(2):  # as systemd would
+        code, told = lastgood(tmp_path, "run", "app")
+        assert (code, starts(told)) == (71, 0)
+        error = told[-1]["error"]
+        assert error["condition"] == "ATTEMPTS_EXHAUSTED"
+        assert "batch 7 failed 3 times in a row" in error["sentence"]
+        assert error["next"] == "lastgood run app --go-on"
+    assert lastgood(tmp_path, "recover", "app")[0] == 3
+    code, told = lastgood(tmp_path, *shlex.split(error["next"])[1:])
+    assert (code, starts(told)) == (71, 3)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_run_and_recover_climb_the_same_ladder_in_turn(tmp_path: Path) -> None:
+    pipeline(tmp_path, HANGS, "same_batch = 2", 'sink = "file:sink"')
+    assert lastgood(tmp_path, "recover", "app")[0] == 0
+    killed_run(tmp_path, signal.SIGKILL)  # the first failure was seen at its start
+    assert failures(tmp_path) == 1
+    code, (told,) = lastgood(tmp_path, "recover", "app")
+    assert (code, told["goal"], failures(tmp_path)) == (0, "replan", 2)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_batch_that_recover_saw_fail_is_planned_anew_at_the_first_start_of_run(tmp_path: Path) -> None:
+    pipeline(tmp_path, "print('done')", "same_batch = 2", 'sink = "file:sink"')
+    for _ in range(2):
+        assert lastgood(tmp_path, "recover", "app")[0] == 0
+    code, told = lastgood(tmp_path, "run", "app")
+    assert (code, [event["goal"] for event in told if event["event"] == "repaired"]) == (0, ["replan"])
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_run_that_is_stopped_has_not_failed(tmp_path: Path) -> None:
+    pipeline(tmp_path, HANGS, "max_attempts = 1")
+    for _ in range(4):
+        killed_run(tmp_path, signal.SIGTERM)
+    assert failures(tmp_path) == 0
+
+
+def test_committed_batch_begins_the_count_anew(tmp_path: Path, checkpoint: Path) -> None:
+    pipeline(tmp_path, FAILS, "max_attempts = 1\nsame_batch = 9")
+    assert lastgood(tmp_path, "run", "app")[0] == 71
+    (checkpoint / "commits/7").write_bytes((checkpoint / "commits/6").read_bytes())
+    code, told = lastgood(tmp_path, "run", "app")
+    assert (code, starts(told)) == (71, 2)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_failure_after_a_new_batch_is_the_first_one(tmp_path: Path) -> None:
+    pipeline(tmp_path, FAILS, "max_attempts = 3\nsame_batch = 9")
+    for _ in range(2):
+        lastgood(tmp_path, "recover", "app")
+    (tmp_path / "app.py").write_text(textwrap.dedent(COMMITS))
+    code, told = lastgood(tmp_path, "run", "app")
+    first = next(event for event in told if event["event"] == "restarting")
+    assert (code, first["attempt"]) == (71, 1)

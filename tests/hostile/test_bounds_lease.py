@@ -1,0 +1,76 @@
+"""A lease is a number in a name: it costs no more than it is long, and no number keeps a repair looking for ever."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastgood.recovery.lease import NUMBER_MAX, Holder, LeaseInvalidError, take_lease
+from lastgood.storage import Location, parse_location
+from lastgood.testing.storage import FaultyWriter, MemoryWriter
+
+WORK = parse_location("s3a://lake/chk.lastgood")
+HOLDER = Holder("host", None, 77, 1234, "ann")
+RELEASED: dict[str, Any] = {
+    "recovery": "r",
+    "holder": {"host": "h", "machine": None, "pid": 1, "started": None, "user": "u"},
+    "taken_at": "",
+    "beat_at": "",
+    "released": True,
+}
+CHANGES_MAX = 20
+
+
+class Patience:
+    """A storage that counts what is asked of it, so that a loop without an end is one that ends in a failure."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.held = MemoryWriter()
+        self.held.write(WORK / f"leases/{name}", content)
+        self.storage = FaultyWriter(self.held, between=self._count)
+
+    def _count(self, number: int) -> None:
+        assert number <= CHANGES_MAX, "it goes on for ever"
+
+
+def take(patience: Patience) -> int:
+    clock = iter(range(0, 10**6, 30))
+    lease = take_lease(
+        patience.storage, WORK, "r1", holder=HOLDER, clock=lambda: next(clock), wait=lambda _: None, now_ms=lambda: 0
+    )
+    lease.release()
+    return lease.number
+
+
+@pytest.mark.parametrize("name", ["999999999999999999", "9" * 19, "9" * 200, str(NUMBER_MAX), "1" + "0" * 4300])
+@pytest.mark.parametrize("content", [json.dumps(RELEASED).encode(), b"", b"[" * 60_000])
+def test_a_lease_beyond_all_bounds_is_told_by_name(name: str, content: bytes) -> None:
+    with pytest.raises(LeaseInvalidError) as told:
+        take(Patience(f"{name}.json", content))
+    assert f"{name}.json" in told.value.subject
+    assert told.value.next is not None
+    assert f"leases/{name}.json" in told.value.next
+
+
+@given(st.text("0123456789.jsonab-+ \u0663\uff13\n", max_size=24))
+def test_whatever_a_lease_is_called_a_repair_gets_one_or_is_told(name: str) -> None:
+    patience = Patience(f"x{name}" if name in ("", ".", "..") else name, json.dumps(RELEASED).encode())
+    try:
+        number = take(patience)
+    except LeaseInvalidError:
+        return
+    assert 0 < number <= NUMBER_MAX
+    assert _is_there(patience.held, WORK / f"leases/{number}.json")
+
+
+def test_a_lease_that_was_counted_up_to_is_followed() -> None:
+    assert take(Patience("41.json", json.dumps(RELEASED).encode())) == 42
+    assert take(Patience(f"{NUMBER_MAX - 1}.json", json.dumps(RELEASED).encode())) == NUMBER_MAX
+
+
+def _is_there(storage: MemoryWriter, file: Location) -> bool:
+    return storage.stat(file) is not None

@@ -1,0 +1,139 @@
+"""A reader that leaves, a closed descriptor, a full disk: what is done is done, and the exit code says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lastgood.testing.checkpoints import CheckpointBuilder
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+DEAD = "--driver-is-dead"
+LEFT = 128 + signal.SIGPIPE
+WAYS = [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "> /dev/full", "> /dev/full 2> /dev/full", "| true", "2>&1 | true"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Seven batches are committed, an eighth is planned."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    return tmp_path / "chk"
+
+
+def shell(line: str) -> tuple[int, str]:
+    """The exit code of the first command of a pipe, and what was said on standard error."""
+    script = f"{line}\nexit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def answer(*words: object) -> dict[str, object]:
+    done = subprocess.run([LASTGOOD, *map(str, words), "--format", "json"], capture_output=True, text=True, check=False)
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+def replan(checkpoint: Path) -> None:
+    assert "error" not in answer("plan", checkpoint, "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("way", "output_format"), [*((way, "text") for way in WAYS), ("| true", "json"), ("> /dev/full", "json")]
+)
+def test_repair_is_finished_and_taken_back_without_a_reader(checkpoint: Path, way: str, output_format: str) -> None:
+    before = files(checkpoint)
+    replan(checkpoint)
+    assert shell(f"{LASTGOOD} apply plan.json {DEAD} --format {output_format} {way}")[0] == 0
+    assert answer("apply", "plan.json", DEAD)["state"] == "already applied"
+    assert files(checkpoint) != before
+    assert shell(f"{LASTGOOD} undo last --checkpoint {checkpoint} {DEAD} --format {output_format} {way}")[0] == 0
+    assert files(checkpoint) == before
+
+
+@pytest.mark.parametrize("way", ["", ">&-", "2>&1 | true", "> /dev/full"])
+def test_exit_code_is_that_of_the_work(checkpoint: Path, way: str) -> None:
+    replan(checkpoint)
+    Path("plan.json").write_text(Path("plan.json").read_text().replace("replan", "resume"))
+    assert shell(f"{LASTGOOD} apply plan.json {DEAD} {way}")[0] == 50
+    assert shell(f"{LASTGOOD} recover {checkpoint} {DEAD} {way}")[0] == 0
+    assert shell(f"{LASTGOOD} backup create {checkpoint} {way}")[0] == 0
+    assert shell(f"{LASTGOOD} backup make {checkpoint} {way}")[0] == 2  # there is no such verb
+    assert shell(f"{LASTGOOD} plan {checkpoint} -o saved.json {way}")[0] == 0
+    assert Path("saved.json").exists()
+
+
+@pytest.mark.parametrize("lines", range(1, 9))
+def test_reader_that_leaves_after_any_line_does_not_stop_a_repair(checkpoint: Path, lines: int) -> None:
+    """A pipe whose reader closes it at once after so many lines, so that the next write meets nobody."""
+    replan(checkpoint)
+    read, write = os.pipe()
+    with subprocess.Popen([LASTGOOD, "apply", "plan.json", DEAD], stdout=write, stderr=subprocess.PIPE) as work:
+        os.close(write)
+        with os.fdopen(read, "rb", buffering=0) as reader:
+            for _ in range(lines):
+                reader.readline()
+        assert work.stderr is not None
+        told = work.stderr.read()
+    assert (work.returncode, told) == (0, b"")
+    assert answer("apply", "plan.json", DEAD)["state"] == "already applied"
+
+
+@pytest.mark.parametrize("verb", ["status", "diagnose", "inspect --all", "offsets --bare"])
+def test_reading_verb_stops_where_nobody_reads(checkpoint: Path, verb: str) -> None:
+    verb, *options = verb.split()
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([LASTGOOD, verb, checkpoint, *options], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (LEFT, b"")
+
+
+def test_closed_output_is_not_taken_by_a_file(checkpoint: Path) -> None:
+    """A library, or a command that is started, prints into descriptor 1: that must be no file of ours."""
+    code = "import os; from lastgood.cli.streams import guard_streams; guard_streams(); os.write(1, b'x');"
+    code += "assert os.open('f', os.O_CREAT | os.O_WRONLY) > 2; assert os.get_inheritable(1)"
+    assert shell(f'{sys.executable} -c "{code}" <&- >&-') == (0, "")
+    code, told = shell(f"{LASTGOOD} status {checkpoint} >&-")
+    assert (code, told) == (0, "")
+
+
+def test_supervised_command_outlives_the_reader_of_its_events(tmp_path: Path) -> None:
+    done = "sh -c 'echo out; sleep 0.2; exit 0'"
+    for way in ("| true", ">&-", "2>&1 | true", "> /dev/full", ">&- 2>&-"):
+        assert shell(f"{LASTGOOD} run --no-agent --show-output -- {done} {way}")[0] == 0
+
+
+def test_line_that_a_full_disk_cut_takes_no_other_line(tmp_path: Path) -> None:
+    from lastgood.cli.streams import Stream
+
+    file = os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY)
+    stream = Stream(file)
+    full = os.open("/dev/full", os.O_WRONLY)
+    stream.write(b'{"half')
+    kept = os.dup(file)
+    os.dup2(full, file)
+    stream.write(b'": 1}\n')
+    os.dup2(kept, file)
+    stream.write(b'{"next": 2}\n')
+    assert (tmp_path / "log").read_bytes() == b'{"half\n{"next": 2}\n'

