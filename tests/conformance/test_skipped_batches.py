@@ -1,10 +1,11 @@
-"""A batch that its sink has already, of a query with state: Spark commits it unrun, and makes no state for the next."""
+"""A batch that its sink has already: Spark commits it unrun, and the next one meets what is gone behind it."""
 
 from __future__ import annotations
 
 import pytest
 from conformance.cases import Case
 from conformance.edits import Edit
+from conformance.edits_of_kafka import committed_ends
 from conformance.flavours import FLAVOURS
 from conformance.folders import ids
 from conformance.judging import compare, prediction
@@ -49,3 +50,20 @@ def test_batch_that_makes_no_state_has_none_to_name(open_laboratory: OpenLaborat
         again = laboratory.restart(case, folder)
     assert compare(seen, restart) == compare(again, restart) == []
     assert (restart.outcome, restart.error) == (Outcome.FAILS_AFTER_SINK, "CheckpointInfo length: 0")
+
+
+def test_next_batch_meets_what_expired_behind_the_one_that_its_sink_has(open_laboratory: OpenLaboratory) -> None:
+    name = "kafka-delta"
+    laboratory = open_laboratory(VERSION, name)
+    healthy = laboratory.healthy(FLAVOURS[name])
+    newest = max(ids(healthy, "commits"))
+    orphan = Edit("remove_entries", {"logs": ["commits"], "batches": [newest], "crc": "none"})
+    for by, error in ((-1, None), (0, None), (3, "Could not read records in offset [")):
+        gone = {name: end + by for name, end in committed_ends(healthy).items()}
+        case = Case(VERSION, name, (orphan, Edit("expire_records", {"partitions": gone})))
+        with laboratory.damaged(case) as folder:
+            restart = prediction(case, folder)
+            seen = laboratory.restart(case, folder)
+        assert compare(seen, restart) == []
+        assert (restart.outcome, restart.batch, restart.next_error) == (Outcome.RERUNS, newest, error)
+        assert seen.ended == ("finished" if error is None else "failed")

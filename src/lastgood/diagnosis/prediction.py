@@ -186,6 +186,7 @@ class _Start:
         self._leave_state(batch)
         self._logs.require_metadata(batch, is_run=True)
         self._commit(batch)
+        self._plan_after(batch)
         ahead = self._committed is not None and self._committed > batch
         because = f"batch {batch} is planned and not committed" + (", a later one is" if ahead else "")
         return Restart(self._spark, Outcome.RERUNS, batch, because)
@@ -226,6 +227,17 @@ class _Start:
             if isinstance(begin, KafkaOffset):
                 self._note_kafka(log.name)
                 self._plan_topics(begin)
+
+    def _plan_after(self, batch: int) -> None:
+        """What the batch after a repeated one meets, where that reads nothing, or a sink skips it."""
+        if self._next_stop is not None:
+            return
+        self._batch = batch + 1
+        try:
+            self._plan_kafka(batch)
+        except StoppedError as stopped:
+            self._next_stop = stopped.stop
+        self._batch = batch
 
     def _plan_topics(self, start: KafkaOffset) -> None:
         kafka, is_pattern = self._world.kafka, self._world.is_pattern

@@ -82,7 +82,8 @@ class Restart:
     stop: Stop | None = None
     """What ends the query; None unless it fails."""
     next_stop: Stop | None = None
-    """What ends the query at the batch after the first, which a sink skips: it makes no state for that one."""
+    """What ends the query at the batch after the first: the first is skipped by a sink and makes no state for it, or
+    Kafka no longer serves what it is to read."""
     leaves_orphan: bool = False
     """Whether a new batch will have been planned before it fails: that plan outlives its cause."""
     sink_called: SinkCalled = SinkCalled.NO

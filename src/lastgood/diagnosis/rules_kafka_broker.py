@@ -292,10 +292,11 @@ def _expired(source: KafkaReading, others: Collection[str]) -> Iterator[Finding]
     lost = {t: parts for t, parts in planned(unread, source.facts.earliest).items() if t not in others}
     if not lost:
         return
-    batch_id = source.stand.batch_id
+    batch_id = source.stand.batch_id + source.is_in_sinks  # what the sinks have is not read again
+    leaves_orphan = source.restart.leaves_orphan or source.is_in_sinks
     if not source.world.fail_on_data_loss:
         effect = f"{told(lost)} is skipped without a word: batch {batch_id} is committed with what is left."
-    elif source.restart.leaves_orphan:
+    elif leaves_orphan:
         effect = (
             f"{told(lost)} can no longer be read: batch {batch_id} is planned and fails in its tasks, and its plan"
             " stays behind and fails at every start."

@@ -1,4 +1,4 @@
-"""What Kafka does not have any more of what the first batch after a plan is to read. Pure.
+"""What Kafka does not have any more of what the first batches after a plan are to read. Pure.
 
 With `failOnDataLoss` Spark stops there, as is predicted; without it goes on, so that nobody notices what it leaves out.
 Where the application is told by its configuration where to start, no prediction knows of it.
@@ -19,7 +19,10 @@ from lastgood.sources.kafka_ranges import Offsets
 
 
 def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
-    """Where what a batch is to read and what the broker serves part company, by source, in the order of the plan.
+    """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
+
+    A batch that runs again has its recorded range, unless a sink has it and it is not read; the one after it begins
+    where that ends.
 
     Args:
         world: With what Kafka serves; nothing is known to part where it was not asked.
@@ -33,28 +36,28 @@ def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[
     starts: Mapping[str, SourceOffset] = ends(plans.get(batch - 1))
     if batch == 0:
         starts = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
-    if outcome is not Outcome.RERUNS:
-        planned = {name: start for name, start in starts.items() if isinstance(start, KafkaOffset)}
-        return {
-            name: planning_gaps(start.topics, facts, is_pattern=world.is_pattern) for name, start in planned.items()
-        }
-    pairs = ((name, starts.get(name), end) for name, end in ends(plans.get(batch)).items())
-    return {  # a batch without a row reads nothing: what the next one meets is what counts
-        name: planning_gaps(end.topics, facts, is_pattern=world.is_pattern)
-        if start == end
-        else replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern)
-        for name, start, end in pairs
-        if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset)
+    planned = starts if outcome is not Outcome.RERUNS else ends(plans.get(batch))
+    found = {
+        name: planning_gaps(start.topics, facts, is_pattern=world.is_pattern)
+        for name, start in planned.items()
+        if isinstance(start, KafkaOffset)
     }
+    if outcome is not Outcome.RERUNS or _is_dropped(world, batch):
+        return found
+    for name, after in found.items():
+        start, end = starts.get(name), planned[name]
+        if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
+            found[name] = [*replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
+    return found
 
 
-def is_run(world: World, outcome: Outcome, batch: int) -> bool:
-    """Whether the first batch reads at all: none of the sinks has it already."""
-    return outcome is not Outcome.RERUNS or not any(sink.would_skip(batch) for sink in world.sinks)
+def _is_dropped(world: World, batch: int) -> bool:
+    """Whether one of the sinks has the batch already: what it reads when it runs again is written nowhere."""
+    return any(sink.would_skip(batch) for sink in world.sinks)
 
 
 def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None = None) -> tuple[str, ...] | None:
-    """What would be left out without an error, one line for each partition; None if Kafka did not tell.
+    """What would be left out without an error, a line for each range; None if Kafka did not tell.
 
     Args:
         world: As the plan leaves it.
@@ -63,7 +66,7 @@ def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None
         told: Where the configuration of the application says that it starts; None: the checkpoint says it.
     """
     facts = _answered(world)
-    if (told is None and world.fail_on_data_loss) or not is_run(world, outcome, batch):
+    if told is None and world.fail_on_data_loss:
         return ()
     if facts is None:
         return None

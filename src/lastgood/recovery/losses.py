@@ -9,12 +9,12 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.kafka_source import Gap, KafkaGap
 from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.rules_kafka_broker import suspicions
-from lastgood.diagnosis.sink_reading import SinkReading
+from lastgood.diagnosis.sink_reading import NONE, SinkReading
 from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
 from lastgood.diagnosis.spans import stands
 from lastgood.diagnosis.state_load import nothing_to_name
 from lastgood.recovery import unread_files
-from lastgood.recovery.left_out import is_run, kafka_gaps
+from lastgood.recovery.left_out import kafka_gaps
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import (
     ends,
@@ -76,9 +76,14 @@ def silently_lost(standing: Standing) -> Outlook | None:
         line = "failOnDataLoss=false: Spark goes on without an error where records expired, and no Kafka told (--kafka)"
         return Outlook(Guarantee.LOSSY, (line,))
     strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
-    if strict.stop is None or strict.outcome is standing.restart.outcome:
+    after = strict.next_stop if standing.restart.next_stop is None else None
+    if strict.stop is not None and strict.outcome is not standing.restart.outcome:
+        because = strict.because
+    elif after is not None:
+        because = f"{after.subject}: {after.because}"
+    else:
         return None
-    line = f"failOnDataLoss=false: Spark goes on without an error though {strict.because}"
+    line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
 
 
@@ -95,13 +100,13 @@ def _without_topics(standing: Standing) -> Outlook | None:
 
 
 def _is_untold(standing: Standing) -> bool:
-    """Whether nobody can tell what the first batch would leave out of Kafka."""
+    """Whether nobody can tell what the next batches would leave out of Kafka."""
     starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
     read = {topic for each in starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
-    facts, restart = standing.kafka, standing.restart
+    facts = standing.kafka
     is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
     is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
-    return bool(read) and is_silent and is_run(standing.world, restart.outcome, restart.batch or 0)
+    return bool(read) and is_silent
 
 
 def _looks_recreated(standing: Standing) -> Outlook | None:
@@ -129,7 +134,8 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         for each in found
         if not each.is_strong and each.never_read
     )
-    return (*topics, *_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
+    others = (*_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
+    return (*topics, *others, *_not_marked(standing))
 
 
 def _told_the_same(standing: Standing) -> Iterator[str]:
@@ -139,6 +145,15 @@ def _told_the_same(standing: Standing) -> Iterator[str]:
     for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
         if each.never_read and each.is_open:
             yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
+
+
+def _not_marked(standing: Standing) -> Iterator[str]:
+    """A function need not leave a mark, of a batch without a row or of any: what a sink does not show it may lack."""
+    for each, shown in zip(standing.sinks, standing.shown, strict=True):
+        done = range(each.shown + 1, each.done + 1)
+        if shown is None and each.sink.known and each.may_any_have_rows(done):
+            least = "no batch of this query" if each.shown == NONE else f"batch {each.shown} as its newest"
+            yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
 
 
 def _runs_what_it_has(standing: Standing) -> Iterator[str]:
@@ -162,5 +177,6 @@ def _ranges(gaps: list[KafkaGap]) -> Ranges:
     found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
     for each in gaps:
         if each.gap in (Gap.EXPIRED, Gap.ADDED_GONE, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
-            found.setdefault(each.topic, {})[each.partition] = ((each.first, each.end),)
+            parts = found.setdefault(each.topic, {})
+            parts[each.partition] = (*parts.get(each.partition, ()), (each.first, each.end))
     return found

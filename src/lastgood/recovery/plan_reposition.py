@@ -16,7 +16,7 @@ from lastgood.recovery.goals import Reposition
 from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost
 from lastgood.recovery.numbering import Number, numbered, require_no_gap
 from lastgood.recovery.placing import Placed, as_of_now, placed
-from lastgood.recovery.plan_resume import LOGS, repaired, require_continuity, require_sinks
+from lastgood.recovery.plan_resume import LOGS, repaired, require_continuity, require_next, require_sinks
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.pricing import Reached, ends, price_of_start, unresolved_ends, weakest
 from lastgood.recovery.repair import Outlook, Repair, Work, refuse
@@ -97,6 +97,7 @@ def finished(work: Work) -> Draft:
             found=restart.error,
             next=work.standing.world.command("diagnose"),
         )
+    require_next(work.standing)
     require_no_gap(work.standing)
     lost = silently_lost(work.standing)
     if lost is not None:

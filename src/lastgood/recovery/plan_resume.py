@@ -215,6 +215,26 @@ def require_sinks(standing: Standing) -> None:
             )
 
 
+def require_next(standing: Standing) -> None:
+    """See that the batch after the first can run.
+
+    Raises:
+        RepairRefusedError: it cannot.
+    """
+    restart, stop = standing.restart, standing.restart.next_stop
+    if stop is None:
+        return
+    raise refuse(
+        standing,
+        f"Spark {standing.spark} would commit batch {restart.batch}, and not run the next one",
+        subject=stop.subject,
+        found=f"{stop.error}: {stop.because}",
+        expected="the state and the records that it is to go on with",
+        effect="a start would leave one more plan that cannot run",
+        next=standing.world.command("diagnose"),
+    )
+
+
 def require_continuity(standing: Standing) -> None:
     """See that the newest plan goes on from the one before: each source that had a position still has one.
 
@@ -278,16 +298,7 @@ def outlook(standing: Standing) -> Outlook:
             effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
             next=standing.world.command("diagnose"),
         )
-    if restart.next_stop is not None:
-        raise refuse(
-            standing,
-            f"Spark {standing.spark} would commit batch {restart.batch}, which a sink skips, and not run the next one",
-            subject=restart.next_stop.subject,
-            found=f"{restart.next_error}: {restart.next_stop.because}",
-            expected=f"the state that batch {restart.batch} made when it ran the first time",
-            effect="a start would leave one more plan that cannot run",
-            next=standing.world.command("diagnose"),
-        )
+    require_next(standing)
     if restart.outcome is Outcome.STARTS:
         found = _first_start(standing)
     else:

@@ -11,6 +11,7 @@ from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.checkpoint.state import StateFormat
+from lastgood.diagnosis.sink_reading import SinkReading
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.repair import Repair, Work, copy_of, from_mirror, refuse
 from lastgood.recovery.repairs_lost import mirrored, source_files
@@ -152,18 +153,28 @@ def plan_before(work: Work) -> Repair | None:
     if copy is not None and isinstance(parse_offset_entry(copy.after or b""), OffsetEntry):
         return Repair((copy,), rests_on=(copy_of(path),), keeps_state=True)
     plan = standing.plan(newest)
-    if plan is not None and not standing.has_orphan and standing.is_kafka_only:
+    lacking = [each.sink.location for each in standing.sinks if _may_lack(each, newest)]
+    # What stands in for it ends where batch `newest` does, which then reads nothing: a sink that lacks its rows, and
+    # would get them from there, would never get them.
+    if plan is not None and not standing.has_orphan and standing.is_kafka_only and not lacking:
         rests_on = f"{OFFSETS}/{newest}, which is committed: Kafka is not asked for that batch again"
         return Repair((Edit(path, plan.to_bytes(), f"{why}; a copy of that will do"),), rests_on=(rests_on,))
+    lacks = f", and {lacking[0]} lacks what it read" if lacking else ""
     raise refuse(
         standing,
         f"the plan of batch {newest - 1} is gone" if entry is None else f"the plan of batch {newest - 1} is damaged",
         subject=path,
         found=None if entry is None else str(entry),
         expected="a mirror or a backup that holds it",
-        effect=f"where batch {newest} begins is written nowhere else",
+        effect=f"where batch {newest} begins is written nowhere else{lacks}",
         next=standing.world.command("backup list"),
     )
+
+
+def _may_lack(reading: SinkReading, batch_id: int) -> bool:
+    """Whether a sink that leaves marks shows none of this batch, which may have rows."""
+    is_behind = reading.sink.known and not reading.shows_none and reading.shown < batch_id
+    return is_behind and reading.may_any_have_rows(range(reading.shown + 1, batch_id + 1))
 
 
 def source_logs(work: Work) -> Repair | None:

@@ -92,8 +92,11 @@ def run_again(work: Work) -> Repair | None:
     stop = restart.next_stop or (restart.stop if restart.stop and is_about_skipping(restart.stop) else None)
     if stop is None or not standing.has_orphan or restart.batch != batch_id or batch_id not in standing.shown:
         return None
+    if not standing.world.is_stateful:
+        return None
     why = f"batch {batch_id} is to run again and make its state: {stop.subject}: {stop.because}"
-    return replace(sinks_taken_back(standing, batch_id - 1, why), drops=True)
+    repair = replace(sinks_taken_back(standing, batch_id - 1, why), drops=True)
+    return repair if work.with_repair(repair).standing.restart.next_stop is None else None
 
 
 def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:

@@ -36,11 +36,12 @@ def test_first_batch_leaves_out_what_is_gone_since_its_source_wrote_down_where_i
     assert told(tmp_path, Outcome.STARTS, 0, broker((0, 40), (0, 40))) == ()
 
 
-def test_batch_that_runs_again_leaves_out_no_more_than_its_range(tmp_path: Path) -> None:
+def test_batch_that_runs_again_and_the_next_one_leave_out_what_is_gone(tmp_path: Path) -> None:
     query(tmp_path, 1, orphan=True)
     assert told(tmp_path, Outcome.RERUNS, 1, broker((8, 40), (20, 40))) == (
         "orders-0 5..8 expired",
         "orders-1 5..10 expired",
+        "orders-1 10..20 expired",
     )
     query(tmp_path / "first", 0, orphan=True)
     assert told(tmp_path / "first", Outcome.RERUNS, 0, EXPIRED) == ("orders-0 0..3 expired",)
@@ -51,7 +52,7 @@ def test_new_batch_leaves_out_what_is_gone_after_the_newest_plan(tmp_path: Path)
     assert told(tmp_path, Outcome.RESUMES, 2, broker((10, 40), (12, 40))) == ("orders-1 10..12 expired",)
 
 
-def test_nothing_is_left_out_where_spark_stops_or_the_sink_drops_the_batch_or_nobody_reads_kafka(
+def test_nothing_is_left_out_where_spark_stops_or_the_sink_has_what_is_gone_or_nobody_reads_kafka(
     tmp_path: Path,
 ) -> None:
     query(tmp_path, 1, orphan=True)
@@ -59,6 +60,8 @@ def test_nothing_is_left_out_where_spark_stops_or_the_sink_drops_the_batch_or_no
     assert told(tmp_path, Outcome.RERUNS, 1, gone, fail_on_data_loss=True) == ()
     dropped = replace(known(tmp_path, delta(1), kafka=gone).world, fail_on_data_loss=False)
     assert left_out(dropped, Outcome.RERUNS, 1) == ()
+    further = replace(dropped, kafka=broker((8, 40), (20, 40)))
+    assert left_out(further, Outcome.RERUNS, 1) == ("orders-1 10..20 expired",)
     query(tmp_path / "files", 1, orphan=True, source=FileInput())
     assert told(tmp_path / "files", Outcome.RERUNS, 1, gone) == ()
 
@@ -89,7 +92,14 @@ def test_nothing_is_promised_where_spark_would_not_tell_and_kafka_does_not(
     assert drafted(known(tmp_path, delta(1), kafka=kafka), Resume()).guarantee is Guarantee.EXACTLY_ONCE
 
 
-def test_batch_that_the_sink_has_already_reads_nothing_that_could_be_left_out(tmp_path: Path) -> None:
+def test_batch_that_the_sink_has_already_reads_nothing_and_the_next_one_may_leave_something_out(tmp_path: Path) -> None:
     query(tmp_path, 1, orphan=True)
-    found = drafted(known(tmp_path, delta(1), fail_on_data_loss=False), Resume())
-    assert found.guarantee is Guarantee.EXACTLY_ONCE
+    served, gone = broker((8, 40), (8, 40)), broker((8, 40), (20, 40))
+    found = drafted(known(tmp_path, delta(1), kafka=served, fail_on_data_loss=False), Resume())
+    assert (found.is_plain, found.guarantee) == (True, Guarantee.EXACTLY_ONCE)
+    assert drafted(known(tmp_path, delta(1), fail_on_data_loss=False), Resume()).guarantee is Guarantee.LOSSY
+    lossy = drafted(known(tmp_path, delta(1), kafka=gone, fail_on_data_loss=False), Resume())
+    assert (lossy.is_plain, lossy.guarantee) == (True, Guarantee.LOSSY)
+    assert lossy.sources[0].lost == {"orders": {1: ((10, 20),)}}
+    with pytest.raises(RepairRefusedError, match="not run the next one"):
+        drafted(known(tmp_path, delta(1), kafka=gone), Resume())

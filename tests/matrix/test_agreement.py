@@ -1,0 +1,284 @@
+"""Every pattern of plans and commits of four batches, held against what a sink shows and a broker serves.
+
+The query of each world has planned four batches; whatever of its logs is missing, somebody removed, and the sink has
+come as far as it has. What the verbs say of the world (findings, grade, every plan) is held against what then comes:
+the query is started as it stands, and once more for each plan, and every record is counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from planning import carried_out, delta, fence, files, read, silent
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.diagnosis.engine import diagnose
+from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.diagnosis.prediction import predict
+from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.diagnosis.world import World
+from lastgood.recovery.draft import Draft, Known, RepairRefusedError
+from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
+from lastgood.recovery.planner import draft
+from lastgood.recovery.price import Guarantee
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
+
+TOPIC = "orders"
+BATCHES, PER_BATCH, PRODUCED = 4, 5, 30
+KINDS = {"delta": delta, "file": files, "fence": fence, "silent": None}
+GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"))
+SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
+RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
+EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
+SAMPLE = 12
+"""So many of the worlds of one kind, sink and broker in every run; all of them are a proof."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One world."""
+
+    plans: tuple[int, ...]
+    """What is left of the log of plans."""
+    commits: tuple[int, ...]
+    kind: str
+    mark: int
+    """The newest batch that the sink holds; -1: none."""
+    earliest: int
+    """What Kafka has deleted."""
+
+
+def subsets() -> list[tuple[int, ...]]:
+    numbers = range(BATCHES)
+    return [each for count in range(BATCHES + 1) for each in itertools.combinations(numbers, count)]
+
+
+def worlds(kind: str, mark: int, earliest: int) -> list[Truth]:
+    logs = itertools.product(subsets(), subsets())
+    found = [Truth(plans, commits, kind, mark, earliest) for plans, commits in logs]
+    return [each for each in found if kind != "silent" or _is_in_logs(each)]
+
+
+def _is_in_logs(truth: Truth) -> bool:
+    """Whether the sink is where the logs say: of one that tells nothing, that is an assumption that is printed."""
+    return max(truth.commits, default=-1) <= truth.mark <= max(truth.plans, default=-1)
+
+
+def span_of(batch: int) -> range:
+    return range(batch * PER_BATCH, (batch + 1) * PER_BATCH)
+
+
+@dataclass
+class Course:
+    """What Spark does from here on, and what stands in the sink then."""
+
+    truth: Truth
+    checkpoint: Checkpoint
+    mark: int
+    """Up to here the sink drops a batch."""
+    rows: Counter[int]
+
+    def run(self, limit: int) -> bool:
+        """Start the query and let it catch up, so many records a batch; False if Spark stops with an error."""
+        restart = predict(world_of(replace(self.truth, mark=self.mark), self.checkpoint), SPARK_4_2)
+        batch = restart.batch
+        if restart.outcome is Outcome.FAILS_AFTER_SINK and batch is not None:
+            self._write(batch, range(self._begin(batch), self._end(batch)))
+        if restart.outcome not in RUNS or batch is None:
+            return False
+        at = self._begin(batch)
+        if restart.outcome is Outcome.RERUNS:
+            if not self._write(batch, range(at, self._end(batch))):
+                return False
+            at = self._end(batch)
+            batch += 1
+        while at < PRODUCED:
+            end = min(at + limit, PRODUCED)
+            if not self._write(batch, range(at, end)):
+                return False
+            at = end
+            batch += 1
+        return True
+
+    def _write(self, number: int, span: range) -> bool:
+        is_mute = self.truth.kind != "silent" and number <= self.mark
+        if span and span.start < self.truth.earliest and not is_mute:
+            return False
+        if not is_mute:
+            self.mark = number
+            self.rows.update(span)
+        return True
+
+    def _begin(self, batch: int) -> int:
+        return self._end(batch - 1) if batch > 0 else self._first()
+
+    def _end(self, batch: int) -> int:
+        entry = self.checkpoint.offsets.entries[batch]
+        assert isinstance(entry, OffsetEntry)
+        return _position(entry.sources[0].offset)
+
+    def _first(self) -> int:
+        initial = self.checkpoint.sources[0].initial
+        assert initial is not None
+        return _position(initial.offset)
+
+
+def _position(offset: SourceOffset) -> int:
+    assert isinstance(offset, KafkaOffset)
+    return offset.topics[TOPIC][0]
+
+
+def broker(earliest: int) -> KafkaFacts:
+    parts = {0: PartitionFacts(earliest, PRODUCED)}
+    return KafkaFacts("broker:9092", 1, {TOPIC: TopicFacts(topic_id="one", partitions=parts)})
+
+
+def sink_of(truth: Truth) -> SinkEvidence:
+    make = KINDS[truth.kind]
+    if make is None:
+        return silent()
+    last = truth.mark if truth.mark >= 0 else None
+    return make(last)
+
+
+def world_of(truth: Truth, checkpoint: Checkpoint) -> World:
+    return World(checkpoint, location="/chk", sinks=(sink_of(truth),), kafka=broker(truth.earliest))
+
+
+def held(mark: int) -> Counter[int]:
+    return Counter(offset for batch in range(mark + 1) for offset in span_of(batch))
+
+
+class Laboratory:
+    """Builds worlds, and says what is wrong with what is said of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.whole, self.folder = folder / "whole", folder / "checkpoint"
+        CheckpointBuilder(self.whole, KafkaInput(TOPIC, 1, PER_BATCH)).run(BATCHES)
+
+    def build(self, truth: Truth) -> Path:
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        shutil.copytree(self.whole, self.folder)
+        for batch in range(BATCHES):
+            if batch not in truth.plans:
+                (self.folder / f"offsets/{batch}").unlink()
+            if batch not in truth.commits:
+                (self.folder / f"commits/{batch}").unlink()
+        return self.folder
+
+    def wrong(self, truth: Truth) -> Iterator[str]:
+        folder = self.build(truth)
+        world = world_of(truth, read(folder))
+        yield from self._wrong_grade(truth, world)
+        for goal in GOALS:
+            try:
+                found = draft(Known(world), goal, SPARK_4_2)
+            except RepairRefusedError:
+                continue
+            for line in _wrong_plan(truth, world, self.build(truth), found):
+                yield f"{truth}: {goal.name} is {found.guarantee.value}, plain {found.is_plain}, {line}"
+
+    def _wrong_grade(self, truth: Truth, world: World) -> Iterator[str]:
+        report = diagnose(world, SPARK_4_2)
+        grade = grade_of(report)
+        errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
+        told = f"{truth}: {grade.name} {errors}"
+        if truth.kind in ("silent", "fence") or (truth.kind, truth.mark) == ("delta", -1):
+            return  # nobody tells what it has, or may lack
+        comes = [_ends(truth, world.checkpoint, truth.mark, held(truth.mark), limit) for limit in (PER_BATCH, PRODUCED)]
+        if grade in SOUND and not all(went and is_exact(rows) for went, rows in comes):
+            yield f"{told}, and started as it stands {[_summed(*each) for each in comes]}"
+        is_ahead = max(truth.commits, default=-1) > max(truth.plans, default=-1)  # then it is the plans that are lost
+        if grade is Grade.LOSING and not is_ahead and all(went and is_exact(rows) for went, rows in comes):
+            yield f"{told}, and started as it stands nothing is lost or doubled"
+
+
+def _ends(truth: Truth, checkpoint: Checkpoint, mark: int, rows: Counter[int], limit: int) -> tuple[bool, Counter[int]]:
+    course = Course(truth, checkpoint, mark, rows.copy())
+    return course.run(limit), course.rows
+
+
+def is_exact(rows: Counter[int]) -> bool:
+    return all(rows[offset] == 1 for offset in range(PRODUCED))
+
+
+def _summed(went: bool, rows: Counter[int]) -> str:
+    lost = [offset for offset in range(PRODUCED) if rows[offset] < 1]
+    twice = [offset for offset in range(PRODUCED) if rows[offset] > 1]
+    return f"goes on: {went}, lost {lost}, doubled {twice}"
+
+
+def _wrong_plan(truth: Truth, world: World, folder: Path, found: Draft) -> Iterator[str]:
+    report = diagnose(world, SPARK_4_2)
+    errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
+    if found.is_plain and found.guarantee is EXACT and grade_of(report) is Grade.LOSING:
+        yield f"and there is {errors}"
+    if found.guarantee is EXACT and any("though" in line for line in found.rests_on):
+        yield f"and rests on {found.rests_on}"
+    rows, mark = held(truth.mark), truth.mark
+    for edit in found.sinks:
+        for batch in range(edit.batch + 1, mark + 1):
+            rows.subtract(span_of(batch))
+        mark = min(mark, edit.batch)
+    checkpoint = carried_out(folder, found)
+    priced = {
+        offset
+        for price in found.sources
+        for spans in price.duplicated.get(TOPIC, {}).values()
+        for start, end in spans
+        for offset in range(start, end)
+    }
+    for limit in (PER_BATCH, PRODUCED):
+        went, came = _ends(truth, checkpoint, mark, rows, limit)
+        lost = {offset for offset in range(PRODUCED) if came[offset] < 1}
+        twice = {offset for offset in range(PRODUCED) if came[offset] > 1}
+        if not went and not found.is_plain:
+            yield f"limit {limit}, and Spark does not go on"
+        if went and found.guarantee is not LOSSY and lost and not _is_assumed(found):
+            yield f"limit {limit}, and lost {sorted(lost)}"
+        if found.guarantee is EXACT and twice:
+            yield f"limit {limit}, and doubled {sorted(twice)}"
+        if went and found.guarantee is TWICE and twice - priced:
+            yield f"limit {limit}, and doubled {sorted(twice - priced)} beyond its price {sorted(priced)}"
+
+
+def _is_assumed(found: Draft) -> bool:
+    """A function need not leave a mark: that it had none to leave is an assumption, which no word exactly once has."""
+    return found.guarantee is not EXACT and any("no mark was due" in line for line in found.rests_on)
+
+
+PLACES = [(kind, mark, earliest) for kind, mark, earliest in itertools.product(KINDS, range(-1, BATCHES), (0, 8, 18))]
+
+
+def _sample(chance: random.Random, found: list[Truth]) -> list[Truth]:
+    return chance.sample(found, min(SAMPLE, len(found)))
+
+
+@pytest.mark.parametrize(("kind", "mark", "earliest"), PLACES)
+def test_what_the_verbs_say_is_what_comes(tmp_path: Path, kind: str, mark: int, earliest: int) -> None:
+    chance = random.Random(f"{kind} {mark} {earliest} {os.environ.get('LASTGOOD_SEED', '1')}")
+    laboratory = Laboratory(tmp_path)
+    found = [line for truth in _sample(chance, worlds(kind, mark, earliest)) for line in laboratory.wrong(truth)]
+    assert found == []
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("kind", "mark", "earliest"), PLACES)
+def test_what_the_verbs_say_is_what_comes_in_every_world(tmp_path: Path, kind: str, mark: int, earliest: int) -> None:
+    laboratory = Laboratory(tmp_path)
+    assert [line for truth in worlds(kind, mark, earliest) for line in laboratory.wrong(truth)] == []
