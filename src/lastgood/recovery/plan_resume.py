@@ -28,7 +28,7 @@ from lastgood.recovery.leaving import begins_as_told
 from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
-from lastgood.recovery.price import Guarantee
+from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import (
     Reached,
     ends,
@@ -391,11 +391,23 @@ def _rerun(standing: Standing) -> Outlook:
         standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
     ):
         doubt = f"batches {standing.committed + 1} to {batch_id - 1} have no commit, and Spark takes them for done"
-        return Outlook(Guarantee.LOSSY, (*lines, doubt), tuple(replace(price, bound=True) for price in prices))
+        return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_of_skipped(standing, start, is_repeated=not is_once))
     if is_once:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
     doubt = f"not every sink is known to recognise batch {batch_id}"
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _price_of_skipped(
+    standing: Standing, start: dict[str, SourceOffset], *, is_repeated: bool
+) -> tuple[SourcePrice, ...]:
+    """At most what every batch read that Spark takes for done, and that no commit or sink tells to be."""
+    shown = [_shown(batch) for batch in standing.shown] if standing.sinks_known else []
+    done = ends(standing.plan(min([standing.committed, *shown]))) or begun(standing)
+    end = ends(standing.plan(standing.planned))
+    reached = Reached(done, end if is_repeated else start, end)
+    prices = price_of_start(start, reached, standing.checkpoint, standing.kafka)
+    return tuple(replace(price, bound=True) for price in prices)
 
 
 def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
