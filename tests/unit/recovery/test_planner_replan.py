@@ -14,6 +14,7 @@ from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.price import Guarantee
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.files import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
 
@@ -114,6 +115,18 @@ def test_numbers_of_several_orphans_are_used_up_in_a_table_that_spark_alone_writ
     assert [(edit.batch, found.guarantee) for edit in found.sinks] == [(5, Guarantee.EXACTLY_ONCE)]
     then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("resumes", 6)
+
+
+@pytest.mark.parametrize("sink", [files(2), delta(2)], ids=["files", "delta"])
+def test_orphans_of_which_the_newest_reads_nothing_are_dropped_together_too(tmp_path: Path, sink: SinkEvidence) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan()
+    builder.plan(0)
+    found = drafted(known(tmp_path, sink), Replan())
+    assert (changes(found), found.guarantee) == (
+        {"offsets/3": "set aside", "offsets/4": "set aside"},
+        Guarantee.EXACTLY_ONCE,
+    )
 
 
 def test_files_of_several_orphans_are_planned_again(tmp_path: Path) -> None:
