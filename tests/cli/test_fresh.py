@@ -440,11 +440,12 @@ def test_checkpoint_that_was_left_behind_is_known_as_that(left: str, words: tupl
     assert told["options"]["starts_at"] == told["options"]["offsets"]["0"] == {"orders": {"0": 15, "1": 15}}
     status = answer("status", "chk", *words)
     assert (status["grade"], status["problems"], status["left_behind"]["recovery"]) == ("empty", [], left)
-    assert status["next"].startswith("lastgood recover chk")
     report = answer("diagnose", "chk", *words)
     assert report["restart"]["outcome"] == "starts"
     found = {each["condition"]: each for each in report["findings"]}
     assert found["CHECKPOINT_LEFT_BEHIND"]["evidence"]["recovery"] == left
+    assert status["next"].startswith(f"lastgood recover {Path.cwd() / 'chk'}")
+    assert status["next"] == found["CHECKPOINT_LEFT_BEHIND"]["next"]
     assert not found.keys() & {"SINK_WOULD_SKIP", "SINK_KNOWS_OTHER_QUERY", "SINK_UNKNOWN"}
 
 
@@ -469,7 +470,7 @@ def test_start_that_failed_before_its_first_batch_leaves_it_as_it_is(left: str) 
 
 def test_what_takes_it_back_is_printed_with_the_file_that_it_wrote(left: str) -> None:
     told = {each["condition"]: each for each in answer("diagnose", "chk")["findings"]}
-    printed = [answer("status", "chk")["left_behind"]["undo"], told["CHECKPOINT_LEFT_BEHIND"]["next"]]
+    printed = [answer("status", "chk")["left_behind"]["undo"], told["CHECKPOINT_LEFT_BEHIND"]["evidence"]["undo"]]
     begin = f"lastgood undo {left} --start-file {Path.cwd() / 'start.json'} --checkpoint "
     assert [each.startswith(begin) for each in printed] == [True, True]
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from foreign import KINESIS, Lines
 
+from lastgood.lab.ports import free_port
 from lastgood.operations.backup import create
 from lastgood.storage import parse_location
 from lastgood.supervise.hold import hold_checkpoint, lock_file
@@ -342,3 +346,28 @@ def test_batch_that_fails_call_after_call_is_told_counted_and_left_to_a_person(c
     assert "Allow it with: lastgood recover orders --goal replan --accept duplicates" in done.stdout
     assert answer("orders", "--go-on")["failed"] is None
     assert answer("orders", "--observe")["failed"]["times"] == 1
+
+
+def test_table_without_any_mark_is_a_question_to_a_person_and_not_one_for_later(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write_deltalake(table, pa.table({"n": [1]}))
+    asked = answer(tmp_path / "chk", "--sink", table, code=3)
+    assert (asked["decision"], asked["error"]["condition"]) == ("person", "CHECKPOINT_MISSING")
+    assert asked["because"].startswith(f"there is no checkpoint, and {table} does not tell whether the query has run")
+    assert "it holds no mark of any query" in asked["because"]
+    assert asked["next"] == f"lastgood recover {tmp_path / 'chk'} --first-start --sink {table}"
+    told = answer(*shlex.split(asked["next"])[2:])
+    assert (told["decision"], told["warning"]) == ("start", None)
+
+
+def test_table_whose_log_is_damaged_is_no_question_for_later_either(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write_deltalake(table, pa.table({"n": [1]}))
+    (table / "_delta_log/00000000000000000000.json").write_text("{")
+    asked = answer(tmp_path / "chk", "--sink", table, code=3)
+    assert "damaged" in asked["because"]
+
+
+def test_table_that_cannot_be_asked_now_is_asked_later(tmp_path: Path) -> None:
+    told = answer(tmp_path / "chk", "--sink", f"delta:webhdfs://127.0.0.1:{free_port()}/table", code=75)
+    assert told["decision"] == "later"

@@ -32,6 +32,19 @@ COMMITS = """
 """Commits batch 7, lives long enough for that to be seen, and fails."""
 HANGS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).with_name('up').touch(); time.sleep(60)"
 
+TELLS = """
+    import json, os, pathlib, socket, sys
+    told = {"pid": os.getpid(), "host": socket.gethostname(), "process_started_at_ms": os.getpid(), "python": "3.11"}
+    told |= {"beat_at_ms": 1, "exited_at_ms": None, "recorded": 0, "dropped": 0, "trouble": None, "is_classic": True}
+    query = {"query_id": "0", "run_id": "0", "query_name": None, "checkpoint": sys.argv[1]}
+    file = pathlib.Path(os.environ["LASTGOOD_AGENT_DIR"], f"{os.getpid():013d}-{os.getpid()}.driver.json")
+    draft = file.with_name("draft")
+    draft.write_text(json.dumps({**told, "queries": [query]}))
+    draft.replace(file)
+    raise SystemExit(1)
+"""
+"""Lets it be known as the agent does which checkpoint its query has, and fails."""
+
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
@@ -60,11 +73,12 @@ def lastgood(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def pipeline(folder: Path, code: str, policy: str = "", sink: str = "") -> None:
+def pipeline(folder: Path, code: str, policy: str = "", sink: str = "", *, is_named: bool = True) -> None:
+    named = f'checkpoint = "{folder}/chk"' if is_named else ""
     (folder / "app.py").write_text(textwrap.dedent(code))
     (folder / "lastgood.toml").write_text(
         f'[pipeline.app]\ncommand = ["env", "{sys.executable}", "{folder}/app.py", "{folder}/chk"]\n'
-        f'checkpoint = "{folder}/chk"\ndriver_check = ["true"]\n{sink}\n'
+        f'{named}\ndriver_check = ["true"]\n{sink}\n'
         f'[pipeline.app.policy]\nbackoff = "10ms"\ngrace = "500ms"\n{policy}\n'
     )
 
@@ -162,3 +176,16 @@ def test_failure_after_a_new_batch_is_the_first_one(tmp_path: Path) -> None:
     code, told = lastgood(tmp_path, "run", "app")
     first = next(event for event in told if event["event"] == "restarting")
     assert (code, first["attempt"]) == (71, 1)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_checkpoint_that_only_the_application_names_climbs_the_same_ladder(tmp_path: Path) -> None:
+    pipeline(tmp_path, TELLS, "max_attempts = 3\nsame_batch = 9", is_named=False)
+    assert lastgood(tmp_path, "recover", "chk", "--driver-is-dead")[0] == 0
+    assert lastgood(tmp_path, "recover", "chk", "--driver-is-dead")[0] == 0  # and has failed once since
+    code, told = lastgood(tmp_path, "run", "app")
+    assert (code, starts(told), failures(tmp_path)) == (71, 2, 4)
+    code, told = lastgood(tmp_path, "run", "app")  # which checkpoint it has is known once it was started
+    assert (code, starts(told), failures(tmp_path)) == (71, 1, 5)
+    (decided,) = lastgood(tmp_path, "recover", "chk", "--driver-is-dead")[1]
+    assert decided["failed"]["times"] == 5

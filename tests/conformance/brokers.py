@@ -99,6 +99,11 @@ def expected(case: Path) -> Counter[str]:
     return Counter(value for each in (before, topic) for _, _, value in _records(each))
 
 
+def records_of(case: Path) -> dict[tuple[int, int], str]:
+    """Partition and offset of every record that the topic has ever had since it was created last, and its value."""
+    return {(partition, offset): value for partition, offset, value in _records(read_topic(case))}
+
+
 def _records(topic: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
     for number, (_, end) in topic["partitions"].items():
         for offset in range(end):

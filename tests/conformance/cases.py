@@ -204,6 +204,11 @@ class Laboratory:
             told, shown = {"ended": "died", "text": str(error)}, None
         return observation(case, told, before, folder, shown)
 
+    @property
+    def spark(self) -> RunningSpark:
+        """The Spark that queries are started on."""
+        return self._sparks.of(self.version)
+
     def _make(self, flavour: Flavour, folder: Path, spark: RunningSpark) -> None:
         if flavour.kind == "kafka":
             make_healthy(self._running_broker(), f"healthy-{uuid.uuid4().hex[:8]}", folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import socket
 import sys
 import time
@@ -226,10 +227,15 @@ def content(spark, command):
     return {"content": shown}
 
 
+def audit(_, command):
+    """What the job of `verify --data` answers, in this session."""
+    return runpy.run_path(command["job"])["answer"](command["spec"], lambda _: None)
+
+
 def main(port):
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    verbs = {"run": run, "content": content, "begin": begin, "end": end}
+    verbs = {"run": run, "content": content, "begin": begin, "end": end, "audit": audit}
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         print(json.dumps({"version": spark.version}), file=lines, flush=True)
         for line in lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
@@ -51,8 +52,21 @@ def require_agreement(found: Status, target: str, asked: EvidenceOptions) -> Non
     assert told(found.findings) == told(report.findings)
     assert (found.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
     assert found.last_good == report.position.last_good
+    require_same_way(found, report)
     if found.grade < Grade.UNREADABLE:
         assert report.restart.stop is None
+
+
+def require_same_way(found: Status, report: Report) -> None:
+    """What to type next is what the worst finding says, whichever that is."""
+    worst = [each for each in report.findings if each.severity is report.worst and each.severity > Severity.INFO]
+    told = [each.next for each in worst if each.next is not None]
+    if told and told[0] != found.asked.command("status"):
+        assert found.next == told[0]
+    elif worst:
+        assert found.next == found.asked.command("diagnose")
+    else:
+        assert found.next in (found.asked.command("inspect"), found.asked.command("diagnose"))
 
 
 def asked_ways(case: Path) -> list[EvidenceOptions]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from conformance.brokers import expected
+from conformance.brokers import expected, records_of
 from conformance.cases import NEW_INPUTS, Case, Laboratory, Observation, case_from
 from conformance.edits import Edit, random_edit
 from conformance.flavours import FLAVOURS, Flavour, truth
 from conformance.folders import entry, ids, source_logs
 from conformance.judging import verdict
 from repair.priced import duplicated_rows, lost_rows, rows_of_file
+from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.errors import LastgoodError
 from lastgood.operations.apply import apply_plan, undo
@@ -39,6 +40,9 @@ SINGLE, MIRRORED, TAKEN_BACK, BLIND = 0.5, 0.35, 0.5, 0.15
 ORPHAN = 0.5
 """How often what is to be planned anew is simply a batch that was not committed."""
 ORPHAN_OFFSETS = 3
+KEY = "key=cast(value as string)"
+NOT_VERIFIED = ("NO_COMMITTED_BATCH", "SOURCE_RANGE_EXPIRED", "SOURCE_TOPIC_MISSING", "SOURCE_TOPIC_RECREATED")
+"""Where nothing is left that could be compared."""
 _REFUSALS = (RepairRefusedError, BatchUnknownError, CheckpointMissingError)
 
 
@@ -89,8 +93,8 @@ class Outcome:
     """Rows that it shows twice."""
 
 
-def tried(laboratory: Laboratory, repair: Repair) -> Outcome:
-    """Do all of it."""
+def tried(laboratory: Laboratory, repair: Repair, *, is_verified: bool = True) -> Outcome:
+    """Do all of it; also ask `verify --data`, unless that takes too long here."""
 
     with laboratory.damaged(repair.case, lambda folder: make_mirror(folder, repair.mirror)) as folder:
         before = tree(folder)
@@ -110,6 +114,7 @@ def tried(laboratory: Laboratory, repair: Repair) -> Outcome:
         wrong += broken_promise(plan, seen)
         if seen.ended == "finished" and can_be_known(laboratory, repair, before):
             wrong += wrong_price(plan, seen, folder)
+            wrong += wrong_by_verify(laboratory, plan, seen, folder) if is_verified else ()
     because = "; ".join(plan.rests_on)
     return Outcome(plan.guarantee.value, tuple(wrong), not plan.steps, because, lost.total(), twice.total())
 
@@ -273,6 +278,20 @@ def wrong_price(plan: Plan, seen: Observation, folder: Path) -> Iterator[str]:
             yield f"{plan.guarantee.value}: {what}, though not in the price, are {told(rows - priced)}"
         if priced - rows and not any(price.bound for price in plan.sources):
             yield f"{plan.guarantee.value}: the price says {what}, and that are not {told(priced - rows)}"
+
+
+def wrong_by_verify(laboratory: Laboratory, plan: Plan, seen: Observation, folder: Path) -> Iterator[str]:
+    """Where `verify --data` counts otherwise, or finds what the plan does not allow; nothing where it cannot tell."""
+    flavour = FLAVOURS[seen.case.flavour]
+    if (flavour.kind, flavour.sink) != ("kafka", "delta") or seen.shown is None or laboratory.broker is None:
+        return
+    options = {"kafka": laboratory.broker.bootstrap, "sink": f"delta:{folder / 'sink'}", "keys": [KEY]}
+    found = verified(laboratory.spark, folder / "checkpoint", **options)
+    if isinstance(found, str):
+        yield from () if found in NOT_VERIFIED else (f"verify refuses: {found}",)
+        return
+    yield from misjudged(found, records_of(folder), Counter(seen.shown))
+    yield from unpromised(found, plan.guarantee)
 
 
 def differing(seen: Observation, folder: Path) -> tuple[Counter[str], Counter[str]]:

@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import Producer
 from conformance.sparks import RunningSpark
 from deltalake import DeltaTable
+from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.operations.apply import apply_plan
@@ -147,8 +148,8 @@ def _rows(batch: Any) -> list[dict[str, int]]:
     return found
 
 
-def judged(app: Application, plan: Plan) -> list[str]:
-    """Where the start after a plan is not as the plan said; one line each."""
+def judged(app: Application, plan: Plan, *, is_verified: bool = True) -> list[str]:
+    """Where the start after a plan is not as the plan said, also by `verify --data`; one line each."""
     error = app.start()
     if error is not None:
         return [f"it did not run: {error}"]
@@ -166,7 +167,19 @@ def judged(app: Application, plan: Plan) -> list[str]:
             wrong.append(f"{what}, though not in the price: {_told(rows.keys() - priced)}")
         if not is_bound and priced - rows.keys():
             wrong.append(f"the price says {what}, and these are not: {_told(priced - rows.keys())}")
-    return wrong
+    return [*wrong, *(_wrong_by_verify(app, plan, wanted, found) if is_verified else ())]
+
+
+def _wrong_by_verify(app: Application, plan: Plan, wanted: Counter[Row], found: Counter[Row]) -> list[str]:
+    """Where `verify --data` counts otherwise, or finds what the plan does not allow."""
+    kind = "file" if app.sink == "parquet" else "delta"
+    options = {"kafka": app.broker.bootstrap, "sink": f"{kind}:{app.table}", "where": app.where}
+    audit = verified(app.spark, app.checkpoint, **options)
+    if isinstance(audit, str):
+        return [f"verify refuses: {audit}"]
+    records = {place: str(place) for place in wanted}
+    shown = Counter({str(place): times for place, times in found.items()})
+    return [*misjudged(audit, records, shown), *unpromised(audit, plan.guarantee)]
 
 
 def _priced(ranges: Iterable[Ranges]) -> set[Row]:

@@ -7,6 +7,7 @@ answers are JSON lines over a loopback connection; the session stays between its
 from __future__ import annotations
 
 import json
+import runpy
 import socket
 import sys
 from pathlib import Path
@@ -78,10 +79,15 @@ def sql(spark, told):
     return {}
 
 
+def audit(_, command):
+    """What the job of `verify --data` answers, in this session."""
+    return runpy.run_path(command["job"])["answer"](command["spec"], lambda _: None)
+
+
 def main(port):
     spark = SparkSession.builder.getOrCreate()
     spark.conf.set(COMPACT_INTERVAL, "3")
-    verbs = {"start": start, "rows": rows, "sql": sql}
+    verbs = {"start": start, "rows": rows, "sql": sql, "audit": audit}
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         print(json.dumps({"version": spark.version}), file=lines, flush=True)
         for line in lines:

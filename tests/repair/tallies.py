@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -42,7 +43,12 @@ class Tally:
 
 
 def require_truth(
-    laboratory: Laboratory, slots: Iterable[Iterable[Repair]], tally: Tally, *, wrong_at_most: int = 0
+    laboratory: Laboratory,
+    slots: Iterable[Iterable[Repair]],
+    tally: Tally,
+    *,
+    wrong_at_most: int = 0,
+    verified_at_most: int = sys.maxsize,
 ) -> None:
     """Fail if more came out otherwise than their plans said: for each what differs, and the line that fixes it.
 
@@ -51,11 +57,12 @@ def require_truth(
         slots: Of each repairs are tried until one is not refused.
         tally: Counts all of them.
         wrong_at_most: So many that nobody has seen before are only shown.
+        verified_at_most: Of so many slots `verify --data` is asked as well.
     """
     found = []
-    for repairs in slots:
+    for number, repairs in enumerate(slots):
         for repair in repairs:
-            outcome = tried(laboratory, repair)
+            outcome = tried(laboratory, repair, is_verified=number < verified_at_most)
             sink = FLAVOURS[repair.case.flavour].sink
             tally.ended[sink, repair.goal, WRONG if outcome.wrong else outcome.word] += 1
             if outcome.wrong:

@@ -65,7 +65,7 @@ def some_repairs(laboratory: Laboratory, flavour: str, count: int) -> Iterator[I
 @pytest.mark.parametrize("flavour", SAMPLE)
 def test_repair_does_what_its_plan_said(flavour: str, open_laboratory: OpenLaboratory, tally: Tally) -> None:
     laboratory = open_laboratory(VERSION, flavour)
-    require_truth(laboratory, some_repairs(laboratory, flavour, SAMPLE[flavour]), tally)
+    require_truth(laboratory, some_repairs(laboratory, flavour, SAMPLE[flavour]), tally, verified_at_most=1)
 
 
 @pytest.mark.proof

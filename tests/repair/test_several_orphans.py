@@ -13,6 +13,8 @@ from conformance.folders import ids
 from plugin_laboratory import OpenLaboratory
 from repair.repairs import Repair, broken_promise, carry_out, differing, planned, wrong_price
 
+from lastgood.recovery.draft import RepairRefusedError
+
 VERSION = "4.2.0"
 AHEAD = 3
 """Offsets of each plan that no driver has run."""
@@ -66,7 +68,13 @@ CASES = [
     pytest.param("files", all_are_there, 0, "at_least_once", id="function over files, which has both"),
     pytest.param("file-sink", all_are_there, 2, "exactly_once", id="file sink, which has none"),
     pytest.param("file-sink", all_are_there, 1, "exactly_once", id="file sink, which has the first"),
+    pytest.param("dedup-file-sink", all_are_there, 2, "exactly_once", id="with state, of which the newest has no data"),
+    pytest.param("agg-hdfs", all_are_there, 0, "lossy", id="with state, function, which has both"),
+    pytest.param("agg-rocksdb-changelog", all_are_there, 0, "lossy", id="the same with another store"),
+    pytest.param("kafka-dedup", nobody_has_them, 0, "lossy", id="with state, function, which has none"),
 ]
+HELD = [("dedup-file-sink", 1), ("dedup-file-sink", 0), ("dedup-delta", 0)]
+"""With state, and the sink lacks so many of two orphans."""
 
 
 @pytest.mark.proof
@@ -92,3 +100,20 @@ def test_orphans_are_dropped_together_and_every_row_comes_as_often_as_was_said(
     assert wrong == []
     assert (plan.guarantee.value, seen.ended) == (word, "finished")
     assert lost.total() == 0
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("flavour", "lacking"), HELD)
+def test_orphans_of_a_query_with_state_that_the_sink_holds_are_a_plain_restart(
+    flavour: str, lacking: int, open_laboratory: OpenLaboratory
+) -> None:
+    laboratory = open_laboratory(VERSION, flavour)
+    newest = max(ids(laboratory.healthy(FLAVOURS[flavour]), "commits"))
+    case = Case(VERSION, flavour, tuple(all_are_there(newest)), "several")
+    with laboratory.damaged(case, lambda folder: sink_set_back(folder, lacking) if lacking else None) as folder:
+        with pytest.raises(RepairRefusedError):
+            planned(Repair(case, "replan"), folder)
+        plan = planned(Repair(case, "resume"), folder)
+        seen = laboratory.restart(case, folder)
+        wrong = [*broken_promise(plan, seen), *wrong_price(plan, seen, folder)]
+    assert (plan.guarantee.value, plan.steps, seen.ended, wrong) == ("exactly_once", (), "finished", [])

@@ -65,6 +65,8 @@ class Course:
         self.lost: Counter[Place] = Counter()
         self.doubled: Counter[Place] = Counter()
         self.is_bound = False
+        self.guarantees: set[str] = set()
+        """Of every plan that was carried out, or started as it stood."""
         self._gone: list[_GoneTopic] = []
         self.told: list[str] = [f"the policy accepts {', '.join(self.accept) or 'nothing'}"]
         self._seen: set[str] = set()
@@ -105,6 +107,11 @@ class Course:
             assert promised.state != "broken", promised.because
         self._write_down()
         self._mark = application.mark
+
+    @property
+    def topic_number(self) -> int:
+        """How often the topic was created again: the first part of each place of the one that there is now."""
+        return len(self._gone)
 
     def sent(self) -> set[Place]:
         """Every record of every topic of the name."""
@@ -175,6 +182,8 @@ class Course:
             plan = attempt.plan
             if plan is None or plan["recovery"] in self._seen:
                 continue
+            if attempt.did in ("repair", "restart"):
+                self.guarantees.add(plan["guarantee"])
             # What was accepted of a start as it stands is a price as well, though nothing was repaired.
             if attempt.did == "repair" or (attempt.did == "restart" and plan["guarantee"] == "lossy"):
                 self._seen.add(plan["recovery"])

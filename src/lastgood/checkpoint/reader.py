@@ -24,7 +24,7 @@ from lastgood.checkpoint.contents import (
     recognise_mode,
 )
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
-from lastgood.checkpoint.file_logs import SourceLogEntry, parse_source_log_entry
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceLogEntry, parse_source_log_entry
 from lastgood.checkpoint.initial import InitialOffset, parse_source_entry
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
@@ -32,6 +32,7 @@ from lastgood.checkpoint.logs import BatchLog, SourceLog, list_log
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.partitions import pins_of
 from lastgood.checkpoint.query import parse_query_metadata
+from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
 from lastgood.checkpoint.state_reader import commits_needed, list_operators, look_into_stores
 from lastgood.storage import Location, Storage
@@ -203,7 +204,7 @@ class _Reader:
                 query=query.result(),
                 offsets=offsets,
                 commits=commits,
-                sources=sources.result(),
+                sources=tuple(self._as_planned(log, offsets) for log in sources.result()),
                 state=None if found is None else self._state(found, offsets, commits),
                 foreign=tuple(
                     name for name in names or () if name not in _OWN_NAMES and not _is_side_file(name, names)
@@ -252,6 +253,22 @@ class _Reader:
             if entry is not None:
                 entries[log.name][log_id] = entry
         return tuple(replace(log, entries=entries[log.name]) for log in logs)
+
+    def _as_planned(self, log: SourceLog, offsets: BatchLog[OffsetEntry]) -> SourceLog:
+        """The same; of a file source, which only the plans tell for sure, the first entry is one of its log.
+
+        A damaged one may look as what Kafka's source writes there, and Spark says another thing of each.
+        """
+        first = log.entries.get(0)
+        if first is None or isinstance(first, FileLogEntry):
+            return log
+        plans = (entry for entry in offsets.entries.values() if isinstance(entry, OffsetEntry))
+        planned = [line.offset for line in (plan.source(log.name) for plan in plans) if line is not None]
+        if not any(isinstance(offset, FileOffset) for offset in planned):
+            return log
+        file = self._location / f"{log.folder}/{log.entry_name(0)}"
+        entry = read_file(self._storage, file, parse_source_log_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
+        return log if entry is None else replace(log, entries={**log.entries, 0: entry})
 
     def _source(self, name: str) -> SourceLog:
         names = self._storage.names(self._location / SOURCES / name)

@@ -258,10 +258,9 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         )
     out.print(table)
     for each in found:
-        if each.problems and (not each.time_ms or each.tells_the_way):
+        if each.problems:
             name = str(each.location).removeprefix(prefix)
             out.print(styled((name, "red"), f": {each.problems[0]}"))
-        if each.tells_the_way:
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")

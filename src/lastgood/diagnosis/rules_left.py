@@ -80,8 +80,8 @@ def find_left(world: World) -> Iterator[Finding]:
             " write again what it has written."
         )
         evidence |= {"begun_since": later.name, "last_batch": later.last_batch}
-    undo = world.asked.about(world.location).taking_back(left.recovery, left.file.location)
-    yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, undo if level is None else None, level)
+    evidence["undo"] = world.asked.about(world.location).taking_back(left.recovery, left.file.location)
+    yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, world.command("recover"), level)
 
 
 def not_of_the_left(world: World, findings: Sequence[Finding]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Which sources of a query nobody asked whether they still serve what a start will want of them. Pure."""
+"""Which sources of a query nobody asked: whether they still serve what a start will want, and what they are. Pure."""
 
 from __future__ import annotations
 
@@ -28,16 +28,38 @@ def unasked_sources(world: World, begun_before: Mapping[str, SourceOffset] = _NO
         world: What was found and asked.
         begun_before: Where sources began, as somebody noted down of a checkpoint that has lost it.
     """
+    return list(_unasked(world, begun_before))
+
+
+def taken_for_kafka(world: World, begun_before: Mapping[str, SourceOffset]) -> list[str]:
+    """What a promise rests on where a source is Kafka by all that it wrote down, and nobody was asked; one line each.
+
+    Azure's connector for Event Hubs, and some others, write offsets and beginning as Kafka's does.
+    """
+    if world.kafka is not None:
+        return []
+    return [
+        f"the assumption that source {source_id} is Kafka: it looks so, and so does Azure Event Hubs,"
+        " and no --kafka is named"
+        for source_id, offset, initial in _reached(world, begun_before)
+        if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
+    ]
+
+
+def _reached(
+    world: World, begun_before: Mapping[str, SourceOffset]
+) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
+    """Each source in the order of the plan: how far it was read, and where it began, if it wrote that down."""
     newest = world.checkpoint.newest_offsets
     written = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
     begun = {**begun_before, **written}
     reached = {line.source_id: line.offset for line in newest.sources} if newest else begun
-    return list(_unasked(world, reached, begun))
-
-
-def _unasked(world: World, reached: dict[str, SourceOffset], begun: dict[str, SourceOffset]) -> Iterator[Unasked]:
     for source_id, offset in reached.items():
-        initial = begun.get(source_id)
+        yield source_id, offset, begun.get(source_id)
+
+
+def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
+    for source_id, offset, initial in _reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
             is_gone = counts_rows(offset, initial)
             name = _LIKE_KAFKA if isinstance(offset, KafkaOffset) else name_of(offset, initial)

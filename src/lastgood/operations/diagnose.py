@@ -133,7 +133,13 @@ def _is_file(target: str) -> bool:
 
 
 def examine(
-    evidence: Evidence, surroundings: Surroundings, facts: AdviceFacts, *, asked: EvidenceOptions, at_ms: int
+    evidence: Evidence,
+    surroundings: Surroundings,
+    facts: AdviceFacts,
+    *,
+    asked: EvidenceOptions,
+    at_ms: int,
+    max_downtime_ms: int | None = None,
 ) -> Report:
     """The same diagnosis for who has looked around already: `status`, of one checkpoint or of many.
 
@@ -143,11 +149,13 @@ def examine(
         facts: From `query_facts` at least; with less than `advice_facts` tells there is less advice, and no more.
         asked: By what options they were asked.
         at_ms: The time, milliseconds since 1970.
+        max_downtime_ms: How long the query may be down, as it was said beside the configuration; the commands that are
+            printed say it as well.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    world = world_of(evidence, surroundings, DiagnoseOptions(asked))
+    world = world_of(evidence, surroundings, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
     return judge(replace(advised(world, facts), now_ms=at_ms))
 
 

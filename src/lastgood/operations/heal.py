@@ -107,6 +107,18 @@ class Healer:
         attempts = RunAttempts(location, evidence, self._pipeline, self._uncounted)
         self._queries[str(location)] = _Query(target, evidence, story, topics, attempts)
 
+    def adopt(self, location: Location, target: Target) -> None:
+        """Look after a query as well of which nobody knew before the command was started.
+
+        What others have seen of it counts from here on as if it had been known: else the failure of this start would be
+        the first, and be written over all those before it.
+        """
+        self.add(location, target)
+        query = self._queries[str(location)]
+        standing = self._recall(str(location), query).standing
+        query.before = None
+        query.attempts.started(standing, query.tried)
+
     def before_start(self, standing: Standing) -> Wait | None:
         """See `Care`."""
         stands = {}
@@ -129,11 +141,14 @@ class Healer:
             if own.failures <= 1 and own is standing:
                 query.tried.clear()
             return own
-        if query.before is None:
-            query.before = query.attempts.find(go_on=self._go_on)
-            self._remembered[checkpoint] = query.before.standing
-            query.tried.update(query.before.tried)
-        return query.before.standing
+        return (query.before or self._recall(checkpoint, query)).standing
+
+    def _recall(self, checkpoint: str, query: _Query) -> Attempts:
+        """What was kept of a query before this run began."""
+        query.before = found = query.attempts.find(go_on=self._go_on)
+        self._remembered[checkpoint] = found.standing
+        query.tried.update(found.tried)
+        return found
 
     def remembered(self) -> Mapping[str, Standing]:
         """See `Care`."""

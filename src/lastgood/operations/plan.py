@@ -14,6 +14,7 @@ from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.diagnosis.restart import Outcome
+from lastgood.diagnosis.source_replay import taken_for_kafka
 from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import UsageError
 from lastgood.operations.evidence import now_ms
@@ -220,7 +221,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         checkpoint=str(location),
         query_id=found.evidence.query_id,
         guarantee=drafted.guarantee,
-        rests_on=drafted.rests_on,
+        rests_on=(*drafted.rests_on, *taken_for_kafka(found.world, found.evidence.initial)),
         needs=_needs(drafted, options),
         accepted=options.accept,
         position=position.to_json(),

@@ -296,13 +296,17 @@ class _Work:
         for sink in found.world.sinks:
             if sink.others or sink.last_batch is not None:
                 return self._start_again(missing, found, sink)
-            if not sink.known and sink.kind in _ANSWERING:
+        sinks = found.world.sinks
+        for sink in sinks:
+            if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
         if self.config is None:
             require_known(self.target)
+        for sink in sinks:
+            if not sink.known and sink.kind in _ANSWERING and not self.first_start:
+                return self._unproven(missing, sink)
         self._noting(lambda: note_before_first_start(found))
-        sinks = found.world.sinks
         told = "" if sinks else ", and no sink was named"
         where = str(_location(self.target, self.config))
         silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
@@ -312,9 +316,20 @@ class _Work:
             # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
             because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
             missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
-            then = self._again("--first-start") if self.owner is None else "the same again, with --first-start"
-            return Decision(Verdict.PERSON, because, error=missing, next=then)
+            return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
         return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
+
+    def _unproven(self, missing: CheckpointMissingError, sink: SinkEvidence) -> Decision:
+        """There is a table, and it does not tell whether the query has written it; nor will it later."""
+        because = f"there is no checkpoint, and {sink.location} does not tell whether the query has run: {sink.because}"
+        missing.effect = "if it has, a start from batch 0 leaves records out, or writes them twice"
+        missing.expected = "the checkpoint, a backup of it, or --first-start, where the query has never run"
+        return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
+
+    @property
+    def _first_start(self) -> str:
+        """By which a person says that the query has never run."""
+        return self._again("--first-start") if self.owner is None else "the same again, with --first-start"
 
     def _warning(self, plan: Plan) -> Finding | None:
         """What is to be said before a plain start on a checkpoint that has no batch."""

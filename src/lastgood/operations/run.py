@@ -275,7 +275,7 @@ def _adopted(
             holds.append(held.enter_context(hold_checkpoint(str(location), lock_file(location))))
             held.enter_context(mirroring([location], tell, filled))
             if healer is not None:
-                healer.add(location, Target(str(location)))
+                healer.adopt(location, Target(str(location)))
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 

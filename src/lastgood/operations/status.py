@@ -20,7 +20,6 @@ from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.rules_lost import CHECKPOINT_LOST
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, StorageError
@@ -46,8 +45,6 @@ from lastgood.storage import Location, Storage, open_storage, parse_location
 if TYPE_CHECKING:
     from lastgood.operations.attempts import FailedBatch
 _NOTHING_ASKED = EvidenceOptions()
-_TELLS_THE_WAY = (SEALED_BY_LASTGOOD, CHECKPOINT_LOST)
-"""Findings with a command that goes on by itself; of any other `diagnose` tells more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,8 @@ class Stand:
     is_stateful: bool
     newest: OffsetEntry | None
     """The newest plan that can be read."""
+    asked: Asked
+    """How `diagnose` would be asked the same."""
     mirrored: BatchIds | None = None
     """Where both logs are lost: the batches that the mirror knows; None where that is not so."""
 
@@ -135,24 +134,31 @@ class Status:
 
     @property
     def next(self) -> str:
-        """What to type next."""
+        """What to type next: of the worst finding what `diagnose` says; where that is to look here, `diagnose`."""
+        if self.worst is not None:
+            return self.way or self.asked.command("diagnose")
         if self.left is not None:
             return self.asked.command("recover")
-        ways = (finding.next for finding in self.findings if finding.condition in _TELLS_THE_WAY)
-        way = next((each for each in ways if each is not None), None)
-        if way is not None:
-            return way
         return self.asked.command("inspect" if self.grade in (Grade.HEALTHY, Grade.EMPTY) else "diagnose")
 
     @property
-    def asked(self) -> Asked:
-        """How it was asked for; the commands that are printed carry the same."""
-        return Asked(self.target or str(self.location), self.options.words(), downtime=downtime(self.max_downtime_ms))
+    def worst(self) -> Finding | None:
+        """The first of the worst findings that says what to type, else the first of them; None if there is none."""
+        worst = [finding for finding in self.findings if finding.severity is self.findings[0].severity]
+        return next((finding for finding in worst if finding.next is not None), next(iter(worst), None))
 
     @property
-    def tells_the_way(self) -> bool:
-        """Whether `next` is a command that goes on, rather than one that tells more."""
-        return any(finding.condition in _TELLS_THE_WAY for finding in self.findings)
+    def way(self) -> str | None:
+        """What the worst finding says to type; None if it says nothing, or sends here."""
+        told = None if self.worst is None else self.worst.next
+        return None if told == self.asked.command("status") else told
+
+    @property
+    def asked(self) -> Asked:
+        """How it was asked for; the commands that are printed carry the same, as those of the findings do."""
+        if self.stand is not None:
+            return self.stand.asked
+        return Asked(self.target or str(self.location), self.options.words(), downtime=downtime(self.max_downtime_ms))
 
     @property
     def undo(self) -> str | None:
@@ -258,7 +264,7 @@ def status(
         at_ms = clock_ms()
         facts = beside.submit(query_facts, evidence, max_downtime_ms=max_downtime_ms)
         around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-        found = _judge(evidence, around, facts.result(), options, at_ms)
+        found = _judge(evidence, around, facts.result(), options, at_ms, max_downtime_ms)
         last = incident.result()
         return replace(
             found,
@@ -357,7 +363,7 @@ def _look_again(
 ) -> Status:
     try:
         facts = query_facts(evidence, max_downtime_ms=max_downtime_ms)
-        return _judge(evidence, around, facts, options, at_ms)
+        return _judge(evidence, around, facts, options, at_ms, max_downtime_ms)
     except StorageError as error:
         return Status(evidence.location, None, error)
 
@@ -401,10 +407,15 @@ def _failed(evidence: Evidence) -> FailedBatch | None:
 
 
 def _judge(
-    evidence: Evidence, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, at_ms: int
+    evidence: Evidence,
+    around: Surroundings,
+    facts: AdviceFacts,
+    options: EvidenceOptions,
+    at_ms: int,
+    max_downtime_ms: int | None,
 ) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
-    report = examine(evidence, around, facts, asked=options, at_ms=at_ms)
+    report = examine(evidence, around, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
     checkpoint = evidence.checkpoint
     standings = [
         sink_standing(
@@ -458,6 +469,7 @@ def _stand(evidence: Evidence, report: Report) -> Stand:
         checkpoint.mode,
         checkpoint.is_stateful,
         checkpoint.newest_offsets,
+        report.world.asked.about(str(evidence.location)),
         report.world.mirrored,
     )
 

@@ -324,7 +324,8 @@ def sink_question(
     """
     shown = without_login(text, instead=":***")
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
-    return Question(ask, partial(unknown_evidence, "unknown", shown, DedupeKey.NONE), is_default)
+    silent = partial(unknown_evidence, "unknown", shown, DedupeKey.NONE, is_silent=True)
+    return Question(ask, silent, is_default)
 
 
 def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
@@ -372,7 +373,11 @@ def _ask_sink(text: str, query_id: str | None, app_id: str | None, *, now_ms: in
     found = open_sink(text, app_id=app_id, timeout_seconds=ONE_SECONDS).evidence(query_id or "", now_ms=now_ms)
     if query_id is not None or found.dedupe_key is not DedupeKey.QUERY_ID:
         return found
+    if not found.known:
+        return replace(found, skips_known=False)
     because = "the id of the query is not known: neither the checkpoint nor a mirror tells it"
+    if not found.others:
+        because = "it holds no mark of any query, and a function need not leave one"
     return replace(unknown_evidence(found.kind, found.location, found.dedupe_key, because), others=found.others)
 
 

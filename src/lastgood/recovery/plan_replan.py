@@ -14,7 +14,7 @@ from lastgood.recovery.plan_resume import LOGS, foreseen, repaired, require_sink
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.repair import Work, refuse
 from lastgood.recovery.repairs_numbers import number_taken
-from lastgood.recovery.repairs_sinks import retired
+from lastgood.recovery.repairs_sinks import orphans_after, retired
 from lastgood.recovery.repairs_sinks_back import mark_lowered, sinks_taken_back
 from lastgood.recovery.standing import Standing
 from lastgood.sources.files import FileState, never_found_again
@@ -36,13 +36,22 @@ def plan_replan(known: Known, spark: SparkVersion) -> Draft:
     after = _newest_in_sinks(work.standing)
     if after is None:
         work = repaired(_sinks_at_the_commit(work), (number_taken,))
-        if reads_nothing(work.standing.checkpoint, work.standing.planned):
-            return work.draft(foreseen(work))  # its number is used up: its range is planned anew under the next one
+        if _reads_nothing(work.standing):
+            return work.draft(foreseen(work))  # numbers are used up: their ranges are planned anew under the next ones
         after = work.standing.committed
     others = tuple(_planned_files(work.standing, after))
     work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others, after))
     work = repaired(work, LOGS)
     return work.draft(foreseen(work))
+
+
+def _reads_nothing(standing: Standing) -> bool:
+    """Whether no plan without a commit reads anything.
+
+    That the newest of several reads nothing says little: so a query with a watermark plans to close its windows.
+    """
+    orphans = orphans_after(standing, standing.committed, standing.planned)
+    return all(reads_nothing(standing.checkpoint, number) for number in orphans)
 
 
 def _require_committed(standing: Standing) -> None:

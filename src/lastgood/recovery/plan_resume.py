@@ -390,7 +390,7 @@ def _rerun(standing: Standing) -> Outlook:
     if standing.committed < batch_id - 1 and not (
         standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
     ):
-        doubt = f"batches {standing.committed + 1} to {batch_id - 1} have no commit, and Spark takes them for done"
+        doubt = _taken_for_done(standing)
         return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_of_skipped(standing, start, is_repeated=not is_once))
     if is_once:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
@@ -408,6 +408,14 @@ def _price_of_skipped(
     reached = Reached(done, end if is_repeated else start, end)
     prices = price_of_start(start, reached, standing.checkpoint, standing.kafka)
     return tuple(replace(price, bound=True) for price in prices)
+
+
+def _taken_for_done(standing: Standing) -> str:
+    """That plans below the newest have no commit, and who could tell whether they were carried out."""
+    first, last = standing.committed + 1, standing.planned - 1
+    which = f"batch {first} has" if first == last else f"batches {first} to {last} have"
+    who = "" if standing.sinks_known else "; a sink that is named (--sink) and answers tells whether it has them"
+    return f"{which} no commit, and Spark takes what is below batch {standing.planned} for done{who}"
 
 
 def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:

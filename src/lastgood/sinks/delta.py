@@ -12,10 +12,10 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, reason
+from lastgood.parallel import Deadline
 from lastgood.sinks.delta_back import reach_back
 from lastgood.sinks.delta_history import History, history_of
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, unknown_evidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
 from lastgood.storage import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
@@ -81,7 +81,7 @@ class DeltaSink:
         try:
             log = read_table_log(self._storage, self._table, deadline=deadline, commits_max=self._commits_max)
         except StorageError as error:
-            return unknown_evidence(self.kind, self.location, key, reason(error))
+            return silent_evidence(self.kind, self.location, key, error)
         if log is None:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lastgood.errors import Retry, StorageError
+from lastgood.parallel import reason
+
 
 class DedupeKey(enum.Enum):
     """By what a sink recognises a batch that it has already."""
@@ -93,6 +96,8 @@ class SinkEvidence:
     """File sink: files that its log names and that are not there, by their path below the folder."""
     notes: tuple[str, ...] = ()
     """Traps that were seen; each one line for a person."""
+    is_silent: bool = False
+    """Whether it gave no answer at all, and may give one in a while."""
 
     @property
     def holes(self) -> tuple[int, ...]:
@@ -161,6 +166,7 @@ class SinkEvidence:
             "log_names": list(self.log_names),
             "files_gone": list(self.files_gone),
             "notes": list(self.notes),
+            "is_silent": self.is_silent,
         }
 
 
@@ -195,6 +201,16 @@ def is_query_id(name: str) -> bool:
         return False
 
 
-def unknown_evidence(kind: str, location: str, dedupe_key: DedupeKey, because: str) -> SinkEvidence:
+def unknown_evidence(
+    kind: str, location: str, dedupe_key: DedupeKey, because: str, *, is_silent: bool = False
+) -> SinkEvidence:
     """The answer of a sink of which nothing could be found out."""
-    return SinkEvidence(kind, location, dedupe_key, None, known=False, because=because, skips_known=False)
+    return SinkEvidence(
+        kind, location, dedupe_key, None, known=False, because=because, skips_known=False, is_silent=is_silent
+    )
+
+
+def silent_evidence(kind: str, location: str, dedupe_key: DedupeKey, error: StorageError) -> SinkEvidence:
+    """The answer of a sink that could not be looked at."""
+    is_silent = error.retry is Retry.LATER
+    return unknown_evidence(kind, location, dedupe_key, reason(error), is_silent=is_silent)

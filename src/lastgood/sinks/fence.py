@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
-from lastgood.parallel import Deadline, ask_one, reason
+from lastgood.parallel import Deadline, ask_one
 from lastgood.redaction import without_login
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
 
 TIMEOUT_SECONDS = 10.0
 
@@ -129,7 +129,7 @@ class FenceSink:
         try:
             rows = ask_one(self._read, deadline=deadline, subject=self.location) or []
         except StorageError as error:
-            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, reason(error))
+            return silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
         batches = tuple(_batch(row) for row in rows if row[0] == query_id)
         last = max((batch.batch_id for batch in batches if batch.is_live), default=None)
         others: dict[str, int] = {}

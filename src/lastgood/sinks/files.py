@@ -26,7 +26,7 @@ from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
 from lastgood.parallel import Deadline, ask_all, ask_one, reason
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
 from lastgood.storage import Location, LocationInvalidError, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
@@ -204,7 +204,7 @@ class FileSink:
                 subject=self.location,
             )
         except StorageError as error:
-            return unknown_evidence(self.kind, self.location, DedupeKey.DIRECTORY, reason(error))
+            return silent_evidence(self.kind, self.location, DedupeKey.DIRECTORY, error)
         found = evidence_of(log, self.location)
         if log is not None:
             return self._with_files_gone(log, self._with_time(log, found))

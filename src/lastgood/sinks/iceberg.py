@@ -17,8 +17,8 @@ from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import is_long, read_object
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_one, reason
-from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.parallel import Deadline, ask_one
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence, unknown_evidence
 from lastgood.storage import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
@@ -160,7 +160,7 @@ class IcebergSink:
         try:
             found = ask_one(self._read, deadline=deadline, subject=self.location) or []
         except StorageError as error:
-            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, reason(error))
+            return silent_evidence(self.kind, self.location, DedupeKey.QUERY_ID, error)
         if not found:
             return SinkEvidence(
                 "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"

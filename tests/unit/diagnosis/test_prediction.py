@@ -225,6 +225,20 @@ ROWS = [
         fails("sources/0/2 doesn't exist (latestId: 5, compactInterval: 10)"),
         ("SOURCE_LOG_DAMAGED",),
     ),
+    *(
+        Row(
+            f"first source entry {name}",
+            write("sources/0/0", text),
+            fails("failed to read correct log version from"),
+            ("SOURCE_LOG_DAMAGED",),
+        )
+        for name, text in (
+            ("a byte", "\0"),
+            ("a byte and a version line", "\0v1"),
+            ("a byte and another version", "\0v99\n{}"),
+            ("as Kafka writes it", '\0v1\n{"orders":{"0":0}}'),
+        )
+    ),
     Row("newest source entry empty", write("sources/0/5", ""), fails(INCOMPLETE), ("SOURCE_LOG_DAMAGED",)),
     Row("source entry cut", change("sources/0/5", lambda text: text[:30]), fails(END), ("SOURCE_LOG_DAMAGED",)),
     Row(

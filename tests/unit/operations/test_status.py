@@ -510,7 +510,7 @@ def test_a_pipeline_knows_its_sink_and_its_broker(
     found = status("orders", config=config, clock_ms=lambda: NOW)
     assert [each.agreement for each in found.sinks] == [Agreement.AHEAD]
     assert found.exposure is not None
-    assert found.next == "lastgood diagnose orders"
+    assert found.next == diagnose("orders", config=config).findings[0].next
 
 
 def test_a_retention_below_the_pipelines_downtime_is_a_warning_that_diagnose_gives_too(

@@ -12,8 +12,9 @@ from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.spark_version import SPARK_4_2
 from lastgood.diagnosis.world import World
 from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.goals import Replan
+from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.price import Guarantee
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.files import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
 
@@ -116,6 +117,18 @@ def test_numbers_of_several_orphans_are_used_up_in_a_table_that_spark_alone_writ
     assert (then.outcome.value, then.batch) == ("resumes", 6)
 
 
+@pytest.mark.parametrize("sink", [files(2), delta(2)], ids=["files", "delta"])
+def test_orphans_of_which_the_newest_reads_nothing_are_dropped_together_too(tmp_path: Path, sink: SinkEvidence) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan()
+    builder.plan(0)
+    found = drafted(known(tmp_path, sink), Replan())
+    assert (changes(found), found.guarantee) == (
+        {"offsets/3": "set aside", "offsets/4": "set aside"},
+        Guarantee.EXACTLY_ONCE,
+    )
+
+
 def test_files_of_several_orphans_are_planned_again(tmp_path: Path) -> None:
     several(tmp_path, FileInput())
     found = drafted(known(tmp_path, files(2)), Replan())
@@ -134,6 +147,19 @@ def test_several_orphans_come_twice_where_nobody_knows_what_the_sink_has(tmp_pat
     assert found.rests_on[1] == "the assumption that no sink is a file sink of Spark, whose log would lack 3 to 4"
     then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("reruns", 5)
+
+
+def test_where_no_sink_is_named_it_is_said_that_one_would_tell_and_that_they_can_be_dropped(tmp_path: Path) -> None:
+    several(tmp_path)
+    found = drafted(known(tmp_path), Resume())
+    assert found.guarantee is Guarantee.LOSSY
+    assert found.rests_on[-1].startswith(
+        "batches 3 to 4 have no commit, and Spark takes what is below batch 5 for done"
+    )
+    assert "(--sink)" in found.rests_on[-1]
+    words = {each.goal: each.guarantee for each in found.alternatives}
+    assert words["replan"] is Guarantee.AT_LEAST_ONCE
+    assert drafted(known(tmp_path, files(2)), Resume()).guarantee is Guarantee.EXACTLY_ONCE
 
 
 def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path: Path) -> None:
