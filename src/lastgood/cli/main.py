@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _leave_this_folder()
     if sys.stdout is not sys.__stdout__:  # a program that calls us and takes what is printed
         sys.exit(_run(words))
-    output = guard_streams()
+    output, errors = guard_streams()
     _, said = _parted(words)
     output.stops = not said or said[0].startswith("-") or said[0] in _READING
     code = 0
@@ -117,8 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if output.trouble is None:
             raise
         code = READER_LEFT if stopped.code is None else int(stopped.code)
+    finally:
+        output.finish()
+        errors.finish()
     if output.trouble is not None:
         code = _tell_trouble(output.trouble, code, is_stopped=output.stops)
+    errors.finish()
     sys.exit(code)
 
 
