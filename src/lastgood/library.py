@@ -97,6 +97,7 @@ def diagnose(
     target: str,
     *,
     log: str | None = None,
+    show_data: bool = False,
     spark: str | None = None,
     fail_on_data_loss: bool | None = None,
     config: Path | None = None,
@@ -107,6 +108,7 @@ def diagnose(
     Args:
         target: Location, name in `lastgood.toml`, or a bundle.
         log: A file with a driver's log, a traceback or an agent's records.
+        show_data: Whether what is quoted of it may hold rows of the data.
         spark: The version to predict for; None: the newest that can read the logs.
         fail_on_data_loss: As the query's Kafka source has it; None: as the log tells, else true.
         config: Another configuration than `lastgood.toml` here.
@@ -115,7 +117,7 @@ def diagnose(
     Raises:
         LastgoodError: there is no checkpoint, an option is not understood, the storage does not answer (subclasses).
     """
-    options = _diagnose.DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log)
+    options = _diagnose.DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log, show_data=show_data)
     return _diagnose.diagnose(target, options, config=config)
 
 

@@ -89,18 +89,47 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 CUT = "…"
 _ROWS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bRow\((?=\w++=)[^\r\n]*+"), f"Row({CUT})"),
-    (re.compile(r"(\bdetected in record parsing: )[^\r\n]++"), rf"\1'{CUT}'"),
+    (re.compile(r"\bRow\((?=[\w'\"-])[^\r\n]*+"), f"Row({CUT})"),
+    # Delta lists the row of a broken constraint below the line.
+    (re.compile(r"(\bwith values:)(?:\s++-[^\r\n]*+)++", re.IGNORECASE), rf"\1 '{CUT}'"),
     (
+        # What stands behind a colon to the end of the line.
         re.compile(
-            r"""(\b(?:records?|rows?|values?|text|input|string|literal|float|KeyError|base[ ]\d++)(?:[ ]in[ ]parsing)?
-            :?[ ])['"\[{(][^\r\n]*+""",
+            r"""(\b(?:record[ ]parsing|records?|rows?|payload|document|KeyError|out[ ]of[ ]range|url[ ]is[ ]invalid
+            |invalid[ ]input[ ](?:syntax|value)[ ]for[ ](?:type|enum)[^:\r\n]{0,200}+
+            |COPY[ ][^\s,]{1,200}+,[ ]line[ ]\d++(?:,[ ]column[ ][^:\r\n]{1,200}+)?):[ ])[^\r\n]++""",
             re.IGNORECASE | re.VERBOSE,
         ),
         rf"\1'{CUT}'",
     ),
+    (
+        # What is quoted, or stands in brackets.
+        re.compile(
+            r"""(\b(?:records?|rows?|values?(?:[ ]is)?|text|input|string|literal|float|data|token|entry|parameters?
+            |convert|base[ ]\d++|key|pars(?:e|ed|ing)(?:[ ]\w++){0,2})(?:[ ]in[ ]parsing)?:?[ ])
+            ['"`\[{($][^\r\n]*+""",
+            re.IGNORECASE | re.VERBOSE,
+        ),
+        rf"\1'{CUT}'",
+    ),
+    # PostgreSQL, and what JDBC makes of a statement.
+    (re.compile(r"(\bKey \([^)\r\n]*+\)=)[^\r\n]++"), rf"\1({CUT})"),
+    (re.compile(r"(\bFailing row contains )[^\r\n]++"), rf"\1({CUT})"),
+    (
+        re.compile(
+            r"""(\b(?:INSERT[ ]INTO|UPDATE|DELETE[ ]FROM|MERGE[ ]INTO)[ ][\w."`]{1,200}+[ ])
+            (?=[^\r\n'(=]{0,500}+['(=])[^\r\n]++""",
+            re.IGNORECASE | re.VERBOSE,
+        ),
+        rf"\1'{CUT}'",
+    ),
+    # Jackson; Spark's numbers, which it does not quote.
+    (re.compile(r"(\[Source: \([\w.]++\))[^\r\n]*+"), rf"\1'{CUT}'"),
+    (re.compile(r"(\bThe value )[^\s'\"]++(?= of | cannot )"), rf"\1'{CUT}'"),
+    (re.compile(r"(?<!\S)\S++(?= cannot be represented as )"), f"'{CUT}'"),
+    (re.compile(r"(\bDuplicate map key )[^\r\n]++"), rf"\1'{CUT}'"),
 )
-"""Where Spark, Java and Python quote values of the data; what follows the quote may be more of them."""
+"""Where Spark, Java, Python, Delta and databases quote values of the data; what follows may be more of them."""
 
 
 @dataclass(slots=True)
@@ -197,6 +226,28 @@ def without_rows(line: str) -> str:
     for pattern, replacement in _ROWS:
         line = pattern.sub(replacement, line)
     return line
+
+
+def as_told(text: str, *, show_data: bool = False) -> str:
+    """What others say of a failure, as it may be shown and kept: the one judge of that.
+
+    Args:
+        text: An error line, a message of several lines, or a traceback.
+        show_data: Whether somebody has asked here for the rows in it; secrets are hidden all the same.
+
+    Example:
+        >>> as_told('Key (mail)=(alice@x) already exists; password=x')
+        'Key (mail)=(…)'
+    """
+    return redacted(text) if show_data else without_rows(redacted(text))
+
+
+def first_words(error: BaseException) -> str:
+    """What somebody else's exception says, in one line of at most 200 characters, as it may be shown and kept.
+
+    Cut at its end, not before: half a secret is not known as one any more.
+    """
+    return (as_told(str(error)).splitlines() or [""])[0][:200]
 
 
 def redacted_words(words: Sequence[str]) -> list[str]:

@@ -38,6 +38,13 @@ def is_private(path: str) -> bool:
     return any(part.endswith(WORK_SUFFIX) for part in path.split("/"))
 
 
+def above_work_folder(path: str) -> str | None:
+    """The folder in which the work folder of a path lies; None if it lies in none."""
+    parts = path.split("/")
+    place = next((number for number, part in enumerate(parts) if part.endswith(WORK_SUFFIX)), None)
+    return None if place is None else "/".join(parts[:place]) or "/"
+
+
 def private(path: str, flags: int) -> int:
     """An `opener`: a file that is made is for its owner alone; one that is there keeps its mode."""
     return os.open(path, flags | os.O_CLOEXEC, FILE)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
 from lastgood.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
+from lastgood.redaction import first_words
 from lastgood.storage_hdfs import dependable, webhdfs_settings
 from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
 
@@ -284,7 +285,7 @@ def answering(location: Location) -> Iterator[None]:
             raise StorageDeniedError(
                 "the storage wants credentials, and there are none", subject=str(location), found=str(error)
             ) from error
-        reason = (str(error).splitlines() or [""])[0][:200]
+        reason = first_words(error)
         raise StorageError(
             "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
         ) from error

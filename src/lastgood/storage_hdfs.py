@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 
 from lastgood.drafts import draft_name
 from lastgood.errors import NoSpaceError, StorageError
+from lastgood.rights import FILE, FOLDER, above_work_folder, is_private
 from lastgood.storage_limits import CONNECT_SECONDS, OddAnswerError
 
 READ_SECONDS = 8.0
@@ -282,8 +283,20 @@ class _Dependable:
                 self._call("DELETE", "delete", draft)
             raise
 
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - fsspec's own
+        """Have a folder there; those of a work folder are for their owner alone, one that is there keeps its mode."""
+        del exist_ok
+        above = above_work_folder(path)
+        if above is None:
+            self._call("MKDIRS", "put", path)
+            return
+        # What is missing above it is not ours: HDFS would give it the same mode.
+        self._call("MKDIRS", "put", above)
+        self._call("MKDIRS", "put", path, permission=f"{FOLDER:o}")
+
     def _upload(self, path: str, value: bytes) -> None:
-        at = self._call("CREATE", "put", path, redirect=False, overwrite="false").headers.get("Location")
+        mode: dict[str, Any] = {"permission": f"{FILE:o}"} if is_private(path) else {}
+        at = self._call("CREATE", "put", path, redirect=False, overwrite="false", **mode).headers.get("Location")
         if at is None:
             raise OddAnswerError("what answers there is no WebHDFS: it says not where to send a file")
         headers = {"content-type": "application/octet-stream"}  # HttpFS insists

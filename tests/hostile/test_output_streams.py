@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 DEAD = "--driver-is-dead"
 LEFT = 128 + signal.SIGPIPE
+HANGS_SECONDS = 120
 WAYS = [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "> /dev/full", "> /dev/full 2> /dev/full", "| true", "2>&1 | true"]
 
 
@@ -124,6 +129,82 @@ def test_supervised_command_outlives_the_reader_of_its_events(tmp_path: Path) ->
         assert shell(f"{LASTGOOD} run --no-agent --show-output -- {done} {way}")[0] == 0
 
 
+@pytest.fixture
+def stuck() -> Iterator[tuple[int, int]]:
+    """Both ends of a pipe that is full, and that nobody reads."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write, b"." * 4096):
+            pass
+    os.set_blocking(write, True)
+    yield read, write
+    for each in (read, write):
+        with contextlib.suppress(OSError):
+            os.close(each)
+
+
+def drained(read: int) -> bytes:
+    """What comes out of a pipe until everyone has closed it."""
+    with os.fdopen(read, "rb") as reader:
+        return reader.read()
+
+
+@pytest.mark.parametrize("way", ["read", "left"])
+def test_reader_that_stays_and_reads_nothing_does_not_stop_a_repair(
+    checkpoint: Path, stuck: tuple[int, int], way: str
+) -> None:
+    replan(checkpoint)
+    read, write = stuck
+    with subprocess.Popen([LASTGOOD, "apply", "plan.json", DEAD], stdout=write, stderr=write) as work:
+        os.close(write)
+        deadline = time.monotonic() + HANGS_SECONDS
+        while not any(checkpoint.parent.glob("chk.lastgood/recoveries/*/closed.json")):
+            assert time.monotonic() < deadline, "the repair waits for its reader"
+            time.sleep(0.01)
+        if way == "left":
+            os.close(read)
+        else:  # who comes back has missed nothing
+            assert b"lastgood undo" in drained(read)
+    assert work.returncode == 0
+    assert answer("apply", "plan.json", DEAD)["state"] == "already applied"
+
+
+def test_supervised_command_waits_for_no_reader(tmp_path: Path, stuck: tuple[int, int]) -> None:
+    read, write = stuck
+    command = "i=0; while [ $i -lt 20000 ]; do echo a line of the application; i=$((i+1)); done; touch done"
+    words = [LASTGOOD, "run", "--no-agent", "--show-output", "--", "sh", "-c", command]
+    with subprocess.Popen(words, stdout=write, stderr=write) as work:
+        os.close(write)
+        deadline = time.monotonic() + HANGS_SECONDS
+        while not (tmp_path / "done").exists():
+            assert time.monotonic() < deadline, "the application waits for somebody who reads"
+            time.sleep(0.01)
+        os.close(read)
+    assert work.returncode == 0
+
+
+def test_what_nobody_takes_is_bounded_and_a_gap_ends_a_line(
+    stuck: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lastgood.cli import streams
+
+    monkeypatch.setattr(streams, "UNSENT_BYTES_MAX", 20)
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", 0.01)
+    read, write = stuck
+    stream = streams.Stream(write)
+    for piece in (b"first\n", b"half", b"x" * 20, b"last\n"):
+        assert stream.write(piece) == len(piece)
+    stream.finish(0.01)  # nobody reads: it does not wait
+    reader = threading.Thread(target=lambda: taken.append(drained(read)))
+    taken: list[bytes] = []
+    reader.start()
+    stream.finish()
+    os.close(write)
+    reader.join()
+    assert taken[0].lstrip(b".") == b"first\nhalf\nlast\n"
+
+
 def test_line_that_a_full_disk_cut_takes_no_other_line(tmp_path: Path) -> None:
     from lastgood.cli.streams import Stream
 
@@ -131,9 +212,12 @@ def test_line_that_a_full_disk_cut_takes_no_other_line(tmp_path: Path) -> None:
     stream = Stream(file)
     full = os.open("/dev/full", os.O_WRONLY)
     stream.write(b'{"half')
+    stream.finish()
     kept = os.dup(file)
     os.dup2(full, file)
     stream.write(b'": 1}\n')
+    stream.finish()
     os.dup2(kept, file)
     stream.write(b'{"next": 2}\n')
+    stream.finish()
     assert (tmp_path / "log").read_bytes() == b'{"half\n{"next": 2}\n'

@@ -233,5 +233,22 @@ def test_bug_of_ours_is_exit_code_4_and_a_file_to_send(
     assert "geheim123" not in written + told
     code, told = typed(capsys, "verify", tmp_path / "chk", "--format", "json")
     assert (code, json.loads(told)["error"]["condition"]) == (4, "INTERNAL")
-    monkeypatch.setenv("LASTGOOD_DEBUG", "1")
-    assert "Traceback" in typed(capsys, "verify", tmp_path / "chk")[1]
+    for words, variable in ((["--debug"], ""), ([], "1")):
+        monkeypatch.setenv("LASTGOOD_DEBUG", variable)
+        code, told = typed(capsys, *words, "verify", tmp_path / "chk", "--format", "text")
+        assert (code, "Traceback" in told, "ZeroDivisionError" in told) == (4, True, True)
+        assert "geheim123" not in told
+
+
+def test_debug_shows_where_any_error_comes_from_and_changes_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = typed(capsys, "status", tmp_path / "none")
+    code, told = typed(capsys, "--debug", "status", tmp_path / "none")
+    assert plain[0] == code
+    assert "Traceback" not in plain[1]
+    assert "Traceback" in told
+    assert told.endswith(plain[1])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "--debug" in capsys.readouterr().out

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.spark.agent.driver import Heartbeat
+from lastgood.spark.agent.files import FileSink
 from lastgood.storage import parse_location
 from lastgood.writing import LocalWriter
 
@@ -73,3 +75,16 @@ def test_a_new_folder_in_a_checkpoint_is_as_readable_as_the_checkpoint(tmp_path:
     LocalWriter().create(parse_location(str(tmp_path / "chk/offsets/7")), b"v1")
     assert _mode(tmp_path / "chk/offsets") == 0o755
     assert _mode(tmp_path / "chk/offsets/7") == 0o644
+
+
+def test_records_are_for_who_runs_the_application_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "chk.lastgood/records"
+    sink = FileSink(folder)
+    sink.write([{"kind": "progress"}])
+    sink.close()
+    (file,) = folder.iterdir()
+    assert (_mode(file), _mode(folder), _mode(folder.parent)) == (0o600, 0o700, 0o700)
+    beat = Heartbeat(tmp_path / "agent/x", dict)
+    beat.close(30)
+    (file,) = (tmp_path / "agent/x").iterdir()
+    assert (_mode(file), _mode(file.parent), _mode(file.parent.parent)) == (0o600, 0o700, 0o700)

@@ -238,6 +238,29 @@ def changes(storage: WritableStorage, root: Location) -> list[Callable[[], objec
     ]
 
 
+def test_what_lies_beside_a_checkpoint_on_hdfs_is_for_its_owner_alone(
+    hdfs: HdfsCluster, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = made("hdfs", request, tmp_path)
+    assert isinstance(place.storage, HdfsWriter)
+    room = place.root / "new/chk.lastgood"
+    place.storage.write(room / "recoveries/1/plan.json", b"{}")
+    assert place.storage.create(room / "leases/1.json", b"{}")
+    place.storage.write(place.root / "new/chk/offsets/7", b"v1")
+    place.storage.move(place.root / "new/chk/offsets/7", room / "recoveries/1/before/offsets/7")
+
+    def mode(path: str) -> str:
+        told: str = place.storage.filesystem.info(f"{place.root.path}/{path}")["permission"]  # type: ignore[attr-defined]
+        return told
+
+    ours = ["", "/recoveries", "/recoveries/1", "/recoveries/1/before", "/recoveries/1/before/offsets", "/leases"]
+    assert {folder: mode(f"new/chk.lastgood{folder}") for folder in ours} == dict.fromkeys(ours, "700")
+    assert [mode(f"new/chk.lastgood/{each}") for each in ("recoveries/1/plan.json", "leases/1.json")] == ["600"] * 2
+    # What is not ours has the rights that HDFS gives; a file that is moved keeps its own.
+    assert [mode(each) for each in ("new", "new/chk", "new/chk/offsets")] == ["755"] * 3
+    assert mode("new/chk.lastgood/recoveries/1/before/offsets/7") == "644"
+
+
 def test_a_bucket_that_is_not_there_is_not_made(s3: S3Server) -> None:
     root = parse_location("s3a://pond/x")
     storage = open_writable(root, s3.options)

@@ -12,27 +12,34 @@ from pathlib import Path
 import platformdirs
 
 from lastgood import __version__
-from lastgood.errors import LastgoodError
-from lastgood.redaction import redacted
+from lastgood.cli.output import DEBUG
+from lastgood.errors import LastgoodError, command_line
+from lastgood.redaction import as_told, first_words
+from lastgood.rights import make_private, private
+from lastgood.visible import visible_lines
 
-DEBUG = "LASTGOOD_DEBUG"
-"""Environment variable that has the traceback shown as well."""
+
+def show_traceback(error: BaseException) -> None:
+    """Where an error comes from, and what led to it, on standard error; without secrets and rows of the data."""
+    sys.stderr.write(_told(error))
 
 
 def bug_error(bug: BaseException, verb: str) -> LastgoodError:
     """The answer to what nobody expected: what it was, where its traceback is kept, and what is to be done."""
-    told = "".join(traceback.format_exception(bug))
-    if os.environ.get(DEBUG):
-        sys.stderr.write(told)
-    kept = _kept(redacted(told), verb)
-    what = str(bug).splitlines()[:1]
+    kept = _kept(_told(bug), verb)
+    what = first_words(bug)
+    again = f"report it with what is shown by {command_line(DEBUG, verb)}"
     return LastgoodError(
         "this is a bug of lastgood",
         subject=None if kept is None else str(kept),
-        found=redacted(f"{type(bug).__name__}{f': {what[0]}' if what else ''}"),
+        found=f"{type(bug).__name__}{f': {what}' if what else ''}",
         effect="what it was about to do may be done in part: the same command again, or status, tells",
-        next=f"report it with the text below, by {DEBUG}=1" if kept is None else f"report it, with {kept}",
+        next=again if kept is None else f"report it, with {kept}",
     )
+
+
+def _told(error: BaseException) -> str:
+    return visible_lines(as_told("".join(traceback.format_exception(error))))
 
 
 def _kept(told: str, verb: str) -> Path | None:
@@ -42,8 +49,9 @@ def _kept(told: str, verb: str) -> Path | None:
     file = folder / f"{stamp}-{os.getpid()}.txt"
     head = f"lastgood {__version__}, Python {platform.python_version()}, {platform.platform()}: {verb}\n\n"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="replace") as stream:
+        make_private(folder)
+        descriptor = private(str(file), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(descriptor, "w", errors="replace") as stream:
             stream.write(head + told)
     except OSError:  # the answer says then how the traceback is to be had
         return None

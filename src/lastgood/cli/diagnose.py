@@ -46,6 +46,11 @@ _OUTCOMES = {
     help="The driver's log, a traceback, or an agent's records: why the query died, and where it writes.",
 )
 @click.option(
+    "--show-data",
+    is_flag=True,
+    help="Leave rows of the data in what is quoted of --log; else they are cut. A bundle never holds them.",
+)
+@click.option(
     "--max-downtime",
     type=DURATION,
     metavar="DURATION",
@@ -73,6 +78,7 @@ def diagnose(
     spark: str | None,
     fail_on_data_loss: bool | None,
     log: str | None,
+    show_data: bool,
     max_downtime: int | None,
     save: Path | None,
     fail_on: str,
@@ -95,7 +101,9 @@ def diagnose(
     from lastgood.diagnosis.findings import Severity
     from lastgood.operations.diagnose import DiagnoseOptions, diagnose_and_save
 
-    done = diagnose_and_save(target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save))
+    done = diagnose_and_save(
+        target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save, show_data)
+    )
     report = done.report
     if output_format == "json":
         print_json(report.to_json() | ({"bundle": done.saved.to_json()} if done.saved else {}))

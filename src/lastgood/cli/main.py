@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import itertools
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from lastgood import __version__
-from lastgood.cli.output import chosen_format, print_error
+from lastgood.cli.output import DEBUG, chosen_format, print_error
 from lastgood.cli.streams import LEFT, READER_LEFT, guard_streams
 from lastgood.errors import LastgoodError, NoSpaceError, StorageError, UsageError
 from lastgood.redaction import also_redact
@@ -42,6 +43,8 @@ VERBS = {
 
 _READING = frozenset({"status", "diagnose", "inspect", "offsets", "explain", "report", "completion"})
 """Verbs that stop where nobody reads their answer; any other one goes on to its end."""
+_DEBUG = "LASTGOOD_DEBUG"
+"""Stands for `--debug` as well."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -86,6 +89,12 @@ def _complete(command: click.Command, prefix: str) -> None:
     epilog="Every verb has --help, --format text|json, and reads its options from LASTGOOD_VERB_OPTION as well; there"
     " an option that can be repeated takes words, separated by blanks.",
 )
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    help="Before the verb: show the traceback of an error, without secrets. [env var: LASTGOOD_DEBUG]",
+)
 @click.version_option(__version__, message="lastgood %(version)s")
 def lastgood() -> None:
     """Bring a Spark Structured Streaming query back from its last good batch."""
@@ -97,8 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _leave_this_folder()
     if sys.stdout is not sys.__stdout__:  # a program that calls us and takes what is printed
         sys.exit(_run(words))
-    output = guard_streams()
-    output.stops = not words or words[0].startswith("-") or words[0] in _READING
+    output, errors = guard_streams()
+    _, said = _parted(words)
+    output.stops = not said or said[0].startswith("-") or said[0] in _READING
     code = 0
     try:
         code = _run(words)
@@ -107,9 +117,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if output.trouble is None:
             raise
         code = READER_LEFT if stopped.code is None else int(stopped.code)
+    finally:
+        output.finish()
+        errors.finish()
     if output.trouble is not None:
         code = _tell_trouble(output.trouble, code, is_stopped=output.stops)
+    errors.finish()
     sys.exit(code)
+
+
+def _parted(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before the verb and lets it run, and the rest."""
+    before = list(itertools.takewhile(lambda word: word == DEBUG, words))
+    return before, words[len(before) :]
 
 
 def _leave_this_folder() -> None:
@@ -139,11 +159,16 @@ def _tell_trouble(trouble: OSError, code: int, *, is_stopped: bool) -> int:
     return told.exit_code if is_stopped else code
 
 
-def _run(arguments: list[str]) -> int:
+def _run(words: list[str]) -> int:
+    before, arguments = _parted(words)
     try:
         _redact(os.environ)
-        result: Any = lastgood.main(arguments, prog_name="lastgood", standalone_mode=False)
+        result: Any = lastgood.main(words, prog_name="lastgood", standalone_mode=False)
     except LastgoodError as error:
+        if before or os.environ.get(_DEBUG):
+            from lastgood.cli.bug import show_traceback
+
+            show_traceback(error)
         print_error(error, chosen_format(arguments, os.environ))
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -155,8 +180,10 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except Exception as bug:  # noqa: BLE001 - the last resort: a traceback tells a person nothing
-        from lastgood.cli.bug import bug_error
+        from lastgood.cli.bug import bug_error, show_traceback
 
+        if before or os.environ.get(_DEBUG):
+            show_traceback(bug)
         told = bug_error(bug, arguments[0] if arguments and arguments[0] in VERBS else "lastgood")
         print_error(told, chosen_format(arguments, os.environ))
         return told.exit_code

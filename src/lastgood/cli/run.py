@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,6 +75,12 @@ class _WithCommand(click.Command):
     help="You have looked: start the queries as they stand, however often they failed or long they were down.",
 )
 @click.option("--show-output", is_flag=True, help="Show what the command prints, on standard error.")
+@click.option(
+    "--show-data",
+    is_flag=True,
+    help="Leave rows of the data in the line that is shown and written down of a failure; else they are cut. As"
+    " show_data of the policy.",
+)
 @format_option
 @click.pass_context
 def run(
@@ -91,6 +98,7 @@ def run(
     first_start: bool,
     go_on: bool,
     show_output: bool,
+    show_data: bool,
     output_format: str,
 ) -> int:
     r"""Start a command, watch it and its checkpoint, start it again when it dies.
@@ -119,6 +127,8 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
+    if show_data:
+        pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)
     if check:
         _print_check(prepared, output_format)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lastgood.diagnosis.causes import Thrown, first_line, simple_name
@@ -16,7 +16,7 @@ from lastgood.diagnosis.failure_class import FailureClass, Rule, Where
 from lastgood.diagnosis.running_failures import RESOURCE_RULES, RUN_RULES
 from lastgood.diagnosis.source_failures import SOURCE_RULES
 from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
-from lastgood.redaction import redacted
+from lastgood.redaction import as_told, redacted
 
 RULES: tuple[Rule, ...] = (*SOURCE_RULES, *RESOURCE_RULES, *CHECKPOINT_RULES, *RUN_RULES)
 """In this order, for one exception; that data is gone comes before what user code made of it."""
@@ -113,13 +113,28 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         """The object `failure` of `diagnose --log --format json`."""
         told = asdict(self)
-        told["class"] = self.cls.value
+        told["class"], told["message"] = self.cls.value, redacted(self.message)
         del told["cls"]
         names = ("language", "class_name", "condition", "message")
         told["chain"] = [{name: getattr(each, name) for name in names} for each in self.chain]
         for link in told["chain"]:
             link["message"] = redacted(first_line(link["message"]))
         return told
+
+
+def shown(failure: Failure, *, show_data: bool = False) -> Failure:
+    """The same as it may be shown: of each message the first line, without secrets.
+
+    Args:
+        failure: What was told.
+        show_data: Whether somebody has asked for the rows of the data that it quotes.
+    """
+    lines = [as_told(first_line(each.message), show_data=show_data) for each in failure.chain]
+    chain = (
+        replace(each, message=line, message_parameters={}, traceback=None)
+        for each, line in zip(failure.chain, lines, strict=True)
+    )
+    return replace(failure, message=as_told(failure.message, show_data=show_data), chain=tuple(chain))
 
 
 def failure_of(

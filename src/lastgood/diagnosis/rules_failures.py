@@ -10,7 +10,6 @@ from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.world import World
 from lastgood.errors import command_line
-from lastgood.redaction import redacted
 
 
 def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
@@ -115,7 +114,13 @@ CONDITIONS = tuple(_BY_CLASS[cls] for cls in FailureClass)
 
 
 def find_failures(failures: Sequence[Failure], query_id: str | None, world: World) -> Iterator[Finding]:
-    """Findings about the failures of a query that a log tells of; those of other queries are left out."""
+    """Findings about the failures of a query that a log tells of; those of other queries are left out.
+
+    Args:
+        failures: As `failures.shown` has them.
+        query_id: Of the query; None: nobody knows.
+        world: What was found.
+    """
     for failure in failures:
         if query_id is not None and failure.query_id not in (None, query_id):
             continue
@@ -142,7 +147,7 @@ def _evidence(failure: Failure) -> dict[str, Any]:
     code = failure.user_code
     told = {
         "exception": failure.condition or failure.class_name,
-        "message": redacted(failure.message) or None,
+        "message": failure.message or None,
         "file": failure.checkpoint_file,
         "offsets": [f"{each.topic}-{each.partition}: {each.start} to {each.end}" for each in failure.offsets] or None,
         "code": f"{code.file}:{code.line}" if code else None,

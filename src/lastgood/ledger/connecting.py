@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry
 from lastgood.ledger.url import LedgerPlace, LedgerUrlError
+from lastgood.redaction import as_told
 
 LOCK_SECONDS = 2.0
 """How long a statement waits for others who write."""
@@ -200,7 +201,7 @@ _SENTENCES: dict[type[LastgoodError], str] = {
 
 def refusal(kind: type[LastgoodError], place: LedgerPlace, found: object) -> LastgoodError:
     """The error for what the database or the system found, without a password."""
-    text = " ".join(str(found or "").split())[:500]
+    text = " ".join(as_told(str(found or "")).split())
     for secret in place.secrets:
         text = text.replace(secret, "***")
-    return kind(_SENTENCES[kind], subject=str(place), found=text or None)
+    return kind(_SENTENCES[kind], subject=str(place), found=text[:500] or None)

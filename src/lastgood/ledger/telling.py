@@ -15,7 +15,7 @@ from lastgood.checkpoint.lines import is_long, to_json
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
 from lastgood.ledger.joining import joined
 from lastgood.records.record import Crashed, Failure, Progress, Record, Started, StartFailed, Terminated
-from lastgood.redaction import redacted, redacted_json, without_rows
+from lastgood.records.told import failure_as_told
 from lastgood.storage import LocationInvalidError, parse_location
 
 _T = TypeVar("_T")
@@ -144,6 +144,7 @@ def _run(record: Record) -> RunSeen | None:
 def _failure(record: Record, failure: Failure) -> FailureSeen:
     # One run ends once, however many recorders tell of it; what has no run is known by what was told.
     told = record.run_id or json.dumps(record.to_json(), sort_keys=True, default=str)
+    shown = failure_as_told(dataclasses.asdict(failure))
     return FailureSeen(
         failure_id=hashlib.sha256(f"{record.kind} {told}".encode()).hexdigest()[:32],
         kind=record.kind,
@@ -154,17 +155,11 @@ def _failure(record: Record, failure: Failure) -> FailureSeen:
         checkpoint=checkpoint_identity(record.checkpoint) or None,
         batch_id=record.batch_id if isinstance(record, Terminated) else None,
         condition=failure.condition,
-        message=None if failure.message is None else without_rows(redacted(failure.message)),
-        causes=[_without_secrets(dataclasses.asdict(cause)) for cause in failure.causes],
+        message=shown["message"],
+        causes=shown["causes"],
         start_offsets=list(failure.start_offsets),
         end_offsets=list(failure.end_offsets),
     )
-
-
-def _without_secrets(cause: dict[str, Any]) -> dict[str, Any]:
-    """A cause as a database may keep it: without secrets, and without rows of the data."""
-    told: dict[str, Any] = redacted_json(cause)
-    return {name: without_rows(each) if isinstance(each, str) else each for name, each in told.items()}
 
 
 def cleaned(value: Any) -> Any:

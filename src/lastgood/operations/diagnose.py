@@ -67,6 +67,8 @@ class DiagnoseOptions:
     """How long the query may be down without losing anything."""
     save: Path | None = None
     """File to write a bundle to."""
+    show_data: bool = False
+    """Whether failures of the log may quote rows of the data."""
     is_by_name: bool = False
     """Whether it is known that the query names its topics: else a pattern may be subscribed though none is given."""
 
@@ -122,7 +124,7 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
         elsewhere = replace(evidence.target, name=None)
         saved = save_bundle(options.save, evidence, replace(world, asked=_asked(elsewhere, asked)), failures=failures)
     removed_idle = log.facts.executors_removed_idle if log else 0
-    return Diagnosis(_judge(world, spark, failures, removed_idle), saved)
+    return Diagnosis(_judge(world, spark, failures, removed_idle, show_data=options.show_data), saved)
 
 
 def _is_file(target: str) -> bool:
@@ -171,17 +173,26 @@ def _gathered(target: str, config: Path | None, said: tuple[str, ...]) -> Eviden
     return evidence
 
 
-def _judge(world: World, spark: SparkVersion | None, failures: Sequence[Failure], removed_idle: int = 0) -> Report:
+def _judge(
+    world: World,
+    spark: SparkVersion | None,
+    failures: Sequence[Failure],
+    removed_idle: int = 0,
+    *,
+    show_data: bool = False,
+) -> Report:
     if not failures:
         return judge(world, spark)
     from lastgood.diagnosis.advice_failures import failure_advice
+    from lastgood.diagnosis.failures import shown
     from lastgood.diagnosis.rules_failures import find_failures
 
     query = world.checkpoint.query
     query_id = query.query_id if isinstance(query, QueryMetadata) else None
     advice = failure_advice(failures, query_id, world, removed_idle=removed_idle)
-    found = [*find_failures(failures, query_id, world), *advice]
-    return judge(world, spark, failures, others=found)
+    told = [shown(each, show_data=show_data) for each in failures]
+    found = [*find_failures(told, query_id, world), *advice]
+    return judge(world, spark, told, others=found)
 
 
 def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None) -> Report:
@@ -204,7 +215,7 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
         log = None if options.log is None else _read_log(options.log)
         if log is None:
             return _judge(world, spark, bundle.failures)
-        return _judge(world, spark, log.failures, log.facts.executors_removed_idle)
+        return _judge(world, spark, log.failures, log.facts.executors_removed_idle, show_data=options.show_data)
 
 
 def _read_log(log: str) -> DriverLog:

@@ -9,6 +9,7 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.operations.target import pipeline_of
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.sink_steps import DeltaStep
+from lastgood.redaction import as_told
 from lastgood.storage import parse_location
 
 CHECK_SECONDS = 60.0
@@ -105,7 +106,7 @@ def prove_driver_dead(
         raise DriverNotProvenDeadError(
             "driver_check does not say that the driver is dead",
             subject=" ".join(check),
-            found=f"exit code {done.returncode} {(done.stdout + done.stderr).strip()[-200:]}".strip(),
+            found=f"exit code {done.returncode} {as_told((done.stdout + done.stderr).strip())[-200:]}".strip(),
             expected="exit code 0",
         )
     return f"driver_check: {' '.join(check)}"

@@ -39,6 +39,7 @@ from lastgood.recovery.proof import Proof
 from lastgood.recovery.proving import Expected, contradiction, disproved, expected
 from lastgood.recovery.steps import files_after
 from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.redaction import as_told
 from lastgood.storage import Storage
 
 Tell = Callable[[str], None]
@@ -194,7 +195,7 @@ def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str
         return replace(unproven, because=f"Spark {spark} planned no batch within {_BATCH_SECONDS} s")
     if told["ended"] == "failed":
         failure = failure_of([Cause(**cause) for cause in told["causes"]])
-        what = f"{failure.condition or failure.class_name}: {failure.message}"
+        what = f"{failure.condition or failure.class_name}: {as_told(failure.message)}"
         if failure.cls in _NOT_THE_PLANS:
             return replace(unproven, because=f"Spark {spark} could not try it: {what}")
         raise disproved(plan, spark, f"{what} ({failure.because})")

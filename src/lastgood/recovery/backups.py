@@ -23,6 +23,7 @@ from lastgood.rights import WORK_SUFFIX
 from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage import Location, Storage
 from lastgood.writing import WritableStorage
+from lastgood.written import as_written
 
 FACTS_BYTES_MAX = 64 * 1024
 _FACTS_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]{4})\.json", re.ASCII)
@@ -120,7 +121,7 @@ def write_backup(
 
 def write_facts(storage: WritableStorage, folder: Location, backup: Backup, signer: Signer = _UNASKED) -> None:
     """Write down what a backup holds, signed if there is a key."""
-    told = signer.signed(BACKUP, (backup.id,), backup.to_json())
+    told = signer.signed(BACKUP, (backup.id,), as_written(backup.to_json()))
     storage.write(folder / f"{backup.id}.json", json.dumps(told).encode())
 
 

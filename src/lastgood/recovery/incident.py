@@ -14,8 +14,8 @@ from typing import Any, Final
 from lastgood.errors import LastgoodError, Retry
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.price import Guarantee, Waiver
-from lastgood.redaction import redacted_json
 from lastgood.signing import INCIDENT, Signer
+from lastgood.written import as_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
@@ -138,14 +138,14 @@ class Incident:
         return name or (None if told.get("exit_code") is None else f"exit code {told['exit_code']}")
 
     def to_json(self) -> dict[str, Any]:
-        """The object in its file."""
-        return {
+        """The object in its file, without secrets."""
+        told = {
             "format": FORMAT,
             "id": self.id,
             "checkpoint": self.checkpoint,
             "pipeline": self.pipeline,
             "failed_at_ms": self.failed_at_ms,
-            "cause": None if self.cause is None else redacted_json(self.cause),
+            "cause": None if self.cause is None else dict(self.cause),
             "position": dict(self.position),
             "attempts": [each.to_json() for each in self.attempts],
             "first_batch": self.first_batch,
@@ -154,6 +154,7 @@ class Incident:
             "promise": None if self.promise is None else dict(self.promise),
             "outcome": self.outcome,
         }
+        return as_written(told)
 
     def to_bytes(self, signer: Signer = _UNASKED) -> bytes:
         """Its file, signed if there is a key."""

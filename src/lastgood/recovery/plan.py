@@ -23,6 +23,7 @@ from lastgood.recovery.start_steps import StartFileStep
 from lastgood.recovery.steps import Step, parse_step, require_own
 from lastgood.signing import NO_KEYS, PLAN, SIGNATURE, KeyRing, Signer
 from lastgood.storage import Location, LocationInvalidError, parse_location
+from lastgood.written import as_written
 
 FORMAT: Final = 1
 ASKED: Final = "asked"
@@ -186,8 +187,8 @@ class Plan:
         return replace(self, checkpoint=checkpoint, evidence=evidence, options=options, alternatives=())
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the plan file and in the output of every verb, without its checksum."""
-        return {
+        """The object in the plan file and in the output of every verb, without its checksum, and without secrets."""
+        told = {
             "format": FORMAT,
             "recovery": self.recovery,
             "goal": self.goal,
@@ -213,6 +214,7 @@ class Plan:
             "made_at_ms": self.made_at_ms,
             "made_by": self.made_by,
         }
+        return as_written(told)
 
     def to_bytes(self, keys: KeyRing = NO_KEYS) -> bytes:
         """The plan file, signed if there is a key."""

@@ -21,6 +21,7 @@ from lastgood.rights import WORK_SUFFIX
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage import Location, LocationInvalidError, Storage, parse_location
 from lastgood.writing import WritableStorage
+from lastgood.written import as_written
 
 LAST = "last"
 _NOTE_BYTES_MAX = 1024 * 1024
@@ -138,7 +139,7 @@ class Room:
 
     def enter(self, stage: Stage, facts: Mapping[str, Any]) -> None:
         """Note down that a stage is reached; a second time changes nothing that counts."""
-        told = self.signer.signed(STAGE, (self.recovery, stage.value), facts)
+        told = self.signer.signed(STAGE, (self.recovery, stage.value), as_written(facts))
         self.storage.write(self.folder / f"{stage.value}.json", json.dumps(told).encode())
 
     def note(self, stage: Stage) -> dict[str, Any]:

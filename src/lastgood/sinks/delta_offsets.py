@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from lastgood.errors import ExtraMissingError, StorageError
+from lastgood.redaction import first_words
 from lastgood.sinks.offset_columns import (
     OffsetColumns,
     OffsetColumnsError,
@@ -271,10 +272,9 @@ def _explained(table: Location) -> Iterator[None]:
     except (OffsetColumnsError, ExtraMissingError, MemoryError):
         raise
     except Exception as error:  # delta-rs and Arrow have their own trees of exceptions
-        text = (str(error).splitlines() or [""])[0][:200]
         raise StorageError(
             "the table cannot be asked for its offsets",
             subject=str(table),
-            found=f"{type(error).__name__}: {text}",
+            found=f"{type(error).__name__}: {first_words(error)}",
             expected="a Delta table that delta-rs can read",
         ) from error

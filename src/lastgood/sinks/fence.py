@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.parallel import Deadline, ask_one
-from lastgood.redaction import without_login
+from lastgood.redaction import first_words, without_login
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
 
 TIMEOUT_SECONDS = 10.0
@@ -165,7 +165,7 @@ class FenceSink:
         except ExtraMissingError:
             raise
         except Exception as error:  # each driver has its own tree of exceptions: here they all mean "no answer"
-            reason = (str(error).splitlines() or [""])[0][:200]
+            reason = first_words(error)
             raise StorageError(
                 "the database does not answer", subject=self.location, found=f"{type(error).__name__}: {reason}"
             ) from error

@@ -10,6 +10,7 @@ from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
+from lastgood.records.told import record_as_told
 from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
 from lastgood.spark.agent.writer import Sink
 from lastgood.storage import Location, LocationInvalidError, parse_location
@@ -38,6 +39,34 @@ def sink_for(folder: Location) -> Sink:
         StorageError: its filesystem refuses us.
     """
     return FileSink(Path(folder.path)) if folder.scheme == "file" else ObjectSink(folder, open_writable(folder))
+
+
+class AsTold:
+    """Hands records on without secrets, and without the rows of the data that an exception quotes.
+
+    What is written beside a checkpoint, many may read who may not read the data.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        """Hand them on to `sink`."""
+        self._sink = sink
+        self._offered: Sequence[dict[str, Any]] = ()
+        self._told: list[dict[str, Any]] = []
+
+    @property
+    def pause_seconds(self) -> float:
+        """As long as the sink needs."""
+        return self._sink.pause_seconds
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """As the sink does; records that are offered again are the same ones for it, too."""
+        if records is not self._offered:
+            self._offered, self._told = records, [record_as_told(each) for each in records]
+        self._sink.write(self._told)
+
+    def close(self) -> None:
+        """Close the sink."""
+        self._sink.close()
 
 
 class ObjectSink:

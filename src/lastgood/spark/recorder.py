@@ -16,7 +16,7 @@ from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.sessions import Attachment, attachment, detach, identity, is_connect
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import Sink, Writer
-from lastgood.spark.record_sinks import RECORDS_FOLDER, BesideCheckpoints, LedgerSink, sink_for
+from lastgood.spark.record_sinks import RECORDS_FOLDER, AsTold, BesideCheckpoints, LedgerSink, sink_for
 from lastgood.storage import parse_location
 
 _CLOSE_SECONDS = 2.0
@@ -30,7 +30,7 @@ class Recorder:
     full, locked, slow or missing is tried again. What is lost that way is counted in `dropped`.
 
     Under `lastgood run` the same is done from outside; there this class is not needed. Its records are described in
-    `lastgood.records`.
+    `lastgood.records`; secrets in them, and rows of the data that an exception quotes, are hidden.
 
     Example::
 
@@ -55,7 +55,7 @@ class Recorder:
             LedgerUrlError: the URL of the ledger cannot be understood.
             ExtraMissingError: the library for its kind of storage, or for the ledger, is not installed.
         """
-        self._writer = Writer(_sink(to))
+        self._writer = Writer(AsTold(_sink(to)))
         queries = Queries(self._writer)
         self._attached = attachment(spark, queries)
         self._starts = _Starts(identity(spark), self._attached, queries)

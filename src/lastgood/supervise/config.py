@@ -293,6 +293,7 @@ def _policy(table: _Table, queries: int) -> Policy:
         accept=tuple(dict.fromkeys(accept)),
         via=_start_file(inner, queries),
         takes_any_number=inner.flag("takes_any_number"),
+        show_data=inner.flag("show_data"),
     )
     if policy.takes_any_number and policy.via is None:
         raise inner.wrong("takes_any_number", "no via", f'via = "{APP_CONFIG}" beside it')

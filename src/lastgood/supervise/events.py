@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from lastgood.written import as_written
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
@@ -15,10 +17,10 @@ class Event:
     at: float
 
     def to_json(self) -> dict[str, Any]:
-        """One line of `--format json`: `event`, `at` (ISO 8601, UTC), then the fields."""
+        """One line of `--format json`: `event`, `at` (ISO 8601, UTC), then the fields; without secrets."""
         fields = asdict(self)
         fields["at"] = datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
-        return {"event": self.name, **fields}
+        return as_written({"event": self.name, **fields})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

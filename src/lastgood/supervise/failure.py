@@ -12,7 +12,7 @@ from lastgood.diagnosis.driver_log import read_driver_log
 from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.diagnosis.failures import failure_of
 from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
-from lastgood.redaction import redacted, without_rows
+from lastgood.redaction import as_told
 
 _ERROR_LINE = re.compile(
     r"(?:.*?\b(?:ERROR|FATAL)\b\s+|(?=[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b))(.+)"
@@ -43,21 +43,22 @@ class Cause:
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
 
-def cause_of(output: str, seen: Failure | None, *, has_started: bool = True) -> Cause:
+def cause_of(output: str, seen: Failure | None, *, has_started: bool = True, show_data: bool = False) -> Cause:
     """Why a command ended.
 
     Args:
         output: The last part of standard output and error.
         seen: What its agent saw; a process that was killed had no time to tell.
         has_started: Whether a query of it was started, as far as the agent knows.
+        show_data: Whether its line may hold rows of the data.
     """
     told = failure_of(seen.causes) if seen is not None else None
-    line = error_line(seen) if seen is not None else None
+    line = error_line(seen, show_data=show_data) if seen is not None else None
     if line is None or told is None or told.rule is None or told.is_aftermath:
         logged = read_driver_log(io.BytesIO(output.encode(errors="replace"))).failure
         told = logged if logged is not None and logged.rule is not None else told or logged
-        line = line or (error_line(Failure(causes=logged.chain)) if logged is not None else None)
-    line = line or _last_words(output)
+        line = line or (error_line(Failure(causes=logged.chain), show_data=show_data) if logged is not None else None)
+    line = line or _last_words(output, show_data=show_data)
     if seen is not None and not has_started and (told is None or told.rule is None) and _is_of_python(seen):
         return Cause(FailureClass.CODE_INCOMPATIBLE, "the application failed before it started a query", line)
     if told is None:
@@ -71,10 +72,10 @@ def _is_of_python(failure: Failure) -> bool:
     return bool(failure.causes) and all(each.language == "python" for each in failure.causes)
 
 
-def _last_words(text: str) -> str | None:
+def _last_words(text: str, *, show_data: bool) -> str | None:
     """The last line of an output that speaks of an error; None if none does."""
     found = [match.group(1) for line in text.splitlines() if (match := _ERROR_LINE.match(line))]
-    return _shown(found[-1].strip()) if found else None
+    return _shown(found[-1].strip(), show_data=show_data) if found else None
 
 
 def decisive_failure(records: Iterable[Record]) -> Failed | None:
@@ -108,10 +109,15 @@ def decisive_failure(records: Iterable[Record]) -> Failed | None:
     return last if is_of_a_query and last is not None else crash
 
 
-def error_line(failure: Failure) -> str | None:
-    """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets, no rows."""
+def error_line(failure: Failure, *, show_data: bool = False) -> str | None:
+    """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets.
+
+    Args:
+        failure: What was seen.
+        show_data: Whether it may hold rows of the data.
+    """
     if not failure.causes:
-        return failure.message and _shown(_first_line(failure.message))
+        return failure.message and _shown(_first_line(failure.message), show_data=show_data)
     telling = [each for each in failure.causes if each.condition and f"[{each.condition}]" not in _WRAPPERS]
     innermost = failure.causes[-1]
     cause = innermost if innermost.language == "python" or not telling else telling[-1]
@@ -120,12 +126,12 @@ def error_line(failure: Failure) -> str | None:
         line = f"[{cause.condition}] {line}"
     elif not cause.condition and cause.class_name:
         line = f"{cause.class_name}: {line}" if line else cause.class_name
-    return _shown(line)
+    return _shown(line, show_data=show_data)
 
 
-def _shown(line: str) -> str:
+def _shown(line: str, *, show_data: bool) -> str:
     """The line as it goes into events, incidents and reports: the one place where it is made, and whole until here."""
-    return without_rows(redacted(line))[:_LONGEST]
+    return as_told(line, show_data=show_data)[:_LONGEST]
 
 
 def _first_line(text: str) -> str:

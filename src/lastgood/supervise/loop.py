@@ -251,7 +251,8 @@ class Supervisor:
             return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
         told = self._agent.failure() if self._agent is not None and ending.exit_code is not None else None
         checkpoint, failure = told or (None, None)
-        cause = cause_of(output.tail(), failure, has_started=self._agent is None or self._agent.has_started())
+        has_started = self._agent is None or self._agent.has_started()
+        cause = cause_of(output.tail(), failure, has_started=has_started, show_data=self._policy.show_data)
         return replace(cause, checkpoint=self._watched(checkpoint))
 
     def _watched(self, checkpoint: str | None) -> str | None:
@@ -304,7 +305,11 @@ class Supervisor:
             self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
             return signum
         dead = None if self._agent is None else self._agent.dead_query()
-        stall = self._stalls.stalled() if dead is None else Stall(dead[0], cause_of("", dead[1]))
+        stall = (
+            self._stalls.stalled()
+            if dead is None
+            else Stall(dead[0], cause_of("", dead[1], show_data=self._policy.show_data))
+        )
         self._stall = stall or self._strayed()
         if self._stall is None:
             return None

@@ -41,6 +41,8 @@ class Policy:
     the checkpoint says it."""
     takes_any_number: bool = False
     """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
+    show_data: bool = False
+    """Whether the line that is kept of a failure may hold rows of the data."""
 
 
 @dataclass(frozen=True, slots=True)

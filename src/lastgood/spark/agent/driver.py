@@ -18,6 +18,17 @@ FOLDER_VARIABLE = "LASTGOOD_AGENT_DIR"
 FORMAT_VERSION = 1
 BEAT_SECONDS = 2.0
 _LOADED_MS = int(time.time() * 1000)
+FILE, _FOLDER = 0o600, 0o700
+"""Whoever runs the application reads what the agent writes, and nobody else: exceptions may quote the data."""
+
+
+def make_private(folder: Path) -> None:
+    """Have a folder there; each that is made for it is for its owner alone, whatever the umask."""
+    try:
+        folder.mkdir(mode=_FOLDER, exist_ok=True)
+    except FileNotFoundError:
+        make_private(folder.parent)
+        folder.mkdir(mode=_FOLDER, exist_ok=True)
 
 
 def process_started_at_ms() -> int:
@@ -45,7 +56,8 @@ def report_trouble(error: BaseException) -> None:
     if folder is None:
         return
     try:
-        with (Path(folder) / f"{os.getpid()}.trouble.txt").open("a") as log:
+        file = Path(folder) / f"{os.getpid()}.trouble.txt"
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE), "a") as log:  # noqa: PTH123 - a descriptor
             log.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     except OSError:
         ...  # nobody is left to tell
@@ -104,8 +116,8 @@ class Heartbeat:
     def _write(self, content: dict[str, Any]) -> None:
         draft = self._file.with_suffix(".tmp")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123 - a descriptor
+            make_private(self._file.parent)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE), "w") as stream:  # noqa: PTH123 - a descriptor
                 stream.write(json.dumps(content))
             draft.replace(self._file)
         except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .driver import file_stem
+from .driver import FILE, file_stem, make_private
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
 FILES_MAX = 8
@@ -75,7 +75,7 @@ class FileSink:
         self._descriptor = None
 
     def _open(self) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder)
         for name in surplus(os.listdir(self._folder), self._files_max - 1):  # noqa: PTH208 - names are all we need
             (self._folder / name).unlink(missing_ok=True)
         self._size = 0
@@ -83,7 +83,7 @@ class FileSink:
         while True:
             self._number += 1
             try:
-                return os.open(self._folder / record_file_name(self._number), flags, 0o644)
+                return os.open(self._folder / record_file_name(self._number), flags, FILE)
             except FileExistsError:  # another recorder of this process
                 continue
 

@@ -4,7 +4,7 @@ Any Python may come by, so this file keeps to what Python 2.7 understands; and m
 imports what it needs when it is needed.
 """
 
-# ruff: noqa: INP001, PLC0415, PTH100, PTH118, PTH120, PTH123, UP004, UP030, UP032 - a folder for sys.path, for Python 2.7 as well
+# ruff: noqa: INP001, PLC0415, PTH100, PTH118, PTH120, UP004, UP030, UP032 - a folder for sys.path, for Python 2.7 as well
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 import os
@@ -46,7 +46,8 @@ def _report_trouble():
     from traceback import print_exc
 
     try:
-        with open(os.path.join(os.environ["LASTGOOD_AGENT_DIR"], "{0}.trouble.txt".format(os.getpid())), "a") as log:
+        name = os.path.join(os.environ["LASTGOOD_AGENT_DIR"], "{0}.trouble.txt".format(os.getpid()))
+        with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as log:
             print_exc(file=log)
     except (OSError, KeyError):
         pass  # nobody is left to tell

@@ -1,0 +1,57 @@
+"""What lastgood writes beside a checkpoint, or tells of as JSON, without secrets: whoever made the texts in it. Pure.
+
+Plans, stages, incidents, facts of backups and events go through here where they are encoded. Nothing that is needed to
+carry a plan out is a secret: credentials come from this machine alone. So the facts by which it is carried out stay as
+they are, places lose their logins, and any other text is taken for one that somebody else may have written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lastgood.redaction import HIDDEN, redacted, redacted_words, without_login
+
+_FACTS = frozenset(
+    ("after", "app_id", "before", "fence", "guards", "id", "identity", "listings", "pipeline", "query_id", "recovery")
+) | {"seal", "sha256", "table_id"}
+"""Digests, contents of Spark's own files, ids, and names of files: compared with what is there, letter by letter."""
+_PLACES = frozenset(("checkpoint", "file", "location", "path", "sink", "table", "reread", "lost", "duplicated"))
+"""Locations, and files of a source: a folder may be called `token=5`."""
+_COMMANDS = frozenset(("asked", "command", "evidence"))
+"""Where a list of texts stands: the words of a command line."""
+_PLACE = re.compile(r"(?!https?:)[\w+.-]*:?/", re.IGNORECASE)
+"""How a location begins; in one of the web the path may be the secret, as with a webhook."""
+
+
+def as_written(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The same object of JSON without secrets; a second time nothing changes.
+
+    Example:
+        >>> as_written({"checkpoint": "/chk/token=5", "because": "postgresql://etl:x@db/o does not answer"})
+        {'checkpoint': '/chk/token=5', 'because': 'postgresql://etl:***@db/o does not answer'}
+    """
+    return {name: value if name in _FACTS else _written(name, value) for name, value in told.items()}
+
+
+def place_as_written(location: str) -> str:
+    """A location, without its login and the secrets behind its `?`; its path stays, whatever that looks like."""
+    place, mark, parameters = without_login(location, instead=f":{HIDDEN}").partition("?")
+    return f"{place}{mark}{redacted(parameters)}"
+
+
+def _written(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return place_as_written(value) if name in _PLACES and _PLACE.match(value) else redacted(value)
+    if isinstance(value, Mapping):
+        return as_written(value)
+    if isinstance(value, list | tuple):
+        is_command = name in _COMMANDS and all(isinstance(each, str) for each in value)
+        return _words(value) if is_command else [_written(name, each) for each in value]
+    return value
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    told = zip(words, redacted_words(words), strict=True)
+    return [place_as_written(word) if _PLACE.match(word) and shown != HIDDEN else shown for word, shown in told]
