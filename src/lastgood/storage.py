@@ -350,13 +350,24 @@ class LocalStorage:
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
+        return self._read(file, limit)
+
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on; None if there is no such file; else as `read`."""
+        return self._read(file, limit, begin)
+
+    def _read(self, file: Location, limit: int, begin: int = 0) -> bytes | None:
         try:
             with answering(file):
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
                 descriptor = self.tree.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK)
                 try:
                     told = os.fstat(descriptor)
-                    return content(descriptor, told.st_size, limit) if stat.S_ISREG(told.st_mode) else None
+                    if not stat.S_ISREG(told.st_mode):
+                        return None
+                    if begin:
+                        os.lseek(descriptor, begin, os.SEEK_SET)
+                    return content(descriptor, max(0, told.st_size - begin), limit)
                 finally:
                     os.close(descriptor)
         except FileNotFoundError:

@@ -28,7 +28,7 @@ from lastgood.records.files import RECORD_FILE, in_order, parse_records
 from lastgood.recovery.copies import Copy, batch_of
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.spark.record_sinks import records_folder
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.storage import LocalStorage, Location, Storage, open_storage, parse_location
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
@@ -212,13 +212,8 @@ def fill_from_records(
 
 def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
     """What a record file holds from there on, as far as its lines are whole; a few megabytes at most."""
-    if file.scheme == "file":
-        try:
-            with Path(file.path).open("rb") as stream:
-                stream.seek(begin)
-                content = stream.read(_RECORD_BYTES_AT_ONCE)
-        except OSError:  # removed since it was listed: recorders keep a few files only
-            return b""
+    if isinstance(storage, LocalStorage):
+        content = storage.read_part(file, begin=begin, limit=_RECORD_BYTES_AT_ONCE) or b""
     else:
         content = (storage.read(file, limit=_RECORD_FILE_BYTES_MAX) or b"")[begin : begin + _RECORD_BYTES_AT_ONCE]
     return content[: content.rfind(b"\n") + 1]
