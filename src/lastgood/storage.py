@@ -493,6 +493,13 @@ class FsspecStorage:
             raise failure
         return b""
 
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file."""
+        if not begin:
+            return self.read(file, limit=limit)
+        content = self._ask(file, lambda: self.filesystem.cat_file(fsspec_path(file), start=begin, end=begin + limit))
+        return None if content is None else bytes(content)
+
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         path = fsspec_path(location)
@@ -505,6 +512,18 @@ class FsspecStorage:
                 return call()
         except FileNotFoundError:
             return None
+
+
+def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> bytes | None:
+    """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file.
+
+    Raises:
+        StorageError: as `Storage.read`.
+    """
+    if isinstance(storage, LocalStorage | FsspecStorage):
+        return storage.read_part(file, begin=begin, limit=limit)
+    content = storage.read(file, limit=begin + limit)
+    return None if content is None else content[begin:]
 
 
 def fsspec_path(location: Location) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Progress, Record, Started, Terminated
-from lastgood.storage import LocalStorage, Location, Storage
+from lastgood.storage import LocalStorage, Location, Storage, read_part
 
 _FILES_MAX = 4
 """Newest record files that are read: two drivers that run at once write to two."""
@@ -44,13 +44,12 @@ def tail_of(storage: Storage, file: Location) -> bytes:
     Raises:
         StorageError: it cannot be read.
     """
-    if not isinstance(storage, LocalStorage):
-        return storage.read(file, limit=_OBJECT_BYTES_MAX) or b""
     found = storage.stat(file)
     if found is None:  # the recorder keeps only so many
         return b""
-    begin = max(0, (found.size or 0) - _TAIL_BYTES)
-    content = storage.read_part(file, begin=begin, limit=_TAIL_BYTES) or b""
+    limit = _TAIL_BYTES if isinstance(storage, LocalStorage) else _OBJECT_BYTES_MAX
+    begin = max(0, (found.size or 0) - limit)
+    content = read_part(storage, file, begin=begin, limit=limit) or b""
     return content.partition(b"\n")[2] if begin else content
 
 
