@@ -19,8 +19,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from hostile.attacker import call
 from hostile.conftest import table
 
+from lastgood.operations import keys as module
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
@@ -201,7 +203,48 @@ def test_a_repair_that_an_attacker_begun_is_not_finished(ours: Machine, keyless:
     assert shown["grade"] == "sealed"
     by_hand = ours.answer("report", recovery(checkpoint).name, "--checkpoint", checkpoint)
     assert by_hand["recoveries"][0]["signature"] == "unsigned"
-    assert ours.run("diagnose", checkpoint).returncode in (0, 1)
+
+
+def test_diagnose_and_status_say_that_an_open_repair_is_not_signed_in_the_words_of_recover(
+    ours: Machine, keyless: Machine, foreign: Machine, checkpoint: Path
+) -> None:
+    killed(keyless, planned(keyless, checkpoint))
+    error = ours.answer("recover", checkpoint, DEAD, code=3)["error"]
+    for machine, because in ((ours, "no signature"), (foreign, "no signature"), (keyless, None)):
+        for verb in ("diagnose", "status"):
+            told = machine.answer(verb, checkpoint, code=1)
+            (found,) = [each for each in told["findings"] if each["condition"] == "SEALED_BY_LASTGOOD"]
+            evidence = found["evidence"]
+            if because is None:
+                assert (evidence["refused"], found["next"]) == (None, evidence["finish"])
+                assert "lastgood apply" in found["next"]
+                continue
+            assert evidence["refused"] == f"{error['sentence']} ({because})"
+            assert (evidence["finish"], evidence["undo"]) == (None, None)
+            assert evidence["refused"] in found["effect"]
+            assert found["next"] == error["next"]
+            if verb == "status":
+                assert (told["next"], told["undo"]) == (error["next"], None)
+    assert "not carried out" in ours.run("diagnose", checkpoint).stdout
+    assert ours.answer("key", "sign", checkpoint, "--yes")["left"] == []
+    assert "finish" in json.dumps(ours.answer("status", checkpoint, code=1))
+    assert "lastgood apply" in ours.answer("status", checkpoint, code=1)["next"]
+
+
+def test_the_keys_are_read_once_for_a_command(ours: Machine, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a key that is exchanged meanwhile would have one half of a repair signed by another one than the other."""
+    killed(ours, planned(ours, checkpoint))
+    for name, value in ours.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(ours.home)
+    read: list[Path] = []
+    before = module.read_key_file
+    monkeypatch.setattr(module, "read_key_file", lambda file: read.append(file) or before(file))
+    for words in (["recover", checkpoint, DEAD], ["undo", "last", "--checkpoint", checkpoint, DEAD]):
+        read.clear()
+        told = call(*words)
+        assert told.code == 0, told
+        assert len(read) == 1, (words, read)
 
 
 def test_a_supervisor_calls_a_person_and_starts_nothing_on_a_foreign_repair(

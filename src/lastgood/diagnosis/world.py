@@ -33,6 +33,10 @@ class Seal:
     """The command that finishes it; None where somebody has begun to take it back."""
     undo_words: tuple[str, ...] = ()
     """What a person has to say to take it back."""
+    refused: str | None = None
+    """Why it is neither finished nor taken back, where a key is configured that has not signed it."""
+    sign: str | None = None
+    """What a person may do then."""
 
 
 @dataclass(frozen=True, slots=True)
