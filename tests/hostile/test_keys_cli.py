@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from hostile.attacker import call
 from hostile.conftest import table
 
 from lastgood.operations import keys as module
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
@@ -541,3 +542,73 @@ def test_attempts_that_an_attacker_counts_do_not_count(ours: Machine, checkpoint
     told = ours.answer("recover", checkpoint)
     assert told["failed"] is None
     assert "signature" in json.loads(tally.read_text())
+
+
+# Files of the machine that has begun a repair are not those of the one that finishes it.
+
+
+def facts(machine: Machine) -> Path:
+    """What Kafka holds, written down on a machine; the query has read all of it up to its plan."""
+    topic = TopicFacts("id", {number: PartitionFacts(0, 1000) for number in range(8)})
+    (machine.home / "facts.json").write_text(json.dumps(KafkaFacts("broker:9092", 1, {"orders": topic}).to_json()))
+    return machine.home / "facts.json"
+
+
+def client(machine: Machine) -> Path:
+    (machine.home / "client.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+    return machine.home / "client.properties"
+
+
+@pytest.mark.parametrize(("option", "file"), [("--kafka", facts), ("--kafka-config", client)])
+def test_a_repair_goes_by_the_files_of_the_machine_that_finishes_it(
+    option: str,
+    file: Callable[[Machine], Path],
+    ours: Machine,
+    foreign: Machine,
+    keyless: Machine,
+    keys: Path,
+    checkpoint: Path,
+) -> None:
+    there = file(ours)
+    killed(ours, planned(ours, checkpoint, option, there))
+    there.unlink()
+    before = logs(checkpoint)
+    another = Machine(keys.with_name("another"), keys)
+    told = another.answer("recover", checkpoint, code=3)
+    assert (told["error"]["condition"], told["error"]["found"]) == ("FILE_NOT_NAMED", f"{option} {there}")
+    assert option in told["error"]["expected"]
+    assert f"{option} FILE" in told["next"]
+    assert another.refused("apply", recovery(checkpoint) / "plan.json", code=2)["condition"] == "FILE_NOT_NAMED"
+    assert foreign.refused("apply", recovery(checkpoint) / "plan.json", DEAD, code=81)["condition"] == "SIGNATURE_WRONG"
+    unsigned = keyless.answer("recover", checkpoint, code=3)
+    assert unsigned["error"]["condition"] == "DRIVER_NOT_PROVEN_DEAD"
+    assert logs(checkpoint) == before
+    assert another.answer("recover", checkpoint, option, file(another))["decision"] == "start"
+    assert b"" not in files(checkpoint).values()
+
+
+def test_what_is_taken_back_needs_no_file_of_the_first_machine(
+    ours: Machine, keys: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    before = files(checkpoint)
+    there = facts(ours)
+    killed(ours, planned(ours, checkpoint, "--kafka", there))
+    there.unlink()
+    Machine(tmp_path / "another", keys).answer("undo", "last", "--checkpoint", checkpoint)
+    assert files(checkpoint) == before
+
+
+def test_the_configuration_of_the_second_machine_names_its_file(
+    ours: Machine, keys: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    there = client(ours)
+    killed(ours, planned(ours, checkpoint, "--kafka-config", there))
+    there.unlink()
+    another = Machine(tmp_path / "another", keys)
+    client(another)
+    (another.home / "lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\n'
+        '[pipeline.orders.kafka]\nbootstrap = "127.0.0.1:1"\nconfig = "client.properties"\n'
+    )
+    assert another.answer("recover", checkpoint)["decision"] == "start"
+    assert b"" not in files(checkpoint).values()

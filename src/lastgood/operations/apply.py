@@ -150,6 +150,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         PlanNotAllowedError: `confirm` does not allow it.
         StartFileNotNamedError: what a recovery keeps would write a file that neither this nor the configuration names.
         SinkNotNamedError: so for a sink.
+        FileNotNamedError: another machine has begun it, by a file of its own.
         WaiverNeededError: it costs what nobody has accepted.
         PlanStaleError: the world has moved since it was made; nothing has been changed.
         DriverNotProvenDeadError: nobody knows whether the driver is dead.
@@ -224,7 +225,8 @@ def undo(  # noqa: PLR0913 - all but the first by name
         location = parse_location(_target(checkpoint, config))
     keys = keys or Keys(config)
     found = find_recovery(open_writable(location), location, recovery)
-    warrant = out_of_lake(location, found, _named(evidence, start_file, owner, config), keys())
+    named = _named(evidence, start_file, owner, config)
+    warrant = out_of_lake(location, found, named, keys(), is_taken_back=True)
     with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:

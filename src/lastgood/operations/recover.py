@@ -31,7 +31,7 @@ from lastgood.operations.start_file import StartFileNotNamedError
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import name_policy, pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
-from lastgood.operations.warrant import Named, SinkNotNamedError, out_of_lake
+from lastgood.operations.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
 from lastgood.operations.whereabouts import note_made
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
@@ -53,7 +53,13 @@ _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
-_FOR_A_PERSON = (StartFileNotNamedError, SinkNotNamedError, PlanNotOfThisPlaceError, DriverNotProvenDeadError)
+_FOR_A_PERSON = (
+    StartFileNotNamedError,
+    SinkNotNamedError,
+    FileNotNamedError,
+    PlanNotOfThisPlaceError,
+    DriverNotProvenDeadError,
+)
 """Why what was found in the lake is not done without a person."""
 
 
@@ -206,7 +212,7 @@ class _Work:
         stage = latest(storage, folder)
         is_back = stage is not None and stage.is_back
         try:
-            out_of_lake(location, recovery, self._named(), self.keys())
+            out_of_lake(location, recovery, self._named(), self.keys(), is_taken_back=is_back)
             if self.observe:
                 done_first = "taken back first" if is_back else "finished"
                 return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
@@ -237,6 +243,8 @@ class _Work:
         following = None
         if isinstance(error, SinkNotNamedError):
             following = self._again("--sink", "LOCATION")
+        if isinstance(error, FileNotNamedError):
+            following = self._again(*(word for option in error.options for word in (option, "FILE")))
         if isinstance(error, DriverNotProvenDeadError):
             following = self._again(DEAD)
         because = f"recovery {recovery} was interrupted: {error.sentence}"
