@@ -37,6 +37,7 @@ def find_seal(world: World) -> Iterator[Finding]:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."
     if seal.refused is not None:
         effect = f"{effect} It is not carried out: {seal.refused}."
+    way_on = seal.sign if seal.refused else seal.finish or undo
     evidence = {
         "recovery": seal.recovery,
         "stage": seal.stage,
@@ -45,7 +46,7 @@ def find_seal(world: World) -> Iterator[Finding]:
         "undo": None if seal.refused else undo,
         "refused": seal.refused,
     }
-    yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, seal.sign or seal.finish or undo)
+    yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 
 def not_of_the_seal(world: World, findings: Sequence[Finding]) -> list[Finding]:

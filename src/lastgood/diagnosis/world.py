@@ -34,7 +34,8 @@ class Seal:
     undo_words: tuple[str, ...] = ()
     """What a person has to say to take it back."""
     refused: str | None = None
-    """Why it is neither finished nor taken back, where a key is configured that has not signed it."""
+    """Why it is neither finished nor taken back: it is not signed, not of this place, or damaged; None: nothing is in
+    the way."""
     sign: str | None = None
     """What a person may do then."""
 

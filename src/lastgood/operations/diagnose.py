@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.asked import Asked, downtime
 from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.advice_facts import AdviceFacts
@@ -320,38 +321,47 @@ def _seal(evidence: Evidence, keys: Keys | None) -> Seal | None:
         return None
     from lastgood.operations.driver_death import word_needed
     from lastgood.recovery.room import Room, finishing, open_recovery
-    from lastgood.recovery.seal import stands
 
     recovery = open_recovery(evidence.storage, evidence.location)
     if recovery is None:
         return None
     room = Room(evidence.location, recovery, open_writable(evidence.location))
     stage = room.stage()
-    paths = tuple(path for path in room.seal() if stands(room, path))
+    paths = _paths(room, f"{OFFSETS}/{offsets.newest}")
     if not paths:
         return None
     if keys is None:
         keys = Keys(None if evidence.target.policy is None else Path(evidence.target.policy))
     words = word_needed(str(evidence.location))
     finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery, *words)
-    error = _not_signed(replace(room, keys=keys()))
+    error = _refusal(replace(room, keys=keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next
     return Seal(recovery, stage.value if stage else "", paths, finish, words, refused, sign)
 
 
-def _not_signed(room: Room) -> LastgoodError | None:
-    """Why an open repair is not carried out: as `recover` would say."""
+def _paths(room: Room, newest: str) -> tuple[str, ...]:
+    """The files of a seal that stand; the newest plan, where nobody can tell which they are."""
+    from lastgood.recovery.plan import PlanInvalidError
+    from lastgood.recovery.room import RecoveryUnknownError
+    from lastgood.recovery.seal import stands
+
+    try:
+        return tuple(path for path in room.seal() if stands(room, path))
+    except (PlanInvalidError, RecoveryUnknownError):  # `_refusal` says why
+        return (newest,)
+
+
+def _refusal(room: Room) -> LastgoodError | None:
+    """Why an open repair is not carried out: the error of whoever tried to."""
     from lastgood.recovery.plan import PlanInvalidError
     from lastgood.recovery.room import RecoveryUnknownError
 
     try:
         room.stage()
         room.plan()
-    except (SignatureMissingError, SignatureWrongError) as error:
+    except (SignatureMissingError, SignatureWrongError, PlanInvalidError, RecoveryUnknownError) as error:
         return error
-    except (PlanInvalidError, RecoveryUnknownError):  # which is told by who is to carry it out
-        return None
     return None
 
 

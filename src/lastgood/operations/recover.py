@@ -240,7 +240,7 @@ class _Work:
             plan = room.plan().said_here(str(location), ())
         except PlanInvalidError:
             plan = None
-        following = None
+        following = error.next
         if isinstance(error, SinkNotNamedError):
             following = self._again("--sink", "LOCATION")
         if isinstance(error, FileNotNamedError):
