@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 from lastgood.redaction import redacted
 
+_TEXT_MAX = 8_000
+
 
 class Retry(enum.Enum):
     """Whether the same call can succeed later."""
@@ -69,6 +71,11 @@ class Otherwise:
         return {"because": self.because, "command": self.command}
 
 
+def _bounded(text: str) -> str:
+    """A text that a person can read: what stands in a file of a lake may be of any length."""
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+
+
 class LastgoodError(Exception):
     """Base of every error that lastgood raises on purpose; its texts are without secrets, whatever it was given.
 
@@ -102,9 +109,11 @@ class LastgoodError(Exception):
         # Here, so that no text made of an error, and nothing that keeps one, holds a secret.
         texts = (sentence, subject, found, expected, effect, next)
         told = [None if text is None else redacted(str(text)) for text in texts]
+        self.next = told.pop()  # half a command is none
+        told = [None if text is None else _bounded(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
-        self.subject, self.found, self.expected, self.effect, self.next = told[1:]
+        self.subject, self.found, self.expected, self.effect = told[1:]
         self.alternatives: tuple[OtherWay, ...] = ()
 
     def facts(self) -> dict[str, str]:

@@ -351,13 +351,24 @@ class LocalStorage:
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
+        return self._read(file, limit)
+
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on; None if there is no such file; else as `read`."""
+        return self._read(file, limit, begin)
+
+    def _read(self, file: Location, limit: int, begin: int = 0) -> bytes | None:
         try:
             with answering(file):
                 # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
                 descriptor = self.tree.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK)
                 try:
                     told = os.fstat(descriptor)
-                    return content(descriptor, told.st_size, limit) if stat.S_ISREG(told.st_mode) else None
+                    if not stat.S_ISREG(told.st_mode):
+                        return None
+                    if begin:
+                        os.lseek(descriptor, begin, os.SEEK_SET)
+                    return content(descriptor, max(0, told.st_size - begin), limit)
                 finally:
                     os.close(descriptor)
         except FileNotFoundError:
@@ -483,6 +494,13 @@ class FsspecStorage:
             raise failure
         return b""
 
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file."""
+        if not begin:
+            return self.read(file, limit=limit)
+        content = self._ask(file, lambda: self.filesystem.cat_file(fsspec_path(file), start=begin, end=begin + limit))
+        return None if content is None else bytes(content)
+
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         path = fsspec_path(location)
@@ -495,6 +513,18 @@ class FsspecStorage:
                 return call()
         except FileNotFoundError:
             return None
+
+
+def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> bytes | None:
+    """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file.
+
+    Raises:
+        StorageError: as `Storage.read`.
+    """
+    if isinstance(storage, LocalStorage | FsspecStorage):
+        return storage.read_part(file, begin=begin, limit=limit)
+    content = storage.read(file, limit=begin + limit)
+    return None if content is None else content[begin:]
 
 
 def fsspec_path(location: Location) -> str:

@@ -13,14 +13,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from hostile.attacker import call
 from hostile.conftest import table
 
+from lastgood.operations import keys as module
+from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
@@ -201,7 +204,48 @@ def test_a_repair_that_an_attacker_begun_is_not_finished(ours: Machine, keyless:
     assert shown["grade"] == "sealed"
     by_hand = ours.answer("report", recovery(checkpoint).name, "--checkpoint", checkpoint)
     assert by_hand["recoveries"][0]["signature"] == "unsigned"
-    assert ours.run("diagnose", checkpoint).returncode in (0, 1)
+
+
+def test_diagnose_and_status_say_that_an_open_repair_is_not_signed_in_the_words_of_recover(
+    ours: Machine, keyless: Machine, foreign: Machine, checkpoint: Path
+) -> None:
+    killed(keyless, planned(keyless, checkpoint))
+    error = ours.answer("recover", checkpoint, DEAD, code=3)["error"]
+    for machine, because in ((ours, "no signature"), (foreign, "no signature"), (keyless, None)):
+        for verb in ("diagnose", "status"):
+            told = machine.answer(verb, checkpoint, code=1)
+            (found,) = [each for each in told["findings"] if each["condition"] == "SEALED_BY_LASTGOOD"]
+            evidence = found["evidence"]
+            if because is None:
+                assert (evidence["refused"], found["next"]) == (None, evidence["finish"])
+                assert "lastgood apply" in found["next"]
+                continue
+            assert evidence["refused"] == f"{error['sentence']} ({because})"
+            assert (evidence["finish"], evidence["undo"]) == (None, None)
+            assert evidence["refused"] in found["effect"]
+            assert found["next"] == error["next"]
+            if verb == "status":
+                assert (told["next"], told["undo"]) == (error["next"], None)
+    assert "not carried out" in ours.run("diagnose", checkpoint).stdout
+    assert ours.answer("key", "sign", checkpoint, "--yes")["left"] == []
+    assert "finish" in json.dumps(ours.answer("status", checkpoint, code=1))
+    assert "lastgood apply" in ours.answer("status", checkpoint, code=1)["next"]
+
+
+def test_the_keys_are_read_once_for_a_command(ours: Machine, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a key that is exchanged meanwhile would have one half of a repair signed by another one than the other."""
+    killed(ours, planned(ours, checkpoint))
+    for name, value in ours.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(ours.home)
+    read: list[Path] = []
+    before = module.read_key_file
+    monkeypatch.setattr(module, "read_key_file", lambda file: read.append(file) or before(file))
+    for words in (["recover", checkpoint, DEAD], ["undo", "last", "--checkpoint", checkpoint, DEAD]):
+        read.clear()
+        told = call(*words)
+        assert told.code == 0, told
+        assert len(read) == 1, (words, read)
 
 
 def test_a_supervisor_calls_a_person_and_starts_nothing_on_a_foreign_repair(
@@ -498,3 +542,73 @@ def test_attempts_that_an_attacker_counts_do_not_count(ours: Machine, checkpoint
     told = ours.answer("recover", checkpoint)
     assert told["failed"] is None
     assert "signature" in json.loads(tally.read_text())
+
+
+# Files of the machine that has begun a repair are not those of the one that finishes it.
+
+
+def facts(machine: Machine) -> Path:
+    """What Kafka holds, written down on a machine; the query has read all of it up to its plan."""
+    topic = TopicFacts("id", {number: PartitionFacts(0, 1000) for number in range(8)})
+    (machine.home / "facts.json").write_text(json.dumps(KafkaFacts("broker:9092", 1, {"orders": topic}).to_json()))
+    return machine.home / "facts.json"
+
+
+def client(machine: Machine) -> Path:
+    (machine.home / "client.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+    return machine.home / "client.properties"
+
+
+@pytest.mark.parametrize(("option", "file"), [("--kafka", facts), ("--kafka-config", client)])
+def test_a_repair_goes_by_the_files_of_the_machine_that_finishes_it(
+    option: str,
+    file: Callable[[Machine], Path],
+    ours: Machine,
+    foreign: Machine,
+    keyless: Machine,
+    keys: Path,
+    checkpoint: Path,
+) -> None:
+    there = file(ours)
+    killed(ours, planned(ours, checkpoint, option, there))
+    there.unlink()
+    before = logs(checkpoint)
+    another = Machine(keys.with_name("another"), keys)
+    told = another.answer("recover", checkpoint, code=3)
+    assert (told["error"]["condition"], told["error"]["found"]) == ("FILE_NOT_NAMED", f"{option} {there}")
+    assert option in told["error"]["expected"]
+    assert f"{option} FILE" in told["next"]
+    assert another.refused("apply", recovery(checkpoint) / "plan.json", code=2)["condition"] == "FILE_NOT_NAMED"
+    assert foreign.refused("apply", recovery(checkpoint) / "plan.json", DEAD, code=81)["condition"] == "SIGNATURE_WRONG"
+    unsigned = keyless.answer("recover", checkpoint, code=3)
+    assert unsigned["error"]["condition"] == "DRIVER_NOT_PROVEN_DEAD"
+    assert logs(checkpoint) == before
+    assert another.answer("recover", checkpoint, option, file(another))["decision"] == "start"
+    assert b"" not in files(checkpoint).values()
+
+
+def test_what_is_taken_back_needs_no_file_of_the_first_machine(
+    ours: Machine, keys: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    before = files(checkpoint)
+    there = facts(ours)
+    killed(ours, planned(ours, checkpoint, "--kafka", there))
+    there.unlink()
+    Machine(tmp_path / "another", keys).answer("undo", "last", "--checkpoint", checkpoint)
+    assert files(checkpoint) == before
+
+
+def test_the_configuration_of_the_second_machine_names_its_file(
+    ours: Machine, keys: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    there = client(ours)
+    killed(ours, planned(ours, checkpoint, "--kafka-config", there))
+    there.unlink()
+    another = Machine(tmp_path / "another", keys)
+    client(another)
+    (another.home / "lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\n'
+        '[pipeline.orders.kafka]\nbootstrap = "127.0.0.1:1"\nconfig = "client.properties"\n'
+    )
+    assert another.answer("recover", checkpoint)["decision"] == "start"
+    assert b"" not in files(checkpoint).values()

@@ -31,6 +31,8 @@ MANIFEST, LISTING = "manifest.json", "listing.json"
 PART_BYTES_MAX = 64 * 1024 * 1024
 JSON_BYTES_MAX = 32 * 1024 * 1024
 """What is read from JSON takes many times as much memory."""
+JSON_VALUES_MAX = 3_000_000
+"""Of one part, none of which takes less than three bytes there and eighty in memory."""
 PARTS_MAX = 250_000
 _FILE_BYTES_MAX = 1024 * 1024 * 1024
 _ALL_BYTES_MAX = 4 * 1024 * 1024 * 1024
@@ -80,9 +82,13 @@ class BundleWriter:
             StorageError: there is more of it than fits into a bundle.
         """
         content = json.dumps(value, separators=(",", ":")).encode()
-        if len(content) > JSON_BYTES_MAX:
+        values = _values(content)
+        if len(content) > JSON_BYTES_MAX or values > JSON_VALUES_MAX:
             raise StorageError(
-                "the checkpoint has too many files for a bundle", subject=name, found=f"{len(content):,} bytes"
+                "the checkpoint has too many files for a bundle",
+                subject=name,
+                found=f"{len(content):,} bytes with {values:,} values",
+                expected=f"{JSON_BYTES_MAX:,} bytes with {JSON_VALUES_MAX:,} values at most",
             )
         self.add(name, content)
 
@@ -161,8 +167,10 @@ class BundleArchive:
         """
         if name not in self._entries or self._entries[name].file_size > JSON_BYTES_MAX:
             raise self._invalid("a part of it is missing, or too large", name)
+        content = self.read(name)
+        self._require_few_values(name, content)
         try:
-            return json.loads(self.read(name))
+            return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise self._invalid("a part of it is no JSON", name) from error
 
@@ -215,8 +223,10 @@ class BundleArchive:
     def _read_manifest(self) -> Mapping[str, Any]:
         if MANIFEST not in self._entries or self._entries[MANIFEST].file_size > JSON_BYTES_MAX:
             raise self._invalid("it has no manifest", f"{len(self._entries)} parts")
+        content = self._unpacked(MANIFEST)
+        self._require_few_values(MANIFEST, content)
         try:
-            manifest = json.loads(self._unpacked(MANIFEST))
+            manifest = json.loads(content)
         except RecursionError as error:
             raise self._invalid("its manifest is no JSON", MANIFEST) from error
         parts = manifest.get("parts") if isinstance(manifest, dict) else None
@@ -231,6 +241,13 @@ class BundleArchive:
             raise self._invalid("its parts are not those of its manifest", f"{len(self._entries)} parts")
         return manifest
 
+    def _require_few_values(self, name: str, content: bytes) -> None:
+        values = _values(content)
+        if values > JSON_VALUES_MAX:
+            raise self._invalid(
+                "a part of it has too many values", f"{name}: {values:,} values", f"{JSON_VALUES_MAX:,} at most"
+            )
+
     def _unpacked(self, name: str) -> bytes:
         try:
             return self._archive.read(self._entries[name])
@@ -243,6 +260,11 @@ class BundleArchive:
         return BundleInvalidError(
             f"this is no whole bundle: {sentence}", subject=str(self._path), found=found, expected=expected
         )
+
+
+def _values(content: bytes) -> int:
+    """No fewer than the values of a JSON text, counted without reading it."""
+    return content.count(b"[") + content.count(b"{") + content.count(b",")
 
 
 class BundleStorage:

@@ -13,6 +13,10 @@ CHECKPOINT, WORK = "checkpoint", "lastgood"
 """The names that a checkpoint and its work folder have in a bundle."""
 
 
+_PATH_MAX = 12 * 1024
+"""Characters: no storage takes a name of more than a thousand."""
+
+
 class NotInBundleError(StorageError):
     """A bundle does not hold what is asked of it: it was made without it."""
 
@@ -112,7 +116,7 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> Tree:
 
 def _path(told: Any) -> str:
     parts = told.split("/") if isinstance(told, str) else [""]
-    if parts[0] not in (CHECKPOINT, WORK) or not all(parts) or len(parts) > 12:
+    if parts[0] not in (CHECKPOINT, WORK) or not all(parts) or len(parts) > 12 or len(told) > _PATH_MAX:
         raise ShapeError(f"{told!r:.80} is no path in a bundle")
     return "/".join(parts)
 

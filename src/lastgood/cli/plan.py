@@ -85,19 +85,19 @@ def plan(
     57 refused, and why; 64 no Kafka source; 80, 81 there is a key, and an earlier recovery was not signed by one;
     10-13 storage; 130 Ctrl-C.
     """
-    from lastgood.operations.keys import keys_of
+    from lastgood.operations.keys import Keys
     from lastgood.operations.plan import make_plan
     from lastgood.operations.whereabouts import note_made
     from lastgood.rights import private
 
     wanted = replace(wanted, prove=prove)
-    keys = keys_of()
+    keys = Keys()
     with stages() as tell:
-        made = make_plan(target, wanted, tell=tell)
+        made = make_plan(target, wanted, tell=tell, keys=keys)
     file = output or Path(f"plan-{made.recovery}.json")
     try:
         with open(file, "wb", opener=private) as stream:
-            stream.write(made.to_bytes(keys))
+            stream.write(made.to_bytes(keys()))
     except OSError as error:
         raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
     note_made(made)

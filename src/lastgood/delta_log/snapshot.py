@@ -23,9 +23,10 @@ from lastgood.delta_log.actions import (
     parse_transaction,
     read_action,
 )
+from lastgood.delta_log.parquet_bounds import VALUES_FREE, Bounds, PageError, bounds_of
 from lastgood.errors import ExtraMissingError
 
-_ROWS_FREE = 1_000_000
+_ROWS_AT_ONCE = 65_536
 _KINDS = ("txn", "metaData", "protocol", "checkpointMetadata", "sidecar")
 
 
@@ -117,13 +118,39 @@ def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
     parquet, arrow = _pyarrow("pyarrow.parquet"), _pyarrow("pyarrow")
     try:
         file = parquet.ParquetFile(io.BytesIO(raw))
-        if file.metadata.num_rows > max(_ROWS_FREE, len(raw)):  # a row of a file takes more than a byte, packed or not
+        if file.metadata.num_rows > max(VALUES_FREE, len(raw)):  # a row of a file takes more than a byte, packed or not
             return damaged(DamageKind.TOO_LARGE, f"{name}: {file.metadata.num_rows} rows in {len(raw)} bytes")
         columns = [column for column in _KINDS if column in file.schema_arrow.names]
-        rows = file.read(columns=columns)
-        return [{column: value} for column in columns for value in rows.column(column).drop_null().to_pylist()]
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        bounds = bounds_of(raw, file.metadata, columns)
+        if bounds.excess is not None:
+            return damaged(DamageKind.TOO_LARGE, f"{name}: {bounds.excess}")
+        return _rows(name, file, arrow.schema(map(_plain, map(file.schema_arrow.field, columns))), bounds)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError, PageError) as error:
         return damaged(DamageKind.BAD_HEADER, f"{name}: {error}")
+
+
+def _plain(field: Any) -> Any:
+    """The same column with each text in full: the file may say that it is to be read as references to a few."""
+    kind = field.type
+    if isinstance(kind, _pyarrow("pyarrow").DictionaryType):
+        return field.with_type(kind.value_type)
+    if isinstance(kind, _pyarrow("pyarrow").StructType):
+        return field.with_type(_pyarrow("pyarrow").struct([_plain(each) for each in kind]))
+    return field
+
+
+def _rows(name: str, file: Any, schema: Any, bounds: Bounds) -> list[Mapping[str, Any]] | Damage:
+    """The actions of a file, as far as they take no more room than its bounds: a text may stand for a million."""
+    actions: list[Mapping[str, Any]] = []
+    left = bounds.bytes_max
+    for found in file.iter_batches(batch_size=min(bounds.rows_at_once, _ROWS_AT_ONCE), columns=schema.names):
+        rows = found.select(schema.names).cast(schema)
+        left -= rows.nbytes
+        if left < 0:
+            return damaged(DamageKind.TOO_LARGE, f"{name}: more than {bounds.bytes_max} bytes in {len(actions)} rows")
+        for column in schema.names:
+            actions += [{column: value} for value in rows.column(column).drop_null().to_pylist()]
+    return actions
 
 
 def _snapshot(version: int, actions: Iterable[Mapping[str, Any]]) -> TableSnapshot | Damage:

@@ -18,7 +18,10 @@ checkpoint, and none can start: it fails at once (`Incomplete log file`), before
 
 The seal goes as the last step of the repair. If it stands and nobody is at work, the repair was interrupted; nothing is
 lost by that. `lastgood apply` with the same plan, which is kept beside the checkpoint, finishes it, `lastgood undo`
-takes it back. Do not remove the empty files by hand: what has been done so far would then be left half done.""",
+takes it back. Do not remove the empty files by hand: what has been done so far would then be left half done.
+
+With a key (`lastgood key`), a repair that it has not signed is neither finished nor taken back: anybody who may write
+to the lake can have put it there. Look at it, and sign it if it is your own.""",
 )
 CONDITIONS = (SEALED_BY_LASTGOOD,)
 
@@ -32,14 +35,18 @@ def find_seal(world: World) -> Iterator[Finding]:
     effect = "No driver can start on this checkpoint until the repair is finished or taken back."
     if seal.finish is None:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."
+    if seal.refused is not None:
+        effect = f"{effect} It is not carried out: {seal.refused}."
+    way_on = seal.sign if seal.refused else seal.finish or undo
     evidence = {
         "recovery": seal.recovery,
         "stage": seal.stage,
         "seal": list(seal.paths),
-        "finish": seal.finish,
-        "undo": undo,
+        "finish": None if seal.refused else seal.finish,
+        "undo": None if seal.refused else undo,
+        "refused": seal.refused,
     }
-    yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, seal.finish or undo)
+    yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 
 def not_of_the_seal(world: World, findings: Sequence[Finding]) -> list[Finding]:

@@ -33,6 +33,11 @@ class Seal:
     """The command that finishes it; None where somebody has begun to take it back."""
     undo_words: tuple[str, ...] = ()
     """What a person has to say to take it back."""
+    refused: str | None = None
+    """Why it is neither finished nor taken back: it is not signed, not of this place, or damaged; None: nothing is in
+    the way."""
+    sign: str | None = None
+    """What a person may do then."""
 
 
 @dataclass(frozen=True, slots=True)

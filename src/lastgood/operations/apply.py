@@ -21,7 +21,7 @@ from lastgood.operations.driver_death import (
     word_needed,
 )
 from lastgood.operations.evidence import now_ms
-from lastgood.operations.keys import keys_of
+from lastgood.operations.keys import Keys
 from lastgood.operations.sinks_back import require_sinks_exclusive
 from lastgood.operations.surroundings import TIMEOUT_SECONDS, EvidenceOptions
 from lastgood.operations.survey import Survey, shown_by_sinks, survey
@@ -125,6 +125,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
     confirm: Confirm | None = None,
+    keys: Keys | None = None,
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
@@ -140,6 +141,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         evidence: In the same way, its sinks and where Kafka is; beside what the configuration says.
         confirm: Is asked whether a plan from a file may touch what nobody has named here; None: such a plan is trusted
             like a script.
+        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         PlanInvalidError: it is no plan, or was changed (subclasses: or it is not of the place where it lies).
@@ -148,6 +150,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         PlanNotAllowedError: `confirm` does not allow it.
         StartFileNotNamedError: what a recovery keeps would write a file that neither this nor the configuration names.
         SinkNotNamedError: so for a sink.
+        FileNotNamedError: another machine has begun it, by a file of its own.
         WaiverNeededError: it costs what nobody has accepted.
         PlanStaleError: the world has moved since it was made; nothing has been changed.
         DriverNotProvenDeadError: nobody knows whether the driver is dead.
@@ -155,10 +158,10 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         StorageError: the storage does not answer, or cannot keep others out (subclasses).
     """
-    keys = keys_of(config)
+    keys = keys or Keys(config)
     named = _named(evidence, start_file, owner, config)
     place = None if isinstance(planned, Plan) else place_of(planned)
-    warrant = by_hand(planned, keys) if place is None else out_of_lake(*place, named, keys)
+    warrant = by_hand(planned, keys()) if place is None else out_of_lake(*place, named, keys())
     plan = warrant.plan
     if plan.needs:
         raise WaiverNeededError(
@@ -172,12 +175,12 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     if place is None and confirm is not None:
         _require_allowed(str(planned), plan, outside(warrant, named), confirm)
     location = parse_location(plan.checkpoint)
-    found = _survey(warrant, config)
+    found = _survey(warrant, config, keys)
     if not plan.steps:
         _require_same(plan, found)
         _note_topics(plan, tell)
         return Recovery(plan, backup="")
-    with _Work(warrant, location, driver_is_dead, tell, config, owner).begun(found) as (engine, proof):
+    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun(found) as (engine, proof):
         done = engine.apply(proof)
     if not done.already:
         _note_topics(plan, tell)
@@ -194,6 +197,7 @@ def undo(  # noqa: PLR0913 - all but the first by name
     owner: Owner | None = None,
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
+    keys: Keys | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -206,6 +210,7 @@ def undo(  # noqa: PLR0913 - all but the first by name
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
         evidence: The sinks that may be put back; as for `apply_plan`.
+        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         RecoveryUnknownError: there is no such recovery.
@@ -218,10 +223,11 @@ def undo(  # noqa: PLR0913 - all but the first by name
         location = _where(recovery, driver_is_dead=driver_is_dead)
     else:
         location = parse_location(_target(checkpoint, config))
-    keys = keys_of(config)
+    keys = keys or Keys(config)
     found = find_recovery(open_writable(location), location, recovery)
-    warrant = out_of_lake(location, found, _named(evidence, start_file, owner, config), keys)
-    with _Work(warrant, location, driver_is_dead, tell, config, owner).begun() as (engine, proof):
+    named = _named(evidence, start_file, owner, config)
+    warrant = out_of_lake(location, found, named, keys(), is_taken_back=True)
+    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
         _note_topics(warrant.plan, tell, undone=True)
@@ -237,7 +243,8 @@ class _Work:
     driver_is_dead: bool
     tell: Tell
     config: Path | None
-    owner: Owner | None = None
+    owner: Owner | None
+    keys: Keys
 
     @property
     def plan(self) -> Plan:
@@ -248,7 +255,7 @@ class _Work:
     def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
         """The engine and the proof of death, as long as nobody else may touch the checkpoint."""
         storage = open_writable(self.location)
-        room = Room(self.location, self.plan.recovery, storage, keys_of(self.config))
+        room = Room(self.location, self.plan.recovery, storage, self.keys())
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
             if self.owner is None:
@@ -268,7 +275,7 @@ class _Work:
             sweep_drafts(storage, self.location, now_ms=now_ms())
 
     def _survey(self) -> Survey:
-        return _survey(self.warrant, self.config)
+        return _survey(self.warrant, self.config, self.keys)
 
     def _settle(self) -> None:
         seconds = late_write_seconds(self.location)
@@ -306,7 +313,8 @@ class _Work:
 
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
-        return shown_by_sinks(self.plan.checkpoint, evidence=self.warrant.evidence, config=self.config)
+        warrant = self.warrant
+        return shown_by_sinks(self.plan.checkpoint, evidence=warrant.evidence, config=self.config, keys=self.keys)
 
     def _shut_out(self) -> str | None:
         """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
@@ -439,7 +447,7 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(warrant: Warrant, config: Path | None) -> Survey:
+def _survey(warrant: Warrant, config: Path | None, keys: Keys) -> Survey:
     plan = warrant.plan
     return survey(
         plan.checkpoint,
@@ -449,6 +457,7 @@ def _survey(warrant: Warrant, config: Path | None) -> Survey:
         config=config,
         with_mirror=False,
         may_be_missing=plan.goal == "fresh",
+        keys=keys,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import gather, now_ms
-from lastgood.operations.keys import signer_of
+from lastgood.operations.keys import Keys
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.recovery.attempts_file import attempts_file, read_attempts
 from lastgood.recovery.room import recoveries
@@ -126,11 +126,11 @@ class Attempts:
     """With the start that was told last; None where none was, or it cannot be read."""
     is_damaged: bool = False
     """Whether something lies there that is none of ours."""
-    config: Path | None = None
-    """Another configuration than `lastgood.toml` here."""
+    keys: Keys = field(default_factory=Keys)
+    """What signs them, and is to have signed them."""
 
     @classmethod
-    def found(
+    def found(  # noqa: PLR0913 - all by name
         cls,
         *,
         target: str,
@@ -140,6 +140,7 @@ class Attempts:
         began_ms: int,
         tell: Tell,
         config: Path | None = None,
+        keys: Keys | None = None,
     ) -> Attempts:
         """Count the start that was told last, if it has failed.
 
@@ -151,15 +152,17 @@ class Attempts:
             began_ms: When this call began, milliseconds since 1970.
             tell: Gets a line for a person.
             config: Another configuration than `lastgood.toml` here.
+            keys: Those of a caller that has read them; None: those of this machine.
         """
-        attempts = cls(target, location, policy, began_ms, tell, config=config)
+        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(config))
         try:
             storage = open_writable(location)
             kept = read_attempts(storage, location)
             if kept is None:
                 return attempts
             before = parse_tally(kept)
-            signer_of(config, location).require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
+            signer = Signer.at(attempts.keys(), location)
+            signer.require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
             stand = stand_of(storage, location)
             found = judged(policy, before, stand, Cause(), began_ms)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
@@ -245,7 +248,7 @@ class Attempts:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
             tally = replace(tally, told_ms=now_ms(), settled=None)
             is_worth = stand.orphan is not None or tally.failures > 0
-            write_tally(storage, self.location, tally, signer_of(self.config, self.location), is_worth=is_worth)
+            write_tally(storage, self.location, tally, Signer.at(self.keys(), self.location), is_worth=is_worth)
         except LastgoodError as error:
             self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
 

@@ -93,11 +93,16 @@ def read_facts(file: Path) -> KafkaFacts:
         raise KafkaFactsError("the facts about Kafka are no JSON", subject=str(file), found=str(error)[:80]) from error
 
 
+def is_file_of_facts(kafka: str) -> bool:
+    """Whether what was given for Kafka is to be a file of facts, by its name alone."""
+    return kafka.endswith(".json") or ("/" in kafka and "://" not in kafka)
+
+
 def _is_file(kafka: str) -> bool:
     file = Path(kafka)
     if file.is_file():
         return True
-    if kafka.endswith(".json") or ("/" in kafka and "://" not in kafka):
+    if is_file_of_facts(kafka):
         raise UsageError(
             "there is no such file of facts about Kafka",
             subject=kafka,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.asked import Asked, downtime
 from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.advice_facts import AdviceFacts
@@ -21,10 +22,11 @@ from lastgood.diagnosis.rules_sources import batches_that_went_back
 from lastgood.diagnosis.skipping import versions_loaded
 from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
 from lastgood.diagnosis.world import Seal, World
-from lastgood.errors import ExtraMissingError, StorageError, UsageError
+from lastgood.errors import ExtraMissingError, LastgoodError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, known_left, mirrored_only, now_ms, require_checkpoint
 from lastgood.operations.files_again import files_again
+from lastgood.operations.keys import Keys
 from lastgood.operations.state_checksums import unsound_state
 from lastgood.operations.surroundings import (
     TIMEOUT_SECONDS,
@@ -36,6 +38,7 @@ from lastgood.operations.surroundings import (
 )
 from lastgood.operations.target import Target
 from lastgood.operations.unread_files import unread_files
+from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
 from lastgood.writing import open_writable
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from lastgood.diagnosis.failures import Failure
     from lastgood.diagnosis.log_facts import QueryFacts, SourceFacts
     from lastgood.operations.bundle import SavedBundle
+    from lastgood.recovery.room import Room
 
 BATCHES = 20
 """How many of the newest batches are read."""
@@ -253,8 +257,17 @@ def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
     return known or (queries[0] if len(queries) == 1 and query_id is None else None)
 
 
-def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions) -> World:
-    """All that a diagnosis rests on."""
+def world_of(
+    evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions, keys: Keys | None = None
+) -> World:
+    """All that a diagnosis rests on.
+
+    Args:
+        evidence: The checkpoint.
+        surroundings: What stands around it.
+        options: By what it was asked.
+        keys: Those of a caller that has read them; None: those of this machine, if a repair is open.
+    """
     versions = versions_loaded(evidence.checkpoint, surroundings.sinks)
     return World(
         evidence.checkpoint,
@@ -271,7 +284,7 @@ def world_of(evidence: Evidence, surroundings: Surroundings, options: DiagnoseOp
         is_local=evidence.location.scheme == "file",
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
-        seal=_seal(evidence),
+        seal=_seal(evidence, keys),
         mirrored=mirrored_only(evidence),
         left=evidence.left,
         rewritten=_rewritten(evidence),
@@ -319,7 +332,7 @@ def _rewritten(evidence: Evidence) -> Mapping[int, str]:
     return found
 
 
-def _seal(evidence: Evidence) -> Seal | None:
+def _seal(evidence: Evidence, keys: Keys | None) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
     offsets = evidence.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
@@ -327,19 +340,48 @@ def _seal(evidence: Evidence) -> Seal | None:
         return None
     from lastgood.operations.driver_death import word_needed
     from lastgood.recovery.room import Room, finishing, open_recovery
-    from lastgood.recovery.seal import stands
 
     recovery = open_recovery(evidence.storage, evidence.location)
     if recovery is None:
         return None
     room = Room(evidence.location, recovery, open_writable(evidence.location))
     stage = room.stage()
-    paths = tuple(path for path in room.seal() if stands(room, path))
+    paths = _paths(room, f"{OFFSETS}/{offsets.newest}")
     if not paths:
         return None
+    if keys is None:
+        keys = Keys(None if evidence.target.policy is None else Path(evidence.target.policy))
     words = word_needed(str(evidence.location))
     finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery, *words)
-    return Seal(recovery, stage.value if stage else "", paths, finish, words)
+    error = _refusal(replace(room, keys=keys()))
+    refused = None if error is None else f"{error.sentence} ({error.found})"
+    sign = None if error is None else error.next
+    return Seal(recovery, stage.value if stage else "", paths, finish, words, refused, sign)
+
+
+def _paths(room: Room, newest: str) -> tuple[str, ...]:
+    """The files of a seal that stand; the newest plan, where nobody can tell which they are."""
+    from lastgood.recovery.plan import PlanInvalidError
+    from lastgood.recovery.room import RecoveryUnknownError
+    from lastgood.recovery.seal import stands
+
+    try:
+        return tuple(path for path in room.seal() if stands(room, path))
+    except (PlanInvalidError, RecoveryUnknownError):  # `_refusal` says why
+        return (newest,)
+
+
+def _refusal(room: Room) -> LastgoodError | None:
+    """Why an open repair is not carried out: the error of whoever tried to."""
+    from lastgood.recovery.plan import PlanInvalidError
+    from lastgood.recovery.room import RecoveryUnknownError
+
+    try:
+        room.stage()
+        room.plan()
+    except (SignatureMissingError, SignatureWrongError, PlanInvalidError, RecoveryUnknownError) as error:
+        return error
+    return None
 
 
 def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:

@@ -20,7 +20,7 @@ from lastgood.ledger.url import LedgerPlace
 from lastgood.operations.ledger import add_copies, fill_from_mirror, fill_from_records, set_filled_until
 from lastgood.recovery.copies import Copy
 from lastgood.spark.record_sinks import records_folder
-from lastgood.storage import LocalStorage, Location, open_storage, parse_location
+from lastgood.storage import Location, open_storage, parse_location
 from lastgood.supervise.events import Event, Noticed
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ class Filling:
         folders = sorted(self._agents.iterdir()) if self._agents is not None and self._agents.is_dir() else []
         is_time = is_last or time.monotonic() >= self._next_records
         for folder in folders if is_time else folders[-1:]:
-            fill_from_records(parse_location(str(folder)), ledger, LocalStorage(), go_on=self._may_go_on)
+            place = parse_location(str(folder))
+            fill_from_records(place, ledger, open_storage(place), go_on=self._may_go_on)
         if is_time:
             for checkpoint in sorted(self._checkpoints, key=str):
                 storage = open_storage(checkpoint)

@@ -11,7 +11,7 @@ from lastgood.asked import Asked
 from lastgood.errors import LastgoodError
 from lastgood.operations.closing import carried_out, closed
 from lastgood.operations.evidence import now_ms
-from lastgood.operations.keys import keys_of
+from lastgood.operations.keys import Keys
 from lastgood.operations.promise import Kept
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import pipeline_of, resolve_target
@@ -40,6 +40,7 @@ def note_recover(
     tell: Tell = lambda _: None,
     config: Path | None = None,
     evidence: EvidenceOptions = _NOTHING_ASKED,
+    keys: Keys | None = None,
 ) -> None:
     """Write down what a call of `recover` came to, if it changed something or calls a person.
 
@@ -54,11 +55,12 @@ def note_recover(
         tell: Gets a line for a person.
         config: Another configuration than `lastgood.toml` here.
         evidence: Where it looked beside the checkpoint.
+        keys: Those of a caller that has read them; None: those of this machine.
     """
     try:
         resolved = resolve_target(target) if config is None else resolve_target(target, config)
         location = parse_location(resolved.checkpoint)
-        incidents = Incidents(open_writable(location), location, keys_of(config))
+        incidents = Incidents(open_writable(location), location, (keys or Keys(config))())
         if not _is_worth_noting(decision):
             _close_last(incidents, location, target, evidence, tell, config)
             return

@@ -42,6 +42,25 @@ class KeyFileExistsError(UsageError):
     condition = "KEY_FILE_EXISTS"
 
 
+class Keys:
+    """The keys of one command, which all of it goes by: read when they are first asked for, and never again."""
+
+    def __init__(self, config: Path | None = None) -> None:
+        """Nothing is read yet; `config` as for `keys_of`."""
+        self._config = config
+        self._ring: KeyRing | None = None
+
+    def __call__(self) -> KeyRing:
+        """The keys.
+
+        Raises:
+            LastgoodError: as `keys_of`.
+        """
+        if self._ring is None:
+            self._ring = keys_of(self._config)
+        return self._ring
+
+
 def keys_of(config: Path | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
     """The keys that this machine is given: the first of these that says anything.
 

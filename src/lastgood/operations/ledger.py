@@ -28,7 +28,7 @@ from lastgood.records.files import RECORD_FILE, in_order, parse_records
 from lastgood.recovery.copies import Copy, batch_of
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.spark.record_sinks import records_folder
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.storage import Location, Storage, open_storage, parse_location, read_part
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 COPIES_AT_ONCE = 1000
 _RECORD_BYTES_AT_ONCE = 4 * 1024 * 1024
-_RECORD_FILE_BYTES_MAX = 256 * 1024 * 1024
 _LATE_MS = 3_600_000
 """So much later than another's may what one writer of a mirror saw get there: clocks differ, and storages wait."""
 
@@ -196,7 +195,7 @@ def fill_from_records(
     for name, begin in positions.items():
         size = sizes[name]
         position = begin
-        while (size is None or position < size) and go_on():
+        while position < (size or 0) and go_on():
             piece = _whole_lines(storage, folder / name, position)
             if not piece:
                 break
@@ -211,17 +210,13 @@ def fill_from_records(
 
 
 def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
-    """What a record file holds from there on, as far as its lines are whole; a few megabytes at most."""
-    if file.scheme == "file":
-        try:
-            with Path(file.path).open("rb") as stream:
-                stream.seek(begin)
-                content = stream.read(_RECORD_BYTES_AT_ONCE)
-        except OSError:  # removed since it was listed: recorders keep a few files only
-            return b""
-    else:
-        content = (storage.read(file, limit=_RECORD_FILE_BYTES_MAX) or b"")[begin : begin + _RECORD_BYTES_AT_ONCE]
-    return content[: content.rfind(b"\n") + 1]
+    """What a record file holds from there on, as far as its lines are whole; a few megabytes at most.
+
+    A line that is longer is no record: it comes in pieces, which are none either.
+    """
+    content = read_part(storage, file, begin=begin, limit=_RECORD_BYTES_AT_ONCE) or b""
+    end = content.rfind(b"\n") + 1
+    return content[:end] if end or len(content) < _RECORD_BYTES_AT_ONCE else content
 
 
 def telling_of_copies(location: Location, copies: Iterable[Copy], teller: Teller) -> Telling:

@@ -18,6 +18,7 @@ from lastgood.diagnosis.source_replay import taken_for_kafka
 from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import UsageError
 from lastgood.operations.evidence import now_ms
+from lastgood.operations.keys import Keys
 from lastgood.operations.positions import Where, chosen_offsets
 from lastgood.operations.prove import Prover, Tell
 from lastgood.operations.seeds import Seeding
@@ -100,6 +101,7 @@ def make_plan(
     *,
     config: Path | None = None,
     tell: Tell = lambda _: None,
+    keys: Keys | None = None,
 ) -> Plan:
     """Plan how a query is to run again; nothing is changed.
 
@@ -108,6 +110,7 @@ def make_plan(
         options: What is wanted.
         config: Another configuration than `lastgood.toml` here.
         tell: Is told, in a few words, what takes time.
+        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         PlanDisprovedError: Spark does something else than the plan promises.
@@ -127,6 +130,7 @@ def make_plan(
         fail_on_data_loss=options.fail_on_data_loss,
         config=config,
         may_be_missing=options.goal == "fresh",
+        keys=keys,
     ).wanting(options.goal_words(), options.accept)
     require_no_open(found.evidence.storage, found.location)
     found = _with_start_file(found, options.via or options.named or start_file_of(target, config))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
-from lastgood.errors import StorageError
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Progress, Record, Started, Terminated
-from lastgood.storage import LocalStorage, Location, Storage
+from lastgood.storage import LocalStorage, Location, Storage, read_part
 
 _FILES_MAX = 4
 """Newest record files that are read: two drivers that run at once write to two."""
@@ -47,17 +44,12 @@ def tail_of(storage: Storage, file: Location) -> bytes:
     Raises:
         StorageError: it cannot be read.
     """
-    if not isinstance(storage, LocalStorage):
-        return storage.read(file, limit=_OBJECT_BYTES_MAX) or b""
-    try:
-        with Path(storage.mount + file.path).open("rb") as stream:
-            begin = max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES)
-            stream.seek(begin)
-            content = stream.read(_TAIL_BYTES)
-    except FileNotFoundError:  # the recorder keeps only so many
+    found = storage.stat(file)
+    if found is None:  # the recorder keeps only so many
         return b""
-    except OSError as error:
-        raise StorageError("the records cannot be read", subject=str(file), found=error.strerror) from error
+    limit = _TAIL_BYTES if isinstance(storage, LocalStorage) else _OBJECT_BYTES_MAX
+    begin = max(0, (found.size or 0) - limit)
+    content = read_part(storage, file, begin=begin, limit=limit) or b""
     return content.partition(b"\n")[2] if begin else content
 
 

@@ -22,7 +22,7 @@ from lastgood.operations.decision import Decision, Verdict
 from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
 from lastgood.operations.evidence import CheckpointMissingError, now_ms
 from lastgood.operations.incident_notes import note_recover
-from lastgood.operations.keys import keys_of
+from lastgood.operations.keys import Keys
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.outage import after_outage, outage_of
 from lastgood.operations.plan import PlanOptions, make_plan
@@ -31,7 +31,7 @@ from lastgood.operations.start_file import StartFileNotNamedError
 from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import name_policy, pipeline_of, require_known, resolve_target
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
-from lastgood.operations.warrant import Named, SinkNotNamedError, out_of_lake
+from lastgood.operations.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
 from lastgood.operations.whereabouts import note_made
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
@@ -53,7 +53,13 @@ _RESUME = "resume"
 _STANDS = "reposition"
 _ANSWERING = ("delta", "file", "iceberg", "fence")
 """Kinds of sinks that could tell of batches."""
-_FOR_A_PERSON = (StartFileNotNamedError, SinkNotNamedError, PlanNotOfThisPlaceError, DriverNotProvenDeadError)
+_FOR_A_PERSON = (
+    StartFileNotNamedError,
+    SinkNotNamedError,
+    FileNotNamedError,
+    PlanNotOfThisPlaceError,
+    DriverNotProvenDeadError,
+)
 """Why what was found in the lake is not done without a person."""
 
 
@@ -95,7 +101,8 @@ def recover(  # noqa: PLR0913 - all but the first two by name
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _allowed(target, options or PlanOptions(), config)
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, owner, lost, first_start)
+    keys = Keys(config)
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, keys, owner, lost, first_start)
     began_at_ms = now_ms()
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
@@ -104,7 +111,8 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         )
     decision = work.climbed(began_at_ms, go_on=go_on) if is_counted else work.decide()
     if not observe and owner is None:
-        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=options.evidence)
+        looked = options.evidence
+        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=looked, keys=keys)
     return decision
 
 
@@ -119,6 +127,7 @@ class _Work:
     save_to: Path | None
     tell: Tell
     config: Path | None
+    keys: Keys
     owner: Owner | None = None
     lost: Where | None = None
     first_start: bool = False
@@ -135,6 +144,7 @@ class _Work:
             began_ms=began_at_ms,
             tell=self.tell,
             config=self.config,
+            keys=self.keys,
         )
         if go_on:
             attempts = attempts.forgotten(is_for_good=not self.observe)
@@ -202,7 +212,7 @@ class _Work:
         stage = latest(storage, folder)
         is_back = stage is not None and stage.is_back
         try:
-            out_of_lake(location, recovery, self._named(), keys_of(self.config))
+            out_of_lake(location, recovery, self._named(), self.keys(), is_taken_back=is_back)
             if self.observe:
                 done_first = "taken back first" if is_back else "finished"
                 return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
@@ -226,13 +236,15 @@ class _Work:
         What it names itself is shown, and no part of the command: who pastes that would name it.
         """
         try:
-            room = Room(location, recovery, open_writable(location), keys_of(self.config))
+            room = Room(location, recovery, open_writable(location), self.keys())
             plan = room.plan().said_here(str(location), ())
         except PlanInvalidError:
             plan = None
-        following = None
+        following = error.next
         if isinstance(error, SinkNotNamedError):
             following = self._again("--sink", "LOCATION")
+        if isinstance(error, FileNotNamedError):
+            following = self._again(*(word for option in error.options for word in (option, "FILE")))
         if isinstance(error, DriverNotProvenDeadError):
             following = self._again(DEAD)
         because = f"recovery {recovery} was interrupted: {error.sentence}"
@@ -255,11 +267,12 @@ class _Work:
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
+            keys=self.keys,
         )
 
     def plan(self) -> Decision:
         """Plan, and do it."""
-        plan = make_plan(self.target, self.options, config=self.config)
+        plan = make_plan(self.target, self.options, config=self.config, keys=self.keys)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
             return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
@@ -291,7 +304,12 @@ class _Work:
         """
         options = self.options
         found = survey(
-            self.target, evidence=options.evidence, spark=options.spark, config=self.config, may_be_missing=True
+            self.target,
+            evidence=options.evidence,
+            spark=options.spark,
+            config=self.config,
+            may_be_missing=True,
+            keys=self.keys,
         ).wanting(options.goal_words(), options.accept)
         for sink in found.world.sinks:
             if sink.others or sink.last_batch is not None:
@@ -411,6 +429,7 @@ class _Work:
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
+            keys=self.keys,
         )
 
     @property
@@ -430,7 +449,7 @@ class _Work:
         try:
             make_private(path.parent)
             with open(path, "wb", opener=private) as stream:
-                stream.write(plan.to_bytes(keys_of(self.config)))
+                stream.write(plan.to_bytes(self.keys()))
         except OSError as error:
             if self.save_to is not None:
                 raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error

@@ -40,7 +40,7 @@ class StartFileNotNamedError(UsageError):
     condition = "START_FILE_NOT_NAMED"
 
 
-def require_named(plan: Plan, named: Iterable[str | None]) -> None:
+def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool = False) -> None:
     """See that a plan out of the lake writes no file but one that was named on this machine.
 
     Whoever may write to the lake could have put any file and any content into it.
@@ -48,13 +48,16 @@ def require_named(plan: Plan, named: Iterable[str | None]) -> None:
     Args:
         plan: As it was read.
         named: Locations of files, from the command line, the configuration, or this machine's own notes.
+        is_of_disks: Only files on a disk count: who has the key has named them, on a machine with other disks.
 
     Raises:
         StartFileNotNamedError: it would.
     """
     ours = {parse_location(each).identity for each in named if each is not None}
     for step in plan.steps:
-        if isinstance(step, StartFileStep) and parse_location(step.path).identity not in ours:
+        if not isinstance(step, StartFileStep) or (is_of_disks and parse_location(step.path).scheme != "file"):
+            continue
+        if parse_location(step.path).identity not in ours:
             raise StartFileNotNamedError(
                 "a plan that lies beside the checkpoint writes a file that nobody has named here",
                 subject=step.path,

@@ -164,8 +164,8 @@ class Status:
     def undo(self) -> str | None:
         """The command that takes a repair back that was begun; None where there is none, or where it is `next`."""
         sealed = (finding for finding in self.findings if finding.condition is SEALED_BY_LASTGOOD)
-        undo = next((str(finding.evidence["undo"]) for finding in sealed), None)
-        return None if undo == self.next else undo
+        undo = next((finding.evidence["undo"] for finding in sealed), None)
+        return None if undo is None or undo == self.next else str(undo)
 
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""

@@ -18,7 +18,7 @@ from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
-from lastgood.operations.keys import keys_of
+from lastgood.operations.keys import Keys
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.unread_files import files_after
@@ -123,7 +123,7 @@ class Survey:
         return left_out(world, Outcome(promise.outcome), promise.batch or 0, told=told)
 
 
-def survey(
+def survey(  # noqa: PLR0913 - all but the first by name
     target: str,
     *,
     evidence: EvidenceOptions,
@@ -132,6 +132,7 @@ def survey(
     config: Path | None = None,
     with_mirror: bool = True,
     may_be_missing: bool = False,
+    keys: Keys | None = None,
 ) -> Survey:
     """Look at a query and at what stands around it.
 
@@ -143,6 +144,7 @@ def survey(
         config: Another configuration than `lastgood.toml` here.
         with_mirror: Whether the mirror is read too.
         may_be_missing: Whether there need be no checkpoint yet.
+        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
@@ -153,22 +155,23 @@ def survey(
     """
     said = evidence.words()
     found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
-    keys = keys_of(config)
-    require_newest_signed(found.storage, found.location, keys)
-    found = known_left(found, keys)
+    keys = keys or Keys(config)
+    ring = keys()
+    require_newest_signed(found.storage, found.location, ring)
+    found = known_left(found, ring)
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
         found = found.with_mirror(_mirror_since(checkpoint))
-    found = _as_left(found, keys)
+    found = _as_left(found, ring)
     if not (found.mirror or found.left or may_be_missing):
         require_checkpoint(found.location, found.checkpoint, said)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
     if any(sink.known and (sink.last_batch or 0) < found.mirror_since for sink in around.sinks):
-        found = _as_left(found.with_mirror(), keys)
+        found = _as_left(found.with_mirror(), ring)
     options = DiagnoseOptions(asked, spark, fail_on_data_loss)
     facts = advice_facts(found, spark=spark)
-    world = advised(world_of(found, around, options), facts)
+    world = advised(world_of(found, around, options, keys), facts)
     wanted = batches_wanted(world)
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
@@ -177,17 +180,19 @@ def survey(
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
 
 
-def shown_by_sinks(target: str, *, evidence: EvidenceOptions, config: Path | None = None) -> tuple[PlannedSink, ...]:
+def shown_by_sinks(
+    target: str, *, evidence: EvidenceOptions, config: Path | None = None, keys: Keys | None = None
+) -> tuple[PlannedSink, ...]:
     """What `survey(…).sinks` would be now, where nothing else is asked.
 
     Raises:
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    keys = keys_of(config)
-    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), keys)
+    ring = (keys or Keys(config))()
+    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
     if found.query_id is None:
-        found = _as_left(found.with_mirror(), keys)
+        found = _as_left(found.with_mirror(), ring)
     return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)
 
 

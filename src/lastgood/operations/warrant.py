@@ -7,13 +7,14 @@ its own checkpoint; which sinks, files and hosts there are is said on this machi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
+from lastgood.operations.broker import is_file_of_facts
 from lastgood.operations.start_file import require_named
 from lastgood.operations.surroundings import EvidenceOptions, options_of
 from lastgood.operations.target import start_file_of, target_at
@@ -39,6 +40,23 @@ class SinkNotNamedError(UsageError):
     """A plan that lies beside a checkpoint goes by, or changes, a sink that nobody has named here."""
 
     condition = "SINK_NOT_NAMED"
+
+
+class FileNotNamedError(UsageError):
+    """A repair that another machine has begun goes by a file of that machine, and nobody has named one here."""
+
+    condition = "FILE_NOT_NAMED"
+
+    def __init__(self, recovery: str, missing: Mapping[str, str]) -> None:
+        super().__init__(
+            "a repair that another machine has begun goes by a file of that machine",
+            subject=f"recovery {recovery}",
+            found=", ".join(f"{option} {file}" for option, file in missing.items()),
+            expected=f"{' and '.join(missing)}, or its place in lastgood.toml, for the file of this machine",
+            effect="nothing has been changed",
+        )
+        self.options = tuple(missing)
+        """Those that name it."""
 
 
 class PlanNotAllowedError(UsageError):
@@ -145,10 +163,20 @@ def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
     return Warrant(plan, plan, options_of(plan.evidence), is_own=True, is_signed=is_signed)
 
 
-def out_of_lake(location: Location, recovery: str, named: Named, keys: KeyRing) -> Warrant:
+def out_of_lake(
+    location: Location, recovery: str, named: Named, keys: KeyRing, *, is_taken_back: bool = False
+) -> Warrant:
     """A plan that a recovery keeps beside its checkpoint: this machine's own, or one that only does what is named here.
 
     With a key: one that was signed, of a recovery that who has the key has begun; or that only does what is named here.
+    Files of the machine that has begun it are not those of this one: they are named here once more.
+
+    Args:
+        location: The checkpoint.
+        recovery: Whose plan it is.
+        named: What was named on this machine.
+        keys: Of this machine.
+        is_taken_back: Whether it is to be taken back, for which nobody asks Kafka.
 
     Raises:
         RecoveryUnknownError: there is none.
@@ -157,6 +185,7 @@ def out_of_lake(location: Location, recovery: str, named: Named, keys: KeyRing) 
         SignatureMissingError, SignatureWrongError: there is a key, and none has signed the plan, or a stage that the
             recovery has noted down.
         StartFileNotNamedError: it would write a file outside of the checkpoint that nobody has named here.
+        FileNotNamedError: it was begun on another machine, and goes by a file there.
         SinkNotNamedError: it goes by a sink that nobody has named here, or changes rows of another query.
     """
     storage = open_writable(location)
@@ -165,15 +194,39 @@ def out_of_lake(location: Location, recovery: str, named: Named, keys: KeyRing) 
     own = _own_ids(plan, location, storage)
     note = noted(plan)
     is_signed = bool(keys)
-    # A signed plan alone is not enough: somebody may have made it and decided against it.
-    if (is_signed and stage is not None) or (note is not None and note.is_own and note.is_begun):
-        return Warrant(plan, plan, options_of(plan.evidence), is_own=True, is_signed=is_signed)
-    require_named(plan, named.files(location, note))
+    if note is not None and note.is_own and note.is_begun:
+        return Warrant(plan, plan, _looked_here(plan, note.evidence), is_own=True, is_signed=is_signed)
     evidence = named.at(location, note)
+    # A signed plan alone is not enough: somebody may have made it and decided against it.
+    if is_signed and stage is not None:
+        require_named(plan, named.files(location, note), is_of_disks=True)
+        if not is_taken_back:
+            _require_files_named(plan, evidence)
+        return Warrant(plan, plan, _looked_here(plan, evidence), is_own=True, is_signed=True)
+    require_named(plan, named.files(location, note))
     evidence = replace(evidence, sinks=tuple(_named_sinks(plan, evidence.sinks)))
     _require_own_rows(plan, own | {evidence.txn_app_id or ""})
     here = plan.said_here(str(location), evidence.words())
     return Warrant(here, plan, evidence, is_own=False, is_signed=is_signed)
+
+
+def _looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
+    """Where it is looked for a plan whose words count, by the files of this machine."""
+    looked = options_of(plan.evidence)
+    kafka = here.kafka if looked.kafka is not None and is_file_of_facts(looked.kafka) else here.kafka or looked.kafka
+    return replace(looked, kafka=kafka, kafka_config=here.kafka_config)
+
+
+def _require_files_named(plan: Plan, here: EvidenceOptions) -> None:
+    """See that every file by which a plan goes is named on this machine."""
+    looked = options_of(plan.evidence)
+    missing: dict[str, str] = {}
+    if looked.kafka_config is not None and here.kafka_config is None:
+        missing["--kafka-config"] = str(looked.kafka_config)
+    if looked.kafka is not None and is_file_of_facts(looked.kafka) and here.kafka is None:
+        missing["--kafka"] = looked.kafka
+    if missing:
+        raise FileNotNamedError(plan.recovery, missing)
 
 
 def would_do(plan: Plan) -> str:

@@ -7,14 +7,52 @@ when a record is read, fields that are missing are None, so that older and newer
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 FORMAT_VERSION = 1
 """In each record as `format_version`."""
+_LONG_END = 2**63
+_TIME_MS_END = 253_402_214_400_000
 TEMPORARY_CHECKPOINT = "temporary-"
 """Begins the name of a folder that Spark makes up where the application names no checkpoint; it outlives no query."""
+
+
+@functools.cache
+def _kinds_of(cls: type) -> Mapping[str, Any]:
+    """The types of the fields that a JSON object may have."""
+    hints = typing.get_type_hints(cls)
+    return {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a value is of the type of its field: who writes beside a checkpoint may write down anything."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(each, value) for each in arguments)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_fits(arguments[1], each) for each in value.values())
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(arguments[0], each) for each in value)
+    if origin is typing.Literal:
+        return isinstance(value, str)  # a newer recorder may know more of them
+    if kind is int:
+        return type(value) is int and abs(value) < _LONG_END
+    return kind is Any or isinstance(value, kind)
+
+
+def _is_no_time(name: str, value: Any) -> bool:
+    """Whether it is to be a time, or how long something took, and lies beyond the year 9999."""
+    return name.endswith("_ms") and isinstance(value, int) and abs(value) >= _TIME_MS_END
+
+
+def _texts(told: Any) -> Any:
+    """Metrics, which are whatever a source or sink makes of them."""
+    return {name: each if isinstance(each, str) else str(each) for name, each in told.items()}
 
 
 class _FromJson:
@@ -27,9 +65,12 @@ class _FromJson:
         Raises:
             TypeError, ValueError, AttributeError: it stands for none.
         """
-        fields = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]  # each subclass is one
-        known = {name: value for name, value in told.items() if name in fields}
-        return cls(**{name: cls._read(name, value) for name, value in known.items()})
+        kinds = _kinds_of(cls)  # type: ignore[arg-type]  # a class can be hashed
+        read = {name: cls._read(name, value) for name, value in told.items() if name in kinds}
+        wrong = [name for name, value in read.items() if not _fits(kinds[name], value) or _is_no_time(name, value)]
+        if wrong:
+            raise ValueError(f"{cls.__name__}: {', '.join(wrong)}")
+        return cls(**read)
 
     @classmethod
     def _read(cls, name: str, value: Any) -> Any:
@@ -70,6 +111,8 @@ class Source(_FromJson):
 
     @classmethod
     def _read(cls, name: str, value: Any) -> Any:
+        if name == "metrics":
+            return _texts(value)
         return Subscription.from_json(value) if name == "subscription" and value is not None else value
 
 
@@ -98,6 +141,10 @@ class Sink(_FromJson):
     num_output_rows: int | None = None
     """None where the sink does not tell."""
     metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def _read(cls, name: str, value: Any) -> Any:
+        return _texts(value) if name == "metrics" else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

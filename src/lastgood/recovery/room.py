@@ -38,7 +38,13 @@ class RecoveryUnknownError(LastgoodError):
 
 
 class PlanNotOfThisPlaceError(PlanInvalidError):
-    """A plan lies where it does not belong: it is of another checkpoint, recovery or query."""
+    """A plan lies where it does not belong: it is of another checkpoint, recovery or query.
+
+    A checkpoint that got another name in the middle of a repair, since a disk is mounted elsewhere, is one of another
+    place as well: whoever copies a repair beside another checkpoint of the same query would have it look just so. Have
+    the old name lead to it again, by a mount, or by a link in the place of the folder above it, and finish the repair
+    or take it back under that name; then go on under the new one. Of a copy, go on with the original, or copy it anew.
+    """
 
     condition = "PLAN_NOT_OF_THIS_PLACE"
     exit_code = 23
@@ -213,6 +219,8 @@ class Room:
         if raw is None:
             raise RecoveryUnknownError(f"there is no recovery {self.recovery}", subject=str(self.checkpoint))
         plan = parse_plan(raw, str(file), self.keys, (self.checkpoint, self.recovery))
+        if not _is_at(plan.checkpoint, self.checkpoint) and plan.recovery == self.recovery:
+            raise _moved(plan, self.checkpoint, file)
         if not _is_at(plan.checkpoint, self.checkpoint) or plan.recovery != self.recovery:
             raise PlanNotOfThisPlaceError(
                 "the plan is not of the place where it lies",
@@ -222,6 +230,22 @@ class Room:
                 effect="nothing has been changed",
             )
         return plan
+
+
+def _moved(plan: Plan, here: Location, file: Location) -> PlanNotOfThisPlaceError:
+    """That a mount is the same place nobody can tell from within it; a person can, who has the old name lead there."""
+    return PlanNotOfThisPlaceError(
+        "the plan was made while the checkpoint had another name: it was moved, is mounted elsewhere, or is a copy",
+        subject=str(file),
+        found=f"recovery {plan.recovery} of {plan.checkpoint}",
+        expected=f"recovery {plan.recovery} of {here}",
+        effect="nothing has been changed",
+        # A person pastes what stands here: it names no place that only the lake names.
+        next=(
+            "if it is the same folder, and no copy of it: mount the folder above it where it was, or put a link there,"
+            " and name the checkpoint as it was named then; see lastgood explain PLAN_NOT_OF_THIS_PLACE"
+        ),
+    )
 
 
 def _is_at(text: str, location: Location) -> bool:

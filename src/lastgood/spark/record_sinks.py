@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
+from lastgood.local_tree import Tree
 from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
 from lastgood.records.told import record_as_told
+from lastgood.rights import FILE, is_private
 from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
 from lastgood.spark.agent.writer import Sink
 from lastgood.storage import Location, LocationInvalidError, parse_location
@@ -24,6 +27,8 @@ OBJECT_BYTES_MAX = 1024 * 1024
 OBJECTS_MAX = 256
 OBJECT_SECONDS = 10.0
 LEDGER_SECONDS = 0.5
+_FILE_NAMED = 0o644
+"""Of a file in a folder that was named: others may have been given it to read, as far as the umask lets them."""
 
 
 def records_folder(checkpoint: Location) -> Location:
@@ -31,14 +36,33 @@ def records_folder(checkpoint: Location) -> Location:
     return checkpoint.sibling(".lastgood") / RECORDS_FOLDER
 
 
-def sink_for(folder: Location) -> Sink:
+def sink_for(folder: Location, *, root: Location | None = None) -> Sink:
     """What writes to this folder, wherever it is.
+
+    Args:
+        folder: Where the records go.
+        root: The checkpoint beside which it lies; None: the folder was named itself.
 
     Raises:
         ExtraMissingError: the library for its kind of storage is not installed.
         StorageError: its filesystem refuses us.
     """
-    return FileSink(Path(folder.path)) if folder.scheme == "file" else ObjectSink(folder, open_writable(folder))
+    if folder.scheme != "file":
+        return ObjectSink(folder, open_writable(folder))
+    mode = FILE if is_private(folder.path) else _FILE_NAMED
+    return FileSink(Path(folder.path), mode=mode, open_folder=lambda place: _open_folder(place, root=root or folder))
+
+
+def _open_folder(folder: Path, *, root: Location) -> int:
+    """Have a folder there, and open it; below `root`, and in its work folder, over no link.
+
+    Raises:
+        LinkNotFollowedError: a link is in the way: records would be written, and old ones removed, where it leads.
+        OSError: it can be neither made nor opened.
+    """
+    tree = Tree(root.path)
+    tree.place(f"{folder}/any", make=True)
+    return tree.open(str(folder), os.O_RDONLY | os.O_DIRECTORY)
 
 
 class AsTold:
@@ -201,6 +225,6 @@ def _sink_beside(checkpoint: str | None) -> Sink | None:
         location = None if checkpoint is None else parse_location(checkpoint)
         if location is None or location.name.startswith(TEMPORARY_CHECKPOINT):
             return None
-        return sink_for(records_folder(location))
+        return sink_for(records_folder(location), root=location)
     except (LocationInvalidError, ExtraMissingError):
         return None

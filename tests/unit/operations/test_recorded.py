@@ -121,5 +121,6 @@ def test_objects_are_read_whole(folder: Location) -> None:
 
 def test_a_file_that_was_removed_meanwhile_is_empty_and_one_that_cannot_be_read_is_an_error(folder: Location) -> None:
     assert tail_of(LocalStorage(), folder / "gone.jsonl") == b""
+    assert tail_of(LocalStorage(), folder) == b""
     with pytest.raises(StorageError):
-        tail_of(LocalStorage(), folder)
+        tail_of(LocalStorage(), folder / ("x" * 300))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ def surplus(names: Iterable[str], files_max: int) -> list[str]:
     return sorted(name for name in names if RECORD_FILE.fullmatch(name))[:-files_max]
 
 
+def open_folder(folder: Path) -> int:
+    """Have a folder there, for its owner alone, and open it; the descriptor is the caller's.
+
+    Raises:
+        OSError: it can be neither made nor opened.
+    """
+    make_private(folder)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 class FileSink:
     """Appends to a file in a folder; belongs to one thread.
 
@@ -40,11 +51,29 @@ class FileSink:
 
     pause_seconds = 0.0
 
-    def __init__(self, folder: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
-        """Write below `folder`, which is made when there is something to write."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        files_max: int = FILES_MAX,
+        mode: int = FILE,
+        open_folder: Callable[[Path], int] = open_folder,
+    ) -> None:
+        """Write below `folder`, which is made when there is something to write.
+
+        Args:
+            folder: Where the files go.
+            file_bytes_max: After so many the next file is begun.
+            files_max: So many files stay.
+            mode: Of a file that is made.
+            open_folder: Makes the folder where it is not there, and opens it; for folders that others can write to.
+        """
         self._folder = folder
+        self._open_folder = open_folder
         self._file_bytes_max = file_bytes_max
         self._files_max = files_max
+        self._mode = mode
         self._number = 0
         self._descriptor: int | None = None
         self._size = 0
@@ -75,15 +104,22 @@ class FileSink:
         self._descriptor = None
 
     def _open(self) -> int:
-        make_private(self._folder)
-        for name in surplus(os.listdir(self._folder), self._files_max - 1):  # noqa: PTH208 - names are all we need
-            (self._folder / name).unlink(missing_ok=True)
         self._size = 0
+        folder = self._open_folder(self._folder)
+        try:
+            for name in surplus(os.listdir(folder), self._files_max - 1):  # noqa: PTH208 - it is open
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+            return self._create(folder)
+        finally:
+            os.close(folder)
+
+    def _create(self, folder: int) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         while True:
             self._number += 1
             try:
-                return os.open(self._folder / record_file_name(self._number), flags, FILE)
+                return os.open(record_file_name(self._number), flags, self._mode, dir_fd=folder)
             except FileExistsError:  # another recorder of this process
                 continue
 
