@@ -33,6 +33,7 @@ SPELLINGS = {
     "url-blank": "postgresql://etl:p {}@db/orders",
     "url-quote": "postgresql://etl:p'{}@db/orders",
     "url-parameter": "postgresql://db/orders?user=etl&password={}",
+    "url-as-path": "/lake/postgresql:/etl:{}@db/orders",
     "dsn": "host=db user=etl password={} dbname=orders",
     "dsn-quoted": "host=db user=etl password='a {}' dbname=orders",
     "dsn-escaped": r"host=db password='a\' {}' dbname=orders",

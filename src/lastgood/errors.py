@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from lastgood.redaction import redacted
+from lastgood.written import command_as_written
 
 _TEXT_MAX = 8_000
 
@@ -24,13 +25,13 @@ class Retry(enum.Enum):
 
 
 def command_line(*words: object) -> str:
-    """A call of lastgood that can be pasted into a shell, whatever its words hold.
+    """A call of lastgood that can be pasted into a shell, whatever its words hold; without secrets.
 
     Example:
         >>> command_line("inspect", "/lake/my orders", "--batch", 7)
         "lastgood inspect '/lake/my orders' --batch 7"
     """
-    return shlex.join(["lastgood", *map(str, words)])
+    return shlex.join(["lastgood", *command_as_written([*map(str, words)])])
 
 
 def owners_of(place: str) -> str | None:

@@ -80,6 +80,8 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
     (re.compile(r"(\bgoogleapis\.com/[^\s\"'\\<>?]{0,512}+\?key=)[^\s\"'\\<>&]++"), rf"\1{HIDDEN}"),
+    # What is left of a URL that was taken for a path.
+    (re.compile(r"(?<![\w+.-])([a-z][\w+]{1,31}+:/[^/\s:@]{1,128}+:)[^\s@/]{1,256}+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
     (re.compile(r"(lastgood-key-1:[0-9a-f]{8}:)[A-Za-z0-9+/]++=*+"), rf"\1{HIDDEN}"),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
     (re.compile(r"(?<![\w-])eyJ[\w-]{10,}+\.[\w-]++\.[\w-]*+"), HIDDEN),

@@ -48,10 +48,17 @@ def _written(name: str, value: Any) -> Any:
         return as_written(value)
     if isinstance(value, list | tuple):
         is_command = name in _COMMANDS and all(isinstance(each, str) for each in value)
-        return _words(value) if is_command else [_written(name, each) for each in value]
+        found = command_as_written(value) if is_command else [_written(name, each) for each in value]
+        return tuple(found) if isinstance(value, tuple) else found
     return value
 
 
-def _words(words: Sequence[str]) -> list[str]:
+def command_as_written(words: Sequence[str]) -> list[str]:
+    """The words of a command line, without secrets; locations stay what they are but for their logins.
+
+    Example:
+        >>> command_as_written(["plan", "/chk/token=5", "--sink", "postgresql://etl:x@db/o", "--password", "x"])
+        ['plan', '/chk/token=5', '--sink', 'postgresql://etl:***@db/o', '--password', '***']
+    """
     told = zip(words, redacted_words(words), strict=True)
     return [place_as_written(word) if _PLACE.match(word) and shown != HIDDEN else shown for word, shown in told]

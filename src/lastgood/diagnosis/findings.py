@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.written import as_written
+
 
 class Severity(enum.IntEnum):
     """How bad a finding is; worse is larger."""
@@ -34,7 +36,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition, found somewhere."""
+    """One condition, found somewhere; its texts are without secrets, whatever it was given."""
 
     condition: Condition
     subject: str
@@ -47,6 +49,13 @@ class Finding:
     """The command to type; None where nothing need be done."""
     level: Severity | None = None
     """Another severity than the condition's."""
+
+    def __post_init__(self) -> None:
+        """Take secrets out here, so that nothing that shows or keeps a finding holds one."""
+        told = as_written({"location": self.subject, "effect": self.effect, "evidence": self.evidence})
+        object.__setattr__(self, "subject", told["location"])
+        object.__setattr__(self, "effect", told["effect"])
+        object.__setattr__(self, "evidence", told["evidence"])
 
     @property
     def severity(self) -> Severity:

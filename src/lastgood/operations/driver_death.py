@@ -9,7 +9,7 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.operations.target import pipeline_of
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.sink_steps import DeltaStep
-from lastgood.redaction import as_told
+from lastgood.redaction import as_told, redacted_words
 from lastgood.storage import parse_location
 
 CHECK_SECONDS = 60.0
@@ -100,13 +100,16 @@ def prove_driver_dead(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DriverNotProvenDeadError(
-            "driver_check gave no answer", subject=" ".join(check), found=str(error), expected="exit code 0"
+            "driver_check gave no answer",
+            subject=" ".join(redacted_words(check)),
+            found=str(error),
+            expected="exit code 0",
         ) from error
     if done.returncode != 0:
         raise DriverNotProvenDeadError(
             "driver_check does not say that the driver is dead",
-            subject=" ".join(check),
+            subject=" ".join(redacted_words(check)),
             found=f"exit code {done.returncode} {as_told((done.stdout + done.stderr).strip())[-200:]}".strip(),
             expected="exit code 0",
         )
-    return f"driver_check: {' '.join(check)}"
+    return f"driver_check: {' '.join(redacted_words(check))}"

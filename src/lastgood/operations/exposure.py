@@ -10,6 +10,7 @@ from typing import Any
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.operations.surroundings import Reading
 from lastgood.query.sink_batches import Held
+from lastgood.redaction import redacted
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
@@ -111,7 +112,7 @@ class Exposure:
         """The part `kafka` of `status --format json`."""
         least, at = self.headroom, self.headroom_at
         return {
-            "bootstrap": self.facts.bootstrap,
+            "bootstrap": redacted(self.facts.bootstrap),
             "asked_at_ms": self.facts.asked_at_ms,
             "losing": self.losing.value,
             "lost": ranges_to_json(self.lost),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from lastgood.checkpoint.lines import is_long
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
 from lastgood.errors import UsageError
+from lastgood.redaction import redacted
 from lastgood.sources.kafka_ranges import Offsets
 
 CONFIG_KEYS = (
@@ -187,7 +188,7 @@ class KafkaFacts:
         times = {str(time): _found_to_json(found) for time, found in self.first_at.items()}
         gone = self.missing_topics
         return {
-            "bootstrap": self.bootstrap,
+            "bootstrap": redacted(self.bootstrap),
             "captured_at_ms": self.asked_at_ms,
             "topics": {name: _topic_to_json(topic) for name, topic in self.topics.items() if name not in gone},
             **({_GONE: list(gone)} if gone else {}),

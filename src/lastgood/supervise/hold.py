@@ -20,10 +20,8 @@ import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError
 from lastgood.local_tree import Tree
-from lastgood.rights import WORK_SUFFIX
+from lastgood.rights import FILE, WORK_SUFFIX
 from lastgood.storage import Location, StorageDeniedError
-
-_MODE = 0o644
 
 
 class Work(enum.Enum):
@@ -70,7 +68,7 @@ def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> It
         # Whoever can write beside the checkpoint could let a link, or a second name, lead to a file of ours.
         tree = Tree(str(lock_file.parent).removesuffix(WORK_SUFFIX))
         tree.place(str(lock_file), make=True)
-        descriptor = tree.open(str(lock_file), os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, _MODE)
+        descriptor = tree.open(str(lock_file), os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, FILE)
     try:
         _require_own(lock_file, os.fstat(descriptor))
         try:
