@@ -55,7 +55,6 @@ OTHERS = ("lab/", "testing/", "operations/demo/", "spark/agent/site/")
 """Folders of programs that work in what they have made themselves."""
 THEIR_OWN = {
     "bundle/archive.py": "the bundle that was named",
-    "cli/bug.py": "this user's state folder",
     "cli/plan.py": "the file of `-o`",
     "cli/report.py": "the file of `-o`",
     "cli/streams.py": "/dev/null",
