@@ -301,9 +301,16 @@ class Course:
         self._gone.append(_GoneTopic(len(self._gone), self.stage.sent, ends, read))
         self.stage.broker.recreate_topic(TOPIC)
         shutil.rmtree(self.stage.mirror, ignore_errors=True)  # mirror, records and ids
+        self._send_more_than(ends)
+        self.start()
+
+    def _send_more_than(self, ends: Mapping[int, int]) -> None:
+        """Send until every partition is longer than it was."""
         self.stage.send(sum(ends.values()) + 600)
         self.stage.await_sent()
-        self.start()
+        while any(at <= ends.get(each, 0) for each, at in self.stage.broker.latest_offsets(TOPIC).items()):
+            self.stage.send(1000)
+            self.stage.await_sent()
 
     def number_planned_anew(self) -> None:
         """Somebody drops the newest batch by hand, which the table has; the next driver plans it anew, and dies."""
