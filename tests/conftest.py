@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["plugin_services", "plugin_laboratory"]
+
+# Where a shell has started the tests in the background, it lets them ignore Ctrl-C, and so would all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,20 @@ RESIDENT_KIB = 700 * 1024
 STEPS_SECONDS = 60
 """Of the processor, not of the clock: a machine under load does not use them up."""
 HANGS_SECONDS = 300
+
+_LAUNCHER = """
+import os, resource, subprocess, sys
+used, memory, seconds, *words = sys.argv[1:]
+def limit():
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+child = subprocess.Popen(words, preexec_fn=limit)
+_, status, usage = os.wait4(child.pid, 0)
+child.returncode = status
+with open(used, "w") as file:
+    print(status, usage.ru_maxrss, file=file)
+"""
+"""Begins the verb from a small process: Linux counts what the one took that began another as taken by that."""
 
 READING = [
     ["status"],
@@ -52,26 +65,21 @@ class Said:
 
 def bounded(words: Sequence[str], folder: Path, *, memory: int = MEMORY_BYTES) -> Said:
     """Run a verb; `folder` is where it is and what it takes for its home."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (STEPS_SECONDS, STEPS_SECONDS + 5))
-
-    out, err = folder / "said.out", folder / "said.err"
+    out, err, used = folder / "said.out", folder / "said.err", folder / "said.used"
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    limits = [str(memory), str(STEPS_SECONDS)]
     with out.open("wb") as told, err.open("wb") as complained:
-        child = subprocess.Popen(
-            [LASTGOOD, *words],
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _LAUNCHER, used, *limits, LASTGOOD, *words],
+            check=True,
             env=env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=told,
             stderr=complained,
-            preexec_fn=limit,
         )
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    return Said(child.returncode, out.read_text(), err.read_text(), used.ru_maxrss)
+    status, resident_kib = map(int, used.read_text().split())
+    return Said(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text(), resident_kib)
 
 
 def arguments(verb: Sequence[str], target: Path | str) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +107,10 @@ PATHS_OF_LOCATIONS = {
 """Who makes a path of a location: nothing is opened by it, but what was named itself."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        name = str(file.relative_to(SOURCE))
-        if not name.startswith(OTHERS):
-            yield name, ast.parse(file.read_text())
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    named = ((str(file.relative_to(SOURCE)), file) for file in sorted(SOURCE.rglob("*.py")))
+    return [(name, ast.parse(file.read_text())) for name, file in named if not name.startswith(OTHERS)]
 
 
 def is_of_files(call: ast.Call) -> bool:
