@@ -20,6 +20,7 @@ from lastgood.supervise.ladder import Standing
 from lastgood.supervise.loop import Supervisor, Watch
 from lastgood.supervise.policy import Policy
 from lastgood.supervise.progress import Progress
+from lastgood.testing.checkpoints import CheckpointBuilder
 
 FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)
 DEADLINE_SECONDS = 20
@@ -167,3 +168,15 @@ def await_file(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.01)
+
+
+def make_open_batch(folder: Path) -> Path:
+    """The checkpoint of a query of which seven batches are committed and in its file sink, and an eighth is planned."""
+    query = CheckpointBuilder(folder / "chk")
+    query.run(7)
+    query.plan()
+    log = folder / "sink/_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(7):
+        (log / str(number)).write_bytes(b"v1")
+    return folder / "chk"

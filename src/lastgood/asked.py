@@ -100,10 +100,14 @@ class Asked:
         """
         if self.target:
             return command_line("run", self.target.partition(".")[0])
-        said = [option for option in options_in(self.evidence) if option[0] in SUPERVISED]
-        if sum(option[0] == "--sink" for option in said) > 1:  # it takes one
-            said = [option for option in said if option[0] != "--sink"]
-        words = (word for option in said for word in option)
+        options = options_in(self.evidence)
+        has_one_sink = sum(name == "--sink" for name, *_ in options) == 1  # `run` takes one
+        words: list[object] = []
+        for option in options:
+            if option[0] == "--sink" and not has_one_sink:
+                continue
+            if option[0] in SUPERVISED:
+                words += option
         return command_line("run", "--checkpoint", checkpoint, *words, "--", "COMMAND")
 
     def again(self, *options: object) -> str:
@@ -153,5 +157,6 @@ def downtime(max_downtime_ms: int | None) -> tuple[str, ...]:
     """
     if max_downtime_ms is None:
         return ()
-    unit, size = next(each for each in _UNITS_MS.items() if max_downtime_ms % each[1] == 0)
-    return "--max-downtime", f"{max_downtime_ms // size}{unit}"
+    whole = {unit: size for unit, size in _UNITS_MS.items() if max_downtime_ms % size == 0}
+    unit = next(iter(whole))
+    return "--max-downtime", f"{max_downtime_ms // whole[unit]}{unit}"

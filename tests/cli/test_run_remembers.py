@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lastgood.testing.checkpoints import CheckpointBuilder
+from supervising import make_open_batch
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 FAILS = "raise SystemExit(1)"
@@ -49,14 +48,7 @@ TELLS = """
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Seven batches are committed, and the sink has them; an eighth is planned."""
-    query = CheckpointBuilder(tmp_path / "chk")
-    query.run(7)
-    query.plan()
-    log = tmp_path / "sink/_spark_metadata"
-    log.mkdir(parents=True)
-    for number in range(7):
-        (log / str(number)).write_bytes(b"v1")
-    return tmp_path / "chk"
+    return make_open_batch(tmp_path)
 
 
 def lastgood(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:

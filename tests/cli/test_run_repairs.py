@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from supervising import make_open_batch
 
 from lastgood.operations.backup import create
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import Incidents
 from lastgood.storage import parse_location
-from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.writing import open_writable
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -41,14 +41,7 @@ DEAD = f'{SINK}\ndriver_check = ["true"]'
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Seven batches are committed, and `SINK` has them; an eighth is planned."""
-    query = CheckpointBuilder(tmp_path / "chk")
-    query.run(7)
-    query.plan()
-    log = tmp_path / "sink/_spark_metadata"
-    log.mkdir(parents=True)
-    for number in range(7):
-        (log / str(number)).write_bytes(b"v1")
-    return tmp_path / "chk"
+    return make_open_batch(tmp_path)
 
 
 def run(folder: Path, code: str, config: str = "", policy: str = "", *words: str) -> tuple[int, list[dict[str, Any]]]:

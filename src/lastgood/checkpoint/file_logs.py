@@ -145,9 +145,9 @@ def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERV
         return entries
     if entries > _INT_MAX:  # Spark counts entries by a 32-bit number
         return entries
-    small = [divisor for divisor in range(1, math.isqrt(entries) + 1) if entries % divisor == 0]
-    divisors = (*small, *(entries // divisor for divisor in reversed(small)))
-    return next(divisor for divisor in divisors if divisor >= default)
+    small = range(1, math.isqrt(entries) + 1)  # each divisor beyond has its counterpart among these
+    divisors = {each for divisor in small if entries % divisor == 0 for each in (divisor, entries // divisor)}
+    return min(divisor for divisor in divisors if divisor >= default)
 
 
 def ids_read_at_start(newest: int, interval: int) -> range:

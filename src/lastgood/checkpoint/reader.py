@@ -262,9 +262,7 @@ class _Reader:
         first = log.entries.get(0)
         if first is None or isinstance(first, FileLogEntry):
             return log
-        plans = (entry for entry in offsets.entries.values() if isinstance(entry, OffsetEntry))
-        planned = [line.offset for line in (plan.source(log.name) for plan in plans) if line is not None]
-        if not any(isinstance(offset, FileOffset) for offset in planned):
+        if not any(_reads_files(plan, log.name) for plan in offsets.entries.values()):
             return log
         file = self._location / f"{log.folder}/{log.entry_name(0)}"
         entry = read_file(self._storage, file, parse_source_log_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
@@ -308,3 +306,9 @@ def _source_entries_wanted(log: SourceLog) -> list[int]:
     since = log.listing.compact.newest or 0
     newest = [log_id for log_id in ids.last(_SOURCE_ENTRIES_MAX) if log_id >= since]
     return newest if 0 in newest or 0 not in ids else [0, *newest]
+
+
+def _reads_files(plan: OffsetEntry | Damage, source_id: str) -> bool:
+    """Whether this plan can be read, and says that the source reads files."""
+    line = plan.source(source_id) if isinstance(plan, OffsetEntry) else None
+    return line is not None and isinstance(line.offset, FileOffset)

@@ -60,8 +60,11 @@ def styled(*parts: str | tuple[str, str], style: str = "") -> Text:
     """One line of parts, each a text or a text with its style; what others wrote in it is shown as text."""
     from rich.text import Text
 
-    shown = (visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts)
-    return Text.assemble(*shown, style=style)
+    line = Text(style=style)
+    for part in parts:
+        text, own_style = (part, None) if isinstance(part, str) else part
+        line.append(visible(text), own_style)
+    return line
 
 
 def print_json(value: Any) -> None:

@@ -15,6 +15,7 @@ from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
+    from lastgood.diagnosis.findings import Finding
     from lastgood.operations.run import Prepared
     from lastgood.supervise.config import Pipeline
 
@@ -191,9 +192,14 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
 def _print_check(prepared: Prepared, output_format: str) -> None:
     from lastgood.operations.retention import retention_of
 
-    facts, found = prepared.to_json(), [retention_of(target) for target in prepared.targets.values()]
-    warnings = [finding for each in found for finding in each.warnings]
-    unknowns = [f"max_downtime against retention: {each.unknown}" for each in found if each.unknown is not None]
+    facts = prepared.to_json()
+    warnings: list[Finding] = []
+    unknowns: list[str] = []
+    for target in prepared.targets.values():
+        found = retention_of(target)
+        warnings += found.warnings
+        if found.unknown is not None:
+            unknowns.append(f"max_downtime against retention: {found.unknown}")
     if output_format == "json":
         print_json(facts | {"findings": [finding.to_json() for finding in warnings], "unknowns": unknowns})
         return

@@ -254,7 +254,7 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
             "-" if facts["last_planned"] is None else str(facts["last_planned"]),
             f"{_ago(each.time_ms)} ago" if each.time_ms else "-",
             *(_kafka_cells(each.exposure) if has_kafka else ()),
-            *(["; ".join(_sink_cell(sink) for sink in each.sinks) or "-"] if has_sinks else ()),
+            *([_sink_cells(each)] if has_sinks else ()),
         )
     out.print(table)
     for each in found:
@@ -285,6 +285,10 @@ def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
     if least is None or least.ms is None:
         return loss, lag, "?" if least is None else least.kind.value.replace("_", " ")
     return loss, lag, _span(least.ms / 1000)
+
+
+def _sink_cells(found: Status) -> str:
+    return "; ".join(map(_sink_cell, found.sinks)) or "-"
 
 
 def _sink_cell(sink: SinkStanding) -> str:

@@ -32,6 +32,8 @@ class Terminal(Console):
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         # The last gate: only what rich marks as control, and the styles that it adds, are escapes.
-        return super()._render_buffer(
-            each if each.control else Segment(visible_lines(each.text), each.style) for each in buffer
-        )
+        return super()._render_buffer(map(_made_visible, buffer))
+
+
+def _made_visible(segment: Segment) -> Segment:
+    return segment if segment.control else Segment(visible_lines(segment.text), segment.style)

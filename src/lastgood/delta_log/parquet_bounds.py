@@ -73,10 +73,12 @@ def bounds_of(raw: bytes, metadata: Any, columns: Collection[str]) -> Bounds:
         pages = list(_pages(raw, chunk))
         name = chunk.path_in_schema
         unpacked += sum(page.unpacked_bytes for page in pages)
-        values[name] = values.get(name, 0) + sum(page.values for page in pages if not page.is_dictionary)
-        width = max((page.unpacked_bytes for page in pages if page.is_dictionary or page.repeats), default=0)
+        held = sum(page.values for page in pages if not page.is_dictionary)
+        values[name] = values.get(name, 0) + held
+        repeated = [page.unpacked_bytes for page in pages if page.is_dictionary or page.repeats]
+        width = max(repeated, default=0)
         widest = max(widest, width)
-        more = sum(page.values for page in pages if not page.is_dictionary) - rows
+        more = held - rows
         if column.max_repetition_level and max(0, more) * width > bytes_max:
             return Bounds(f"{name}: {more} values in lists, of up to {width} bytes", 0, bytes_max)
     most = max(values, key=lambda name: values[name], default=None)
@@ -108,7 +110,8 @@ def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:
 
 
 def _page(fields: dict[int, Any]) -> Page:
-    kind = next((number for number in _OF_KIND if isinstance(fields.get(number), dict)), None)
+    kinds = [number for number in _OF_KIND if isinstance(fields.get(number), dict)]
+    kind = kinds[0] if kinds else None
     unpacked = fields.get(_UNPACKED)
     if kind is None or not isinstance(unpacked, int) or unpacked < 0:
         raise PageError("a page of no known kind")
