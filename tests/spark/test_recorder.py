@@ -145,13 +145,16 @@ def test_connect_is_recorded_from_within_and_from_without(connect_python: Path, 
         "PYSPARK_PYTHON": str(connect_python),
         "PYTHONPATH": os.pathsep.join([str(SITE_FOLDER), str(Path(lastgood.__file__).parents[1])]),
         FOLDER_VARIABLE: str(agent),
+        "SPARK_TESTING": "1",  # so that the server takes a free port, not 15002, and tells its client which
     }
     command = [str(connect_python), str(HERE / "connect_app.py"), str(tmp_path), str(recorded)]
     with log.open("wb") as output, Child(command, env=env, cwd=tmp_path, output=output) as child:
         ending = child.wait(DEADLINE_SECONDS)
     assert ending is not None
-    assert ending.exit_code == 1, log.read_text()
-    assert "listener" not in log.read_text()
+    said = log.read_text()
+    assert ending.exit_code == 1, said
+    assert "cannot parse record 17" in said, said
+    assert "listener" not in said
     for records in (records_in(agent), records_in(recorded)):
         check_connect(records, tmp_path)
     (crashed,) = [record for record in records_in(agent) if isinstance(record, Crashed)]
