@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import zlib
 from pathlib import Path
@@ -29,6 +30,7 @@ PLACES = [
 VERBS = [["status"], ["diagnose"], ["backup", "list"], ["report"], ["undo", "last"], ["plan"]]
 
 
+@functools.cache
 def bomb(line: bytes, megabytes: int) -> bytes:
     """A gzip member of so many megabytes of one line over and over, made without ever holding them."""
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
