@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed import call
 
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -20,8 +21,7 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "backup", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return call("backup", *arguments, env=env)
 
 
 def as_json(*arguments: str | Path) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from typed import call
 
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -73,8 +74,7 @@ def torn() -> Path:
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [*LASTGOOD, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return call(*words)
 
 
 def answer(*words: object, code: int = 0) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed import call
 
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 
@@ -20,8 +21,7 @@ LAST = "Nothing has been changed.\n"
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "inspect", *map(str, arguments)]
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    return call("inspect", *arguments, env=env, cwd=cwd)
 
 
 def as_json(*arguments: str | Path) -> dict[str, Any]:

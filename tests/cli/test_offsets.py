@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typed import call
 
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
@@ -17,8 +18,7 @@ LASTGOOD = Path(sys.executable).parent / "lastgood"
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "offsets", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return call("offsets", *arguments, env=env)
 
 
 @pytest.fixture

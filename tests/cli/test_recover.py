@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from foreign import KINESIS, Lines
+from typed import call
 
 from lastgood.lab.ports import free_port
 from lastgood.operations.backup import create
@@ -46,9 +47,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LASTGOOD, "recover", *map(str, words)], capture_output=True, text=True, timeout=120, check=False
-    )
+    return call("recover", *words)
 
 
 def answer(*words: object, code: int = 0) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed import call
 
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -33,9 +34,8 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "chk"
 
 
-def run(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [*LASTGOOD, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return call(*words)
 
 
 def answer(*words: object, code: int = 0) -> dict[str, Any]:

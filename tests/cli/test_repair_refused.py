@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed import call
 
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -45,6 +46,8 @@ def built(folder: Path) -> Path:
 
 
 def run(*words: object, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    if not prefix:
+        return call(*words, "--format", "json")
     command = [*prefix, *LASTGOOD, *map(str, words), "--format", "json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from supervising import make_open_batch
+from typed import call
 
 from lastgood.operations.backup import create
 from lastgood.recovery.incident import Incident
@@ -58,8 +59,7 @@ def run(folder: Path, code: str, config: str = "", policy: str = "", *words: str
 
 def lastgood(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-    command = [str(LASTGOOD), *words]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return call(*words, env=env, cwd=folder)
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from typed import call
 
 from lastgood.lab.ports import free_port
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
@@ -21,8 +22,7 @@ LAST = "Nothing has been changed.\n"
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "TZ": "UTC"}
-    command = [str(LASTGOOD), "status", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return call("status", *arguments, env=env)
 
 
 @pytest.fixture

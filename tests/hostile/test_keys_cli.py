@@ -21,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 from hostile.attacker import call
 from hostile.conftest import table
+from typed import call as call_typed
 
 from lastgood.operations import keys as module
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
@@ -49,7 +50,9 @@ class Machine:
             shutil.copy(key, folder / "key")
 
     def run(self, *words: object, command: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-        typed = [*(command or LASTGOOD), *map(str, words)]
+        if command is None:
+            return call_typed(*words, env=self.env, cwd=self.home)
+        typed = [*command, *map(str, words)]
         return subprocess.run(
             typed, cwd=self.home, env=self.env, capture_output=True, text=True, timeout=120, check=False
         )
