@@ -43,7 +43,7 @@ unit:
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"
-	LASTGOOD_SHARD=$(SHARD) LASTGOOD_SEED=$(SEED) $(BIN)/pytest -m proof --durations=15
+	LASTGOOD_SHARD=$(SHARD) LASTGOOD_SEED=$(SEED) $(BIN)/pytest -n 2 -m proof --durations=15
 
 docs: setup ## write the generated pages of docs/reference
 	@$(BIN)/python tools/reference

@@ -19,7 +19,8 @@ VERSION = "4.2.0"
 MISSING = "Error reading delta file"
 
 
-@pytest.mark.parametrize("name", [pytest.param("dedup-file-sink", marks=pytest.mark.proof), "dedup-delta"])
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ["dedup-file-sink", "dedup-delta"])
 def test_next_batch_begins_with_the_state_that_was_made_before(name: str, open_laboratory: OpenLaboratory) -> None:
     laboratory = open_laboratory(VERSION, name)
     newest = max(ids(laboratory.healthy(FLAVOURS[name]), "commits"))

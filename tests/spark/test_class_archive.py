@@ -40,6 +40,7 @@ def make(
     return of
 
 
+@pytest.mark.proof
 def test_archive_is_made_once_in_place_of_the_oldest_and_the_next_spark_takes_its_classes_from_it(
     job: Path, java: Java, tmp_path: Path, make: Callable[[Path], tuple[Path | None, list[str]]]
 ) -> None:
