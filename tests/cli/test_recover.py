@@ -115,6 +115,14 @@ def test_sink_that_tells_leaves_nothing_to_warn_of(tmp_path: Path, checkpoint: P
     assert answer(checkpoint)["warning"] is None
 
 
+def test_lost_checkpoint_waits_for_a_sink_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    told = answer("./lost", "--sink", "s3a://lake/table", code=75)
+    assert told["decision"] == "later"
+    assert "nobody can tell whether this is a first start: s3a://lake/table" in told["because"]
+
+
 def test_word_of_a_person_overrules_no_sink(tmp_path: Path) -> None:
     log = tmp_path / "sink/_spark_metadata"
     log.mkdir(parents=True)

@@ -51,8 +51,8 @@ Tell = Callable[[str], None]
 
 _RESUME = "resume"
 _STANDS = "reposition"
-_ANSWERING = ("delta", "file", "iceberg", "fence")
-"""Kinds of sinks that could tell of batches."""
+_ANSWERING = ("delta", "file", "iceberg", "fence", "unknown")
+"""Kinds of sinks that could tell of batches, and what could not be looked at."""
 _FOR_A_PERSON = (
     StartFileNotNamedError,
     SinkNotNamedError,

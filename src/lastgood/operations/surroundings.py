@@ -295,6 +295,8 @@ class Question(Generic[AnswerT]):
     """The answer of who gave none, and why."""
     is_default: bool = False
     """Whether the configuration alone asks it: then a library that is not installed is a reason, not an error."""
+    without_library: Callable[[str], AnswerT] | None = None
+    """The answer for that reason, which no waiting mends; None: as `unknown`."""
 
     def answer(self) -> AnswerT:
         """The answer.
@@ -307,7 +309,8 @@ class Question(Generic[AnswerT]):
         except ExtraMissingError as error:
             if not self.is_default:
                 raise
-            return self.unknown(f"{error}: {error.next}")
+            unknown = self.without_library or self.unknown
+            return unknown(f"{error}: {error.next}")
 
 
 def sink_question(
@@ -324,8 +327,8 @@ def sink_question(
     """
     shown = without_login(text, instead=":***")
     ask = partial(_ask_sink, text, query_id, app_id, now_ms=now_ms)
-    silent = partial(unknown_evidence, "unknown", shown, DedupeKey.NONE, is_silent=True)
-    return Question(ask, silent, is_default)
+    unknown = partial(unknown_evidence, "unknown", shown, DedupeKey.NONE)
+    return Question(ask, partial(unknown, is_silent=True), is_default, without_library=unknown)
 
 
 def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.errors import StorageError
+from lastgood.errors import Retry, StorageError
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.redaction import without_login
 from lastgood.sinks.delta import DeltaSink
@@ -31,12 +31,14 @@ class OtherSink:
     """`absent`, `unrecognised`, or `unknown`."""
     location: str
     because: str
+    is_silent: bool = False
+    """As `SinkEvidence.is_silent`."""
 
     def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
         """That there is nothing, or nothing to tell; see `Sink.evidence`."""
         if self.kind == "absent":
             return SinkEvidence(self.kind, self.location, DedupeKey.NONE, None, known=True, because=self.because)
-        return unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because)
+        return unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because, is_silent=self.is_silent)
 
 
 def is_database(text: str) -> bool:
@@ -126,7 +128,7 @@ def _look(storage: Storage, location: Location, timeout_seconds: float) -> str |
     try:
         is_delta, is_file, is_iceberg, is_there = [bool(answer.or_raise()) for answer in answers]
     except StorageError as error:
-        return OtherSink("unknown", str(location), reason(error))
+        return OtherSink("unknown", str(location), reason(error), is_silent=error.retry is Retry.LATER)
     for kind, is_it in zip(_KINDS, (is_delta, is_file, is_iceberg), strict=True):
         if is_it:
             return kind

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.errors import StorageError
 from lastgood.sinks import sink as module
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sinks.sink import open_sink, same_sink
@@ -79,8 +80,18 @@ def test_storage_that_does_not_let_us_look_is_an_answer(folder: Path, monkeypatc
 
     monkeypatch.setattr(module, "open_storage", lambda *_: Denied())
     found = open_sink(str(folder)).evidence("q", now_ms=0)
-    assert (found.kind, found.known) == ("unknown", False)
+    assert (found.kind, found.known, found.is_silent) == ("unknown", False, False)
     assert "does not let us look" in found.because
+
+
+def test_storage_that_does_not_answer_may_do_so_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(LocalStorage):
+        def stat(self, location: object) -> None:
+            raise StorageError("the storage does not answer", subject=str(location))
+
+    monkeypatch.setattr(module, "open_storage", lambda *_: Silent())
+    found = open_sink(str(folder)).evidence("q", now_ms=0)
+    assert (found.kind, found.known, found.is_silent) == ("unknown", False, True)
 
 
 def test_database_is_told_from_its_url(tmp_path: Path) -> None:
