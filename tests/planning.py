@@ -9,8 +9,8 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
-from lastgood.diagnosis.spark_version import SPARK_4_2, SparkVersion
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known
 from lastgood.recovery.goals import Goal
 from lastgood.recovery.planner import draft

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_VERSIONS, SparkVersion
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_VERSIONS, SparkVersion
+from lastgood.query.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 BATCHES = 6

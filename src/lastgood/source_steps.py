@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, Steps
-from lastgood.history import BatchRecord, InitialOffsets, Seam
+from lastgood.query.history import BatchRecord, InitialOffsets, Seam
 from lastgood.sources.unasked import name_of
 
 

@@ -15,7 +15,7 @@ from printed import parsed
 
 from lastgood.cli.main import VERBS, lastgood
 from lastgood.diagnosis.catalogue import names, topics
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.explain import explain
 from lastgood.supervise.config import load_config
 from lastgood.supervise.policy import Policy

@@ -11,9 +11,9 @@ from conformance.edits_of_kafka import read_topic
 from conformance.flavours import FLAVOURS
 from conformance.inputs import TABLE, log_of_death, query_id_of
 
-from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled, Stage
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Stage
 
 _FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}
 

@@ -13,9 +13,9 @@ from conformance.judging import compare, prediction
 from plugin_laboratory import OpenLaboratory
 
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.prediction.restart import Outcome
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from conformance.folders import ids
 from conformance.judging import compare, prediction
 from plugin_laboratory import OpenLaboratory
 
-from lastgood.diagnosis.restart import Outcome
+from lastgood.query.prediction.restart import Outcome
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,9 @@ import pytest
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.prediction.restart import Outcome
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"

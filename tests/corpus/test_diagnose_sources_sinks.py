@@ -18,14 +18,14 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.rules_kafka import find_kafka
 from lastgood.diagnosis.rules_sinks import find_sinks
 from lastgood.diagnosis.rules_sources import find_sources
-from lastgood.diagnosis.spans import spans
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
-from lastgood.position import locate
+from lastgood.query.position import locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.spans import spans
+from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.fence import FenceTable, open_fence
 from lastgood.sinks.iceberg import IcebergMetadata, parse_iceberg_metadata

@@ -18,11 +18,11 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome, Restart, SinkCalled
-from lastgood.diagnosis.skipping import versions_loaded
-from lastgood.diagnosis.spark_version import parse_spark_version
-from lastgood.diagnosis.world import World
 from lastgood.operations.state_checksums import unsound_state
+from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled
+from lastgood.query.prediction.skipping import versions_loaded
+from lastgood.query.prediction.spark_version import parse_spark_version
+from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import facts_from_json

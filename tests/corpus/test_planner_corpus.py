@@ -11,9 +11,9 @@ import pytest
 from planning import carried_out, delta, fence, files, known, silent
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.recovery.log_edits import edited

@@ -20,9 +20,9 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.state import State, StateOperator
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_VERSIONS
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_VERSIONS
+from lastgood.query.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 SPARK = Path(__file__).parent / "spark"

@@ -15,9 +15,9 @@ import pytest
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome, SinkCalled
-from lastgood.diagnosis.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Outcome, SinkCalled
+from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
+from lastgood.query.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"

@@ -14,7 +14,7 @@ from hostile.attacker import call
 from spellings import SECRET, SPELLINGS, spelled
 
 from lastgood.cli.main import main
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.ledger.telling import telling_of
 from lastgood.records.record import Cause, Failure, Terminated
 from lastgood.redaction import as_told

@@ -25,10 +25,10 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
 from lastgood.recovery.planner import draft

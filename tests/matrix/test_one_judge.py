@@ -20,8 +20,8 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
 from lastgood.recovery.planner import draft

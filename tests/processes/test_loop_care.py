@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from supervising import DEADLINE_SECONDS, Caring, Counter, Listener, in_background, supervisor
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.supervise.care import AttemptsExhaustedError, PersonNeededError, Wait
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Standing

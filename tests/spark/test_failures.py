@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from lastgood.diagnosis.driver_log import DriverLog, read_driver_log
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import RULES, Failure
+from lastgood.failures.classify import RULES, Failure
+from lastgood.failures.driver_log import DriverLog, read_driver_log
+from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SparkEnvironment, default_spark, submit
 from lastgood.process.java import Java

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Producer
 
 import lastgood
-from lastgood.diagnosis.restart import Outcome, Restart
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import SMALL_CONF, default_spark, submit
 from lastgood.process.java import Java
+from lastgood.query.prediction.restart import Outcome, Restart
 
 APP = Path(__file__).with_name("gone_topics_app.py")
 DEADLINE_SECONDS = 900

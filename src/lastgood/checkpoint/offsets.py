@@ -12,7 +12,7 @@ from typing import Self
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import Json, encode, long_field, read_object, split_log, to_json
-from lastgood.checkpoint.source_offsets import SourceOffset, TextOffset, parse_source_offset
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, TextOffset, parse_source_offset
 
 VERSION_NEWEST = 2
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -144,6 +144,11 @@ class OffsetEntry:
     def conf(self) -> Mapping[str, str]:
         """The pinned confs; empty where there is no metadata."""
         return self.metadata.conf if self.metadata else {}
+
+    @property
+    def topics(self) -> dict[str, Mapping[str, Mapping[int, int]]]:
+        """Per Kafka source, by its id, the offset of each topic and partition."""
+        return {line.source_id: line.offset.topics for line in self.sources if isinstance(line.offset, KafkaOffset)}
 
     def source(self, source_id: str) -> SourceLine | None:
         """The line of one source."""

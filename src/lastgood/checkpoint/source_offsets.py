@@ -287,3 +287,8 @@ def _by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
 _Shape: TypeAlias = "Callable[[dict[str, Json]], SourceOffset | None]"
 _SHAPES: tuple[_Shape, ...] = (_file, _rate_micro_batch, _delta, _iceberg)
 _NESTED_SHAPES: tuple[_Shape, ...] = (_kafka, _continuous_rate, *_SHAPES)
+
+
+def topics_of(offset: SourceOffset | None) -> Mapping[str, Mapping[int, int]]:
+    """Per topic and partition the offset of a Kafka source; empty for any other."""
+    return offset.topics if isinstance(offset, KafkaOffset) else {}

@@ -151,7 +151,7 @@ def _print_restart(report: Report, out: Console, asked: bool) -> None:
 
 def _versions(report: Report, asked: bool) -> str:
     """Those that do this: all, where nobody asked for one and none does anything else."""
-    from lastgood.diagnosis.spark_version import SPARK_VERSIONS
+    from lastgood.query.prediction.spark_version import SPARK_VERSIONS
 
     restart = report.restart
     if asked or report.others or restart.error:

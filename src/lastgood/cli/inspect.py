@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lastgood.history import SourceRead
     from lastgood.operations.evidence import Evidence
     from lastgood.operations.inspect import FileNow, Inspection
     from lastgood.operations.rows import BatchRow
     from lastgood.operations.shown import Comparison, ShownBatch
     from lastgood.operations.state_sizes import StateSizes
     from lastgood.operations.surroundings import EvidenceOptions, Surroundings
+    from lastgood.query.history import SourceRead
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
 

@@ -19,7 +19,7 @@ from lastgood.errors import UsageError, command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.history import Seam
+    from lastgood.query.history import Seam
     from lastgood.spark.audit import Audit, Difference, PartitionDifference
 
 _RANGES_SHOWN = 10

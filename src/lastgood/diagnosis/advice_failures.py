@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.advice_resources import resource_advice
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.world import World
+from lastgood.failures.classify import Failure
+from lastgood.failures.failure_class import FailureClass
+from lastgood.query.world import World
 
 _TASK_FAILED = re.compile(
     r"Task \d+ in stage [\d.]+ failed (?P<times>\d{1,6}) times, most recent failure: Lost task [\d.]+ in stage [\d.]+"

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import Pace, pace_of, shown_time
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import resolved
 from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
 
@@ -69,8 +68,7 @@ def _large_batches(world: World, pace: Pace, evidence: Mapping[str, Json], optio
 
 
 def _kafka(entry: object) -> Mapping[str, Offsets]:
-    lines = entry.sources if isinstance(entry, OffsetEntry) else ()
-    return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
+    return entry.topics if isinstance(entry, OffsetEntry) else {}
 
 
 def _unread_offsets(world: World) -> int:

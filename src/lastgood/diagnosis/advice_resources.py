@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.lines import Json
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis import advice_conditions as told
-from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import median
-from lastgood.diagnosis.world import World
+from lastgood.failures.classify import Failure
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import resolved
 from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
 
@@ -82,8 +81,7 @@ def _as_planned(orphan: int | None) -> str:
 
 
 def _topics(entry: object) -> Mapping[str, Offsets]:
-    lines = entry.sources if isinstance(entry, OffsetEntry) else ()
-    return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
+    return entry.topics if isinstance(entry, OffsetEntry) else {}
 
 
 def _count(starts: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:

@@ -15,7 +15,7 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import median
 from lastgood.diagnosis.state_size import partition_sizes
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB

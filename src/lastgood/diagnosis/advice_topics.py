@@ -6,12 +6,10 @@ import shlex
 from collections.abc import Iterator
 
 from lastgood.checkpoint.lines import Json
-from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.pace import shown_time
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
 
 RETENTION_DEFAULT_MS = 7 * 86_400_000
@@ -27,8 +25,7 @@ def topic_advice(world: World) -> Iterator[Finding]:
     if world.kafka is None:
         return
     newest = world.checkpoint.newest_offsets
-    lines = newest.sources if isinstance(newest, OffsetEntry) else ()
-    read = {topic for line in lines if isinstance(line.offset, KafkaOffset) for topic in line.offset.topics}
+    read = {topic for topics in newest.topics.values() for topic in topics} if newest else set()
     for name, topic in sorted(world.kafka.topics.items()):
         if not read or name in read:
             yield from _copies(world.kafka, name, topic)

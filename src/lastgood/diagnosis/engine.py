@@ -10,8 +10,6 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis.findings import Finding, Severity, worst_first
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.diagnosis.rules_kafka import find_kafka
 from lastgood.diagnosis.rules_left import find_left, not_of_the_left
@@ -23,13 +21,15 @@ from lastgood.diagnosis.rules_sinks import find_sinks
 from lastgood.diagnosis.rules_source_logs import find_source_logs
 from lastgood.diagnosis.rules_sources import find_sources
 from lastgood.diagnosis.rules_state import find_state
-from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
 from lastgood.diagnosis.unknowns import find_unknowns
-from lastgood.diagnosis.world import World
-from lastgood.position import Position, locate
+from lastgood.query.position import Position, locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Restart
+from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
+from lastgood.query.world import World
 
 if TYPE_CHECKING:
-    from lastgood.diagnosis.failures import Failure
+    from lastgood.failures.classify import Failure
 
 _READS_OFFSETS = {1: SPARK_3_5, 2: SPARK_4_2}
 _READS_COMMITS = {1: SPARK_3_5, 2: SPARK_4_0, 3: SPARK_4_2}

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import KafkaOffset, topics_of
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.restart import Restart
-from lastgood.diagnosis.spans import Span, Stand, spans, stands
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
+from lastgood.query.spans import Span, Stand, spans, stands
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets, Ranges
 
@@ -121,11 +121,6 @@ def readings(world: World, restart: Restart) -> Iterator[KafkaReading]:
 def status_command(world: World) -> str:
     """The command that shows what is lost and what will be."""
     return world.command("status")
-
-
-def topics_of(offset: SourceOffset | None) -> Offsets:
-    """The offsets of a Kafka source; empty for any other."""
-    return offset.topics if isinstance(offset, KafkaOffset) else {}
 
 
 def positions(offsets: Offsets) -> Offsets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lastgood.diagnosis.advice_facts import RecordedBatch
+from lastgood.query.advice_facts import RecordedBatch
 
 BATCHES_MIN = 5
 """Fewer recorded batches tell nothing."""

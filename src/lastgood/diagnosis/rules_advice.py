@@ -12,12 +12,12 @@ from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import StateOperator
 from lastgood.diagnosis import advice_conditions as told
-from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
 from lastgood.diagnosis.advice_kafka import batch_advice
 from lastgood.diagnosis.advice_state import state_advice
 from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Condition, Finding
-from lastgood.diagnosis.world import World
+from lastgood.query.advice_facts import RecordedBatch, RecordedRun
+from lastgood.query.world import World
 from lastgood.storage import LocationInvalidError, parse_location
 
 CONDITIONS: tuple[Condition, ...] = told.CONDITIONS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import Failure
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.world import World
 from lastgood.errors import command_line
+from lastgood.failures.classify import Failure
+from lastgood.failures.failure_class import FailureClass
+from lastgood.query.world import World
 
 
 def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:

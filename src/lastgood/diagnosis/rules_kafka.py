@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, topics_of
 from lastgood.diagnosis import kafka_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import (
@@ -18,15 +18,14 @@ from lastgood.diagnosis.kafka_reading import (
     status_command,
     to_json,
     told,
-    topics_of,
     within,
 )
-from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_kafka_broker import find_broker
-from lastgood.diagnosis.skipping import is_skipped
 from lastgood.diagnosis.source_conditions import ORPHAN_UNREPLAYABLE, SOURCE_UNKNOWN
-from lastgood.diagnosis.spans import Span
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart
+from lastgood.query.prediction.skipping import is_skipped
+from lastgood.query.spans import Span
+from lastgood.query.world import World
 from lastgood.sources.kafka_ranges import (
     Offsets,
     Ranges,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.diagnosis import kafka_conditions as conditions
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.kafka_reading import (
@@ -17,14 +18,13 @@ from lastgood.diagnosis.kafka_reading import (
     status_command,
     to_json,
     told,
-    topics_of,
     within,
 )
-from lastgood.diagnosis.kafka_source import is_without_topics
-from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.kafka_source import is_without_topics
+from lastgood.query.prediction.restart import Restart
 from lastgood.query.topics import reads_of
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
 from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
 from lastgood.sources.kafka_retention import IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 
 CHECKPOINT_HAS_LINKS = Condition(
     "CHECKPOINT_HAS_LINKS",

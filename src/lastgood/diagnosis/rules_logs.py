@@ -10,11 +10,11 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.logs import BatchLog, LogListing
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
-from lastgood.diagnosis.file_source import next_name
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.restart import Outcome, Restart
-from lastgood.diagnosis.world import World, removal
+from lastgood.query.prediction.file_source import next_name
+from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.sink_batches import planned_anew
+from lastgood.query.world import World, removal
 
 _IDS_SHOWN = 20
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 
 CHECKPOINT_LOST = Condition(
     "CHECKPOINT_LOST",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.world import World
+from lastgood.query.world import World
 
 SEALED_BY_LASTGOOD = Condition(
     "SEALED_BY_LASTGOOD",

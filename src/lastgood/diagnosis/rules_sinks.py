@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.restart import Restart, Stage
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import ABSENT, FENCE, FILE, NONE, SinkReading, batches, sink_readings
-from lastgood.diagnosis.world import World, removal
-from lastgood.position import Position
+from lastgood.query.position import Position
+from lastgood.query.prediction.restart import Restart, Stage
 from lastgood.query.sink_batches import Origin
+from lastgood.query.world import World, removal
 from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS

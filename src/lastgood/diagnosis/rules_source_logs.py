@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.restart import Restart, Stop
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart, Stop
+from lastgood.query.world import World
 
 SOURCE_COUNT_CHANGED = Condition(
     "SOURCE_COUNT_CHANGED",

@@ -14,15 +14,16 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     RateMicroBatchOffset,
     SourceOffset,
+    topics_of,
 )
 from lastgood.checkpoint.source_order import Step, Steps
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.kafka_reading import between, names, positions, topics_of
-from lastgood.diagnosis.restart import Restart
+from lastgood.diagnosis.kafka_reading import between, names, positions
 from lastgood.diagnosis.rules_files import find_files_again
-from lastgood.diagnosis.spans import Span, Stand, orphan_of, spans, stands
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart
+from lastgood.query.spans import Span, Stand, orphan_of, spans, stands
+from lastgood.query.world import World
 from lastgood.sources.delta import DeltaFacts, DeltaServing, Serving, can_serve
 from lastgood.sources.files import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
 from lastgood.sources.kafka_ranges import ranges_to_json, went_back

@@ -11,12 +11,12 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
 from lastgood.checkpoint.state_files import StateFile
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.restart import Restart
-from lastgood.diagnosis.skipping import version_loaded
-from lastgood.diagnosis.spark_version import SPARK_4_1
-from lastgood.diagnosis.state_load import is_about_format, is_about_single_partition, is_about_skipping
-from lastgood.diagnosis.state_partitions import repinned, uncounted
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart
+from lastgood.query.prediction.skipping import version_loaded
+from lastgood.query.prediction.spark_version import SPARK_4_1
+from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
+from lastgood.query.prediction.state_partitions import repinned, uncounted
+from lastgood.query.world import World
 
 _SHOWN = 20
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.diagnosis.kafka_reading import topics_of
-from lastgood.diagnosis.restart import Restart
-from lastgood.diagnosis.spans import Span, orphan_of, read_nothing, spans
-from lastgood.diagnosis.world import World
-from lastgood.position import Position
+from lastgood.query.position import Position
+from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import Held, held_batches, planned_anew
+from lastgood.query.spans import Span, orphan_of, read_nothing, spans
+from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka_ranges import planned, ranges_to_json
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastgood.diagnosis.restart import Restart
 from lastgood.diagnosis.rules_kafka_broker import identities
 from lastgood.diagnosis.rules_links import that_matter
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import planned_anew
+from lastgood.query.world import World
 from lastgood.sources.kafka_retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS, SINK_LOG
-from lastgood.diagnosis.advice_facts import AdviceFacts, TableAround
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.operations.evidence import Evidence
 from lastgood.parallel import Deadline, ask_all
+from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.recovery.topic_ids import read_topic_ids
 from lastgood.rights import WORK_SUFFIX
 from lastgood.storage import LocalStorage, Location, Storage

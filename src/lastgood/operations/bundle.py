@@ -37,13 +37,13 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.state import Loads, unique_ids_of
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
-from lastgood.diagnosis.failures import Failure
-from lastgood.diagnosis.world import World
 from lastgood.errors import StorageError, UsageError
+from lastgood.failures.classify import Failure
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.recorded import newest_files, tail_of
 from lastgood.operations.target import Target
+from lastgood.query.world import World
 from lastgood.records.files import parse_records
 from lastgood.recovery.copies import Copy, encode_copies
 from lastgood.recovery.mirror import mirror_folder, read_mirror

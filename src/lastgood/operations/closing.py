@@ -9,12 +9,12 @@ from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS
-from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.driver_death import word_needed
 from lastgood.operations.promise import Kept, Promised, check_promise
 from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.operations.target import resolve_target, target_at
 from lastgood.operations.whereabouts import looked_at
+from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident, is_incident_id
 from lastgood.recovery.plan import Plan, PlanInvalidError
 from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries

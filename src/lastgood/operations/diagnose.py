@@ -15,13 +15,9 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.rules_sources import batches_that_went_back
-from lastgood.diagnosis.skipping import versions_loaded
-from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnosis.world import Seal, World
 from lastgood.errors import ExtraMissingError, LastgoodError, StorageError, UsageError
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather, known_left, mirrored_only, now_ms, require_checkpoint
@@ -38,15 +34,19 @@ from lastgood.operations.surroundings import (
 )
 from lastgood.operations.target import Target
 from lastgood.operations.unread_files import unread_files
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.prediction.skipping import versions_loaded
+from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
+from lastgood.query.world import Seal, World
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
 from lastgood.writing import open_writable
 
 if TYPE_CHECKING:
-    from lastgood.diagnosis.driver_log import DriverLog
-    from lastgood.diagnosis.failures import Failure
-    from lastgood.diagnosis.log_facts import QueryFacts, SourceFacts
+    from lastgood.failures.classify import Failure
+    from lastgood.failures.driver_log import DriverLog
+    from lastgood.failures.log_facts import QueryFacts, SourceFacts
     from lastgood.operations.bundle import SavedBundle
     from lastgood.recovery.room import Room
 
@@ -188,8 +188,8 @@ def _judge(
     if not failures:
         return judge(world, spark)
     from lastgood.diagnosis.advice_failures import failure_advice
-    from lastgood.diagnosis.failures import shown
     from lastgood.diagnosis.rules_failures import find_failures
+    from lastgood.failures.classify import shown
 
     query = world.checkpoint.query
     query_id = query.query_id if isinstance(query, QueryMetadata) else None
@@ -223,7 +223,7 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
 
 
 def _read_log(log: str) -> DriverLog:
-    from lastgood.diagnosis.driver_log import read_driver_log
+    from lastgood.failures.driver_log import read_driver_log
 
     try:
         if log == STDIN:

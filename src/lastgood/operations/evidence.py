@@ -24,11 +24,11 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
 from lastgood.checkpoint.search import Place, search_log
 from lastgood.diagnosis.rules_links import that_matter
-from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.history import BatchRecord, InitialOffsets, merge
 from lastgood.operations.remembered import Remembered, remembered
 from lastgood.operations.target import Target, resolve_target
+from lastgood.query.history import BatchRecord, InitialOffsets, merge
+from lastgood.query.world import LeftBehind
 from lastgood.recovery.copies import Copy, batch_of, packed, standing
 from lastgood.recovery.left_behind import left_behind
 from lastgood.recovery.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.diagnosis.spans import stands
 from lastgood.errors import ExtraMissingError
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.hosts import open_named
+from lastgood.query.spans import stands
 from lastgood.sources.files import WrittenAgain, written_again
 
 

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.history import SourceRead
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.rows import AllRows, rows_of
 from lastgood.operations.walk import Progress
+from lastgood.query.history import SourceRead
 from lastgood.sources.kafka_ranges import Range, Spans
 
 

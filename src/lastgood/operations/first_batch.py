@@ -22,9 +22,9 @@ from lastgood.checkpoint.source_offsets import (
     name_offset,
     parse_source_offset,
 )
-from lastgood.diagnosis.restart import Outcome
-from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.shown import Shown, shown_batch
+from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
+from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plan import Plan, PlannedSink

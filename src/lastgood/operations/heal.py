@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lastgood.asked import Asked
-from lastgood.diagnosis.failure_class import FailureClass
 from lastgood.errors import LastgoodError, command_line
+from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.apply import Owner
 from lastgood.operations.attempts import Attempts
 from lastgood.operations.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone

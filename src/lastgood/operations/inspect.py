@@ -15,13 +15,13 @@ from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.history import SourceRead
 from lastgood.operations.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.operations.rows import AllRows, BatchRow, rows_of
 from lastgood.operations.shown import Comparison
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.operations.walk import Progress
+from lastgood.query.history import SourceRead
 from lastgood.sources.files import FileFacts, Then, ask_files, then
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Range, Ranges, minus, ranges_to_json, served, union

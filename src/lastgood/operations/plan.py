@@ -13,9 +13,6 @@ from typing import Any
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.source_replay import taken_for_kafka
-from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import UsageError
 from lastgood.operations.evidence import now_ms
 from lastgood.operations.keys import Keys
@@ -29,7 +26,10 @@ from lastgood.operations.survey import Survey, survey
 from lastgood.operations.target import start_file_of
 from lastgood.operations.topic_notes import topic_ids_of
 from lastgood.overlay import OverlayStorage
-from lastgood.position import locate
+from lastgood.query.position import locate
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.source_replay import taken_for_kafka
+from lastgood.query.world import LeftBehind
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume

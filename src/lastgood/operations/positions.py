@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import UsageError
 from lastgood.operations.broker import open_broker
 from lastgood.operations.evidence import now_ms
@@ -226,8 +226,7 @@ def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int
 def _topics(found: Survey) -> dict[str, Offsets]:
     """The partitions of each Kafka source, from the newest plan."""
     entry = found.world.checkpoint.newest_offsets
-    lines = entry.sources if entry else ()
-    return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
+    return entry.topics if entry else {}
 
 
 def _restricted(told: Offsets, known: Offsets) -> Offsets:

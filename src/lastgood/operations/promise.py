@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.diagnosis.restart import Outcome
 from lastgood.errors import LastgoodError, StorageError
-from lastgood.history import BatchRecord
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import CheckpointMissingError, Evidence, gather, now_ms
 from lastgood.operations.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown
@@ -22,6 +20,8 @@ from lastgood.operations.remembered import remembered
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.target import pipeline_of
 from lastgood.parallel import reason
+from lastgood.query.history import BatchRecord
+from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import Progress, Record
 from lastgood.recovery.plan import Plan
 from lastgood.rights import WORK_SUFFIX

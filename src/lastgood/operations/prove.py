@@ -21,10 +21,9 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import SourceLine
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import failure_of
-from lastgood.diagnosis.restart import Outcome
 from lastgood.errors import ExtraMissingError
+from lastgood.failures.classify import failure_of
+from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit
 from lastgood.operations.diagnose import BATCHES
@@ -33,6 +32,7 @@ from lastgood.operations.survey import Survey
 from lastgood.overlay import OverlayStorage
 from lastgood.process.child import Ending
 from lastgood.process.java import Java, find_java
+from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import Cause
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.proof import Proof

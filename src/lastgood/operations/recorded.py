@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from lastgood.diagnosis.advice_facts import RecordedBatch, RecordedRun
+from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Progress, Record, Started, Terminated
 from lastgood.storage import LocalStorage, Location, Storage, read_part

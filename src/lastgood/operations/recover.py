@@ -11,7 +11,6 @@ import platformdirs
 from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_left import first_start_unproven
 from lastgood.diagnosis.sink_reading import ABSENT
 from lastgood.errors import LastgoodError, Retry, UsageError
@@ -33,6 +32,7 @@ from lastgood.operations.target import name_policy, pipeline_of, require_known, 
 from lastgood.operations.topic_notes import note_before_first_start, note_topics
 from lastgood.operations.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
 from lastgood.operations.whereabouts import note_made
+from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plan import Plan, PlanInvalidError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.lines import LONG_MAX, Json, to_json
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
-from lastgood.history import BatchRecord
 from lastgood.ledger.facts import BatchFacts
+from lastgood.query.history import BatchRecord
 from lastgood.storage import Location
 
 if TYPE_CHECKING:

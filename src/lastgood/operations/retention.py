@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.world import World
 from lastgood.errors import LastgoodError
 from lastgood.operations.broker import open_broker
 from lastgood.operations.evidence import gather_at, now_ms
 from lastgood.operations.surroundings import ONE_SECONDS, reading
 from lastgood.operations.target import Target
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.world import World
 from lastgood.storage import open_storage, parse_location
 from lastgood.supervise.config import Kafka
 

@@ -9,9 +9,9 @@ from typing import Any
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.walk import Progress, Walk
+from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lastgood.checkpoint.layout import IMMUTABLE_FOLDERS
 from lastgood.checkpoint.lz4 import corruption
 from lastgood.checkpoint.state import Loads, State, StateStore, unique_ids_of
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
-from lastgood.diagnosis.unsound import Unsound
+from lastgood.query.prediction.unsound import Unsound
 from lastgood.storage import Location, Storage
 
 BYTES_MAX = 64 * 1024 * 1024

@@ -14,14 +14,10 @@ from lastgood.asked import Asked, downtime
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.diagnosis.advice_facts import AdviceFacts
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade, grade_of
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
-from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.advice_facts import query_facts
 from lastgood.operations.below import Reach, checkpoints_below
@@ -32,8 +28,11 @@ from lastgood.operations.fleet import look_around_all
 from lastgood.operations.keys import keys_of
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
-from lastgood.position import Position
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.position import Position
+from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import is_in_sinks, planned_anew
+from lastgood.query.world import LeftBehind
 from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
@@ -170,8 +169,7 @@ class Status:
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""
         newest = None if self.stand is None else self.stand.newest
-        lines = newest.sources if newest is not None else ()
-        return {line.source_id: line.offset.topics for line in lines if isinstance(line.offset, KafkaOffset)}
+        return {} if newest is None else newest.topics
 
     def to_json(self) -> dict[str, Any]:
         """What `status --format json` prints of one checkpoint."""

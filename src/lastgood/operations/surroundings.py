@@ -17,11 +17,11 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
 from lastgood.errors import ExtraMissingError, UsageError
-from lastgood.history import BatchRecord
 from lastgood.operations.broker import Broker, open_broker
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
+from lastgood.query.history import BatchRecord
 from lastgood.query.topics import reads_of
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence

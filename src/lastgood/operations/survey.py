@@ -10,11 +10,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import newest_reading
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import FILE
-from lastgood.diagnosis.spark_version import SparkVersion, parse_spark_version
-from lastgood.diagnosis.world import World
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
@@ -22,6 +18,10 @@ from lastgood.operations.keys import Keys
 from lastgood.operations.sinks_back import fence_of
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.unread_files import files_after
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
+from lastgood.query.world import World
 from lastgood.recovery.copies import standing
 from lastgood.recovery.draft import Known
 from lastgood.recovery.endings import as_left, endings_of

@@ -7,11 +7,11 @@ from typing import Any
 
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.diagnosis.world import World
+from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.operations.evidence import gather, now_ms
 from lastgood.operations.surroundings import EvidenceOptions, look_around
 from lastgood.operations.survey import Survey
+from lastgood.query.world import World
 from lastgood.recovery.plan import Plan
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.topic_ids import read_topic_ids, write_topic_ids
@@ -28,7 +28,7 @@ def topic_ids_of(world: World) -> dict[str, Any]:
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:
         return {}
-    read = [topic for offset in ends(entry).values() if isinstance(offset, KafkaOffset) for topic in offset.topics]
+    read = [topic for offset in ends(entry).values() for topic in topics_of(offset)]
     ids = _ids(facts)
     return {_NOW: {topic: ids.get(topic) for topic in read or ids}, _BEFORE: dict(world.topic_ids)}
 

@@ -18,7 +18,7 @@ from lastgood.checkpoint.contents import Checkpoint, Presence
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_checkpoint, read_file
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
@@ -295,8 +295,7 @@ def read_committed(checkpoint: str) -> Committed:
 
 def _is_resolved(offset: SourceOffset) -> bool:
     """Whether an offset is a position: the earliest and the latest are none."""
-    topics = offset.topics if isinstance(offset, KafkaOffset) else {}
-    return all(each >= 0 for parts in topics.values() for each in parts.values())
+    return all(each >= 0 for parts in topics_of(offset).values() for each in parts.values())
 
 
 def _nothing_committed(found: Checkpoint) -> str:

@@ -12,10 +12,10 @@ from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, lineage, records_of
 from lastgood.operations.inspect import summary
 from lastgood.operations.walk import Progress, Walk
+from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.recovery.copies import Copy
 from lastgood.source_steps import NotCompared, SourceSteps, not_joined
 

@@ -12,8 +12,8 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
 from lastgood.checkpoint.stretches import plain_stretches
-from lastgood.history import BatchRecord, merge_one
 from lastgood.operations.evidence import Evidence, mirrored_batches
+from lastgood.query.history import BatchRecord, merge_one
 from lastgood.storage import LocalStorage
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.sources.kafka_retention import ReadUpTo
 
 
@@ -27,7 +27,6 @@ def reads_of(checkpoint: Checkpoint, topic: str) -> list[ReadUpTo]:
 def _ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:
     lowest: dict[int, int] = {}
     for line in entry.sources:
-        parts = line.offset.topics.get(topic, {}) if isinstance(line.offset, KafkaOffset) else {}
-        for partition, end in parts.items():
+        for partition, end in topics_of(line.offset).get(topic, {}).items():
             lowest[partition] = min(end, lowest.get(partition, end))
     return lowest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lastgood.diagnosis.world import World
 from lastgood.errors import LastgoodError, Retry
+from lastgood.query.world import World
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.sink_steps import SinkEdit

@@ -9,8 +9,8 @@ from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnosis.rules_left import begun_since
 from lastgood.diagnosis.sink_reading import ABSENT, NONE
-from lastgood.diagnosis.world import LeftBehind, World
 from lastgood.errors import command_line
+from lastgood.query.world import LeftBehind, World
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
 from lastgood.recovery.price import Guarantee

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastgood.diagnosis.world import LeftBehind
 from lastgood.errors import UsageError
+from lastgood.query.world import LeftBehind
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
 from lastgood.recovery.room import Stage, latest, newest_first, read_note, recoveries_folder
 from lastgood.signing import NO_KEYS, KeyRing, Signer

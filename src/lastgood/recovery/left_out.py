@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.diagnosis.kafka_source import KafkaGap, planning_gaps, replay_gaps
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.world import World
 from lastgood.recovery.pricing import ends
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
-from lastgood.diagnosis.kafka_source import Gap, KafkaGap
-from lastgood.diagnosis.prediction import predict
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_reading import NONE, SinkReading
-from lastgood.diagnosis.skipping import is_skipped, may_be_skipped
-from lastgood.diagnosis.spans import stands
-from lastgood.diagnosis.state_load import nothing_to_name
+from lastgood.query.prediction.kafka_source import Gap, KafkaGap
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
+from lastgood.query.prediction.state_load import nothing_to_name
+from lastgood.query.spans import stands
 from lastgood.recovery import unread_files
 from lastgood.recovery.left_out import kafka_gaps
 from lastgood.recovery.price import Guarantee, SourcePrice
@@ -90,7 +90,7 @@ def silently_lost(standing: Standing) -> Outlook | None:
 def _without_topics(standing: Standing) -> Outlook | None:
     """Topics that the query reads and that do not exist, by which its start is not stopped."""
     offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
-    named = dict.fromkeys(t for offset in offsets if isinstance(offset, KafkaOffset) for t in offset.topics)
+    named = dict.fromkeys(topic for offset in offsets for topic in topics_of(offset))
     facts = standing.kafka
     gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
     if not gone:
@@ -102,7 +102,7 @@ def _without_topics(standing: Standing) -> Outlook | None:
 def _is_untold(standing: Standing) -> bool:
     """Whether nobody can tell what the next batches would leave out of Kafka."""
     starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
-    read = {topic for each in starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
+    read = {topic for each in starts.values() for topic in topics_of(each)}
     facts = standing.kafka
     is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
     is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))

@@ -10,9 +10,9 @@ from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
 from lastgood.diagnosis.sink_reading import NONE
-from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.recovery.draft import Draft, Edit, Known, StartEdit
 from lastgood.recovery.goals import Fresh
 from lastgood.recovery.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
@@ -175,7 +175,7 @@ def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via
     starts = placed(standing, base, wanted)
     repair = _priced(standing, goal, _plans(work), starts, set_aside(standing.checkpoint))
     start = starts.starts[source_id]
-    offsets = every_partition(start.topics if isinstance(start, KafkaOffset) else {}, standing.kafka)
+    offsets = every_partition(topics_of(start), standing.kafka)
     assumed = [f"the assumption that the application takes its startingOffsets from {via.location}"]
     assumed += [_NO_LOG] if template is None else []
     drafted = finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
@@ -329,7 +329,7 @@ def _by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tuple[Reac
 def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
     """What it rests on where nobody knows which topic of a name the query has read."""
     known = ids_before(standing.world)
-    read = {topic for each in starts.starts.values() if isinstance(each, KafkaOffset) for topic in each.topics}
+    read = {topic for each in starts.starts.values() for topic in topics_of(each)}
     unknown = sorted(read - known.keys() - {*anew})
     if unknown:
         names = ", ".join(unknown)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.plan_resume import LOGS, foreseen, repaired, require_sinks, require_sources

@@ -16,12 +16,12 @@ from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
-from lastgood.diagnosis.source_replay import unasked_sources
-from lastgood.diagnosis.spans import stands
-from lastgood.diagnosis.spark_version import SparkVersion
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.spans import stands
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.leaving import begins_as_told

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, topics_of
 from lastgood.diagnosis.sink_reading import NONE
-from lastgood.diagnosis.spark_version import SparkVersion
-from lastgood.diagnosis.world import World
-from lastgood.position import locate
+from lastgood.query.position import locate
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.recovery.plan import Alternative
@@ -122,7 +122,7 @@ def _earliest(known: Known) -> Reposition:
     offsets = {}
     for source_id, offset in ends(newest).items():
         topics = facts.topics if facts else {}
-        named = offset.topics if isinstance(offset, KafkaOffset) else {}
+        named = topics_of(offset)
         there = {
             t: dict.fromkeys(topics[t].partitions if t in topics else parts, OFFSET_EARLIEST)
             for t, parts in named.items()

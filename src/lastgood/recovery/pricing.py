@@ -21,9 +21,9 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     VoidOffset,
     name_offset,
+    topics_of,
 )
-from lastgood.diagnosis.kafka_reading import topics_of
-from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
+from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets, planned

@@ -14,9 +14,10 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     SourceOffset,
     VoidOffset,
+    topics_of,
 )
-from lastgood.diagnosis.restart import Outcome
 from lastgood.errors import LastgoodError, Retry
+from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.plan import Plan, Promise
 from lastgood.sources.kafka_ranges import only_in, planned, unresolved
 
@@ -118,7 +119,7 @@ def _text(offset: SourceOffset | None) -> str:
 
 
 def _partitions(start: SourceOffset | None, end: SourceOffset | None) -> Iterator[str]:
-    first = start.topics if isinstance(start, KafkaOffset) else {}
+    first = topics_of(start)
     if not isinstance(end, KafkaOffset):
         for topic, partitions in first.items():
             for partition, offset in sorted(partitions.items()):

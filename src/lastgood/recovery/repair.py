@@ -21,10 +21,10 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.skipping import may_be_skipped
-from lastgood.diagnosis.source_replay import unasked_sources
-from lastgood.diagnosis.spark_version import SparkVersion
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.skipping import may_be_skipped
+from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.recovery.log_edits import edited, names_in, with_checksums
 from lastgood.recovery.price import Guarantee, SourcePrice

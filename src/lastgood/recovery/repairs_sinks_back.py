@@ -14,11 +14,12 @@ from lastgood.checkpoint.source_offsets import (
     RateMicroBatchOffset,
     SourceOffset,
     VoidOffset,
+    topics_of,
 )
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.sink_reading import DELTA, FILE, NONE, SinkReading
-from lastgood.diagnosis.spans import BEFORE_FIRST_FILE
-from lastgood.diagnosis.state_load import is_about_skipping
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.state_load import is_about_skipping
+from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.pricing import ends, files_between
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.sink_steps import SinkEdit
@@ -184,8 +185,7 @@ def serves_all_after(standing: Standing, batch_id: int) -> bool:
     if facts is None or plan is None or not standing.is_kafka_only:
         return False
     for offset in ends(plan).values():
-        topics = offset.topics if isinstance(offset, KafkaOffset) else {}
-        for topic, parts in topics.items():
+        for topic, parts in topics_of(offset).items():
             earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
             if any(not earliest.get(p, at + 1) <= at <= latest.get(p, at - 1) for p, at in parts.items()):
                 return False

@@ -11,12 +11,12 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome, Restart
 from lastgood.diagnosis.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading, sink_readings
-from lastgood.diagnosis.spark_version import SparkVersion
-from lastgood.diagnosis.world import World
-from lastgood.position import Position, locate
+from lastgood.query.position import Position, locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome, Restart
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -203,9 +203,7 @@ def recreated(world: World) -> tuple[str, ...]:
     now = {name: topic.topic_id for name, topic in facts.topics.items()}
     others = {topic for topic, told in before.items() if now.get(topic) not in (None, told)}
     if entry is not None:  # one that is lost names none
-        others &= {
-            topic for line in entry.sources if isinstance(line.offset, KafkaOffset) for topic in line.offset.topics
-        }
+        others &= {topic for topics in entry.topics.values() for topic in topics}
     return tuple(sorted(others))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset, topics_of
 from lastgood.errors import LastgoodError, Retry
 from lastgood.sources.kafka_cluster import TIMEOUT_SECONDS
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -99,7 +99,7 @@ def committed_ranges(
             )
         if start is None and (known := oldest.source(line.source_id)) is not None:
             start = known.offset
-        starts = start.topics if isinstance(start, KafkaOffset) else {}
+        starts = topics_of(start)
         for topic, partitions in end.topics.items():
             for partition, next_offset in sorted(partitions.items()):
                 # A partition that was added later is read from 0, and one that began at the earliest offset from

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lastgood.diagnosis.driver_log import read_driver_log
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import failure_of
+from lastgood.failures.classify import failure_of
+from lastgood.failures.driver_log import read_driver_log
+from lastgood.failures.failure_class import FailureClass
 from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
 from lastgood.redaction import as_told
 

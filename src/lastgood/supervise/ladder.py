@@ -10,7 +10,7 @@ import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.policy import Count, GiveUp, Policy, Restart, after_failure
 

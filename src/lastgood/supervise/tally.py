@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing
 from lastgood.supervise.policy import Count, GiveUp, Policy, after_failure

@@ -15,17 +15,17 @@ from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
 from lastgood.checkpoint.offsets import BatchMetadata, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset
 from lastgood.diagnosis.advice_failures import failure_advice
-from lastgood.diagnosis.driver_log import read_driver_log
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import Failure, failure_of
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS
-from lastgood.diagnosis.world import World
+from lastgood.failures.classify import Failure, failure_of
+from lastgood.failures.driver_log import read_driver_log
+from lastgood.failures.failure_class import FailureClass
+from lastgood.query.world import World
 from lastgood.records.record import Cause
 from lastgood.sources.files import FileFacts, FileState
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 
-LOGS = Path(__file__).with_name("logs")
+LOGS = Path(__file__).parents[1] / "failures/logs"
 
 
 def checkpoint(offsets: Mapping[int, SourceOffset], committed: int) -> Checkpoint:

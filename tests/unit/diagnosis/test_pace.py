@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.diagnosis.advice_facts import RecordedBatch
 from lastgood.diagnosis.pace import median, pace_of
+from lastgood.query.advice_facts import RecordedBatch
 
 
 def batches(triggers_ms: list[int], counts: list[int], behind: int | None = None) -> list[RecordedBatch]:

@@ -18,10 +18,10 @@ from lastgood.checkpoint.partitions import Pins
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset
 from lastgood.checkpoint.state import StateOperator, StateStore, judge_state
 from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFileKind
-from lastgood.diagnosis.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS, find_advice
-from lastgood.diagnosis.world import World
+from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 
 CHK = "s3a://lake/chk/orders"

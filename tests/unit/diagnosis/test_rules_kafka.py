@@ -12,11 +12,11 @@ from lastgood.checkpoint.initial import InitialOffset
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
 from lastgood.diagnosis.rules_kafka import CONDITIONS, find_kafka
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets

@@ -10,10 +10,10 @@ import pytest
 from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.rules_kafka import find_kafka
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput

@@ -9,12 +9,12 @@ import pytest
 from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.rules_sinks import CONDITIONS, find_sinks
 from lastgood.diagnosis.sink_reading import batches
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
-from lastgood.position import locate
+from lastgood.query.position import locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.storage import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput

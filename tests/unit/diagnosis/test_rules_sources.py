@@ -22,10 +22,10 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
 )
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.diagnosis.prediction import predict
 from lastgood.diagnosis.rules_sources import CONDITIONS, find_sources
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts, FileState, WrittenAgain
 from lastgood.storage import LocalStorage, parse_location

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from trips import fewest
 
-from lastgood.diagnosis.advice_facts import AdviceFacts, TableAround
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.evidence import Evidence, gather
+from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.records.record import Progress, Record
 from lastgood.storage import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder

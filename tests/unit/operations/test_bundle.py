@@ -20,17 +20,17 @@ from lastgood.bundle.archive import PART_BYTES_MAX, BundleInvalidError
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.logs import BatchIds
-from lastgood.diagnosis.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.diagnosis.engine import diagnose
-from lastgood.diagnosis.failure_class import FailureClass
-from lastgood.diagnosis.failures import CodeLine, Failure, OffsetsNamed
 from lastgood.diagnosis.rules_advice import find_advice
-from lastgood.diagnosis.unsound import Unsound
-from lastgood.diagnosis.world import LeftBehind, Seal, World
 from lastgood.errors import StorageError, UsageError
+from lastgood.failures.classify import CodeLine, Failure, OffsetsNamed
+from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.operations.evidence import Evidence, MirrorUse, gather
+from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
+from lastgood.query.prediction.unsound import Unsound
+from lastgood.query.world import LeftBehind, Seal, World
 from lastgood.records.record import Cause, Progress, Source, Started, Terminated
 from lastgood.records.record import Failure as RecordedFailure
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder

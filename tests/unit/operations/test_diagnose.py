@@ -13,12 +13,12 @@ from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
-from lastgood.diagnosis.restart import Outcome
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.plan import PlanOptions
 from lastgood.operations.positions import Where
 from lastgood.operations.recover import recover
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.price import Waiver
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 

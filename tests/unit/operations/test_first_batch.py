@@ -9,9 +9,9 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.history import BatchRecord
 from lastgood.operations import first_batch
 from lastgood.operations.first_batch import FirstBatch, Judged, begun, is_of, numbered, shown
+from lastgood.query.history import BatchRecord
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plan import Plan, PlannedSink, Promise
 from lastgood.recovery.price import Guarantee, SourcePrice

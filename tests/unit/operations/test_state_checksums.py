@@ -10,13 +10,13 @@ from lastgood.checkpoint.checksums import HadoopChecksum, SparkChecksum, crc32c
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.skipping import versions_loaded
-from lastgood.diagnosis.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.diagnosis.unsound import Unsound
-from lastgood.diagnosis.world import World
 from lastgood.operations import state_checksums
 from lastgood.operations.state_checksums import unsound_state
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.skipping import versions_loaded
+from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
+from lastgood.query.prediction.unsound import Unsound
+from lastgood.query.world import World
 from lastgood.storage import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from foreign import KINESIS, Lines
 
-from lastgood.history import Seam
 from lastgood.operations.verify_logs import LogAudit, verify_logs
+from lastgood.query.history import Seam
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.source_steps import NotCompared
 from lastgood.storage import LocalStorage, parse_location

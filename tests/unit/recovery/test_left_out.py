@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from planning import broker, delta, drafted, known, query
 
-from lastgood.diagnosis.restart import Outcome
+from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.left_out import left_out

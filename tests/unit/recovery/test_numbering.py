@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from planning import broker, carried_out, changes, delta, drafted, files, known, mirror_of, query, silent, written
 
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, RepairRefusedError
 from lastgood.recovery.goals import Extent, Fresh, Goal, Reposition, Resume
 from lastgood.recovery.price import Guarantee

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from planning import changes, delta, known, mirror_of, query
 
-from lastgood.diagnosis.spark_version import SPARK_4_2
+from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.planner import batches_wanted, draft

@@ -22,9 +22,9 @@ from planning import (
 )
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Fresh, Replan, Resume
 from lastgood.recovery.price import Guarantee

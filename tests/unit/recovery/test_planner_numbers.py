@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from planning import broker, carried_out, changes, delta, drafted, files, known, query, stateful, written
 
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.position import locate
+from lastgood.query.position import locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
 from lastgood.recovery.price import Guarantee

@@ -8,9 +8,9 @@ import pytest
 from planning import carried_out, changes, delta, drafted, files, known, query
 
 from lastgood.checkpoint.file_logs import SourceFile
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.price import Guarantee

@@ -24,10 +24,10 @@ from planning import (
 )
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_4_2
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, RepairRefusedError
 from lastgood.recovery.goals import Reposition
 from lastgood.recovery.price import Guarantee

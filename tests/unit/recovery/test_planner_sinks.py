@@ -25,10 +25,10 @@ from planning import (
     written,
 )
 
-from lastgood.diagnosis.prediction import predict
-from lastgood.diagnosis.restart import Outcome
-from lastgood.diagnosis.spark_version import SPARK_4_0
-from lastgood.diagnosis.world import World
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_0
+from lastgood.query.world import World
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Replan, Resume
 from lastgood.recovery.plan import Alternative

@@ -9,7 +9,7 @@ from foreign import AUTO_LOADER, KINESIS, NUMBERS, PULSAR, PYTHON, Lines
 from planning import SPARK, delta, drafted, known, mirror_of, query
 
 from lastgood.checkpoint.query import QueryMetadata
-from lastgood.diagnosis.prediction import predict
+from lastgood.query.prediction.predict import predict
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.goals import Replan, Reposition, Resume
 from lastgood.recovery.price import Guarantee

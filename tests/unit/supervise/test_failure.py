@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
 from lastgood.supervise import failure
 from lastgood.supervise.failure import cause_of, decisive_failure, error_line

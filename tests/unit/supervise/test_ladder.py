@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing, Standings, is_stuck, rungs
 from lastgood.supervise.policy import Count, GiveUp, Policy, Restart

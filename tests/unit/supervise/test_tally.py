@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lastgood.diagnosis.failure_class import FailureClass
+from lastgood.failures.failure_class import FailureClass
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, rungs
 from lastgood.supervise.policy import Policy

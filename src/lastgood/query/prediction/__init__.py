@@ -1,0 +1,1 @@
+"""What Spark does with a checkpoint at its next start, in its own order. Pure."""

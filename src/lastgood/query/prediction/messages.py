@@ -1,0 +1,123 @@
+"""What Spark says about a file that it cannot read: a literal part of its message. Pure.
+
+Every text was seen with real Spark, but for one that is marked; a version is asked for only where the texts differ.
+"""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.checkpoint.source_offsets import KafkaOffset, NumberOffset
+from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SparkVersion
+
+CONCURRENT_LOG = "Multiple streaming jobs detected for"
+CONCURRENT_FILE = "Multiple streaming queries are concurrently using"
+END_OF_INPUT = "Unexpected end-of-input"
+NO_CONTENT = "No content to map due to end-of-input"
+_LOG_LINE_ENDS = "next on empty iterator"
+_NO_METADATA = 'WatermarkTracker.currentWatermark()" because'
+_NO_METADATA_V2 = "VERSION_2 offset log requires metadata"
+_OFFSET_LOG_V2 = 2
+_NO_KAFKA_OFFSETS = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got'
+NO_TRACKER = "WatermarkTracker.updateWatermark("
+
+
+def metadata_error(damage: Damage) -> str:
+    """For the file `metadata`, which is read by `start()`."""
+    match damage.kind:
+        case DamageKind.EMPTY:
+            return NO_CONTENT
+        case DamageKind.UNEXPECTED_JSON if '"id"' in damage.found:
+            return "Invalid UUID string"
+        case DamageKind.UNEXPECTED_JSON:
+            return "No usable value for id"
+    return json_error(damage)
+
+
+def offset_log_error(damage: Damage, version: SparkVersion, *, version_newest: int) -> str:
+    """For an entry of the offset log; `version_newest` is the newest version that this Spark reads there."""
+    match damage.kind:
+        case DamageKind.VERSION_LINE_ONLY:
+            return _LOG_LINE_ENDS
+        case DamageKind.BLANK_METADATA_LINE:
+            return _NO_METADATA
+        case DamageKind.NO_METADATA:
+            is_known = version_newest >= _OFFSET_LOG_V2
+            return _NO_METADATA_V2 if is_known else too_new("v2", version, version_newest=version_newest)
+        case DamageKind.NO_SOURCE_LINES:
+            return "There are [0] sources in the checkpoint offsets"
+        case DamageKind.NO_SOURCE_ID:
+            return "Invalid OffsetMap format"
+    return log_error(damage, version, version_newest=version_newest)
+
+
+def commit_log_error(damage: Damage, version: SparkVersion, *, version_newest: int) -> str:
+    """For an entry of the commit log."""
+    if damage.kind is DamageKind.EMPTY:
+        return "Incomplete log file in the offset commit log"
+    if damage.kind is DamageKind.BLANK_METADATA_LINE:
+        return NO_CONTENT
+    return log_error(damage, version, version_newest=version_newest)
+
+
+def log_error(damage: Damage, version: SparkVersion, *, version_newest: int) -> str:
+    """For an entry of any log that begins with a version line."""
+    match damage.kind:
+        case DamageKind.EMPTY:
+            return "Incomplete log file"
+        case DamageKind.BAD_VERSION_LINE:
+            return "failed to read correct log version from"
+        case DamageKind.VERSION_TOO_NEW:
+            return too_new(damage.found, version, version_newest=version_newest)
+    return json_error(damage)
+
+
+def too_new(found: str, version: SparkVersion, *, version_newest: int) -> str:
+    """For a version line above `version_newest`."""
+    known = f"v{version_newest}"
+    found = f"v{int(found.removeprefix('v'))}"  # `v+099` is 99
+    if version < SPARK_4_0:
+        return f"maximum supported log version is {known}, but encountered {found}"
+    return f"The maximum supported log version is {known}, but encountered {found}"
+
+
+def initial_error(damage: Damage, version: SparkVersion, *, version_newest: int, kind: str | None) -> str:
+    """For the file `sources/<i>/0` of a source that is no folder; `kind` is what its offsets in the plans are."""
+    match damage.kind:
+        case DamageKind.EMPTY:
+            # Before 4.1 `KafkaSourceInitialOffsetWriter` asserts what it requires since; that is read in its source.
+            is_required = kind == KafkaOffset.kind and version >= SPARK_4_1
+            return "requirement failed" if is_required else "assertion failed"
+        case DamageKind.VERSION_LINE_ONLY:
+            return "failed to detect the log file version line"
+        case DamageKind.NO_OFFSETS:
+            return _NO_KAFKA_OFFSETS
+        case DamageKind.BAD_VERSION_LINE if kind == KafkaOffset.kind and not damage.found.startswith("v"):
+            return _NO_KAFKA_OFFSETS
+        case DamageKind.BAD_VERSION_LINE | DamageKind.VERSION_TOO_NEW:
+            return log_error(damage, version, version_newest=version_newest)
+    return source_line_error(damage, kind)
+
+
+def source_line_error(damage: Damage, kind: str | None) -> str:
+    """For the line of a source that its source cannot parse; `kind` is what its other offsets are."""
+    if kind == KafkaOffset.kind:
+        return _NO_KAFKA_OFFSETS
+    if kind == NumberOffset.kind:
+        return "For input string"
+    return json_error(damage)
+
+
+def json_error(damage: Damage) -> str:
+    """What Jackson says of a text that is no JSON."""
+    if damage.kind is DamageKind.TRUNCATED:
+        return END_OF_INPUT if damage.found else NO_CONTENT
+    if damage.kind is DamageKind.EMPTY:
+        return NO_CONTENT
+    if damage.kind is DamageKind.NOT_UTF8:
+        return "Input length ="
+    first = damage.found.lstrip()[:1]
+    if first.isalpha() or first in "_$":
+        return "Unrecognized token"
+    if damage.kind is DamageKind.NOT_JSON:
+        return "Unexpected character"
+    return "MappingException"

@@ -1,0 +1,84 @@
+"""Which sources of a query nobody asked: whether they still serve what a start will want, and what they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lastgood.checkpoint.source_offsets import (
+    DeltaOffset,
+    FileOffset,
+    KafkaOffset,
+    RateMicroBatchOffset,
+    SourceOffset,
+    VoidOffset,
+)
+from lastgood.query.world import World
+from lastgood.sources.unasked import Unasked, counts_rows, name_of
+
+_LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
+
+
+_NOTHING: Mapping[str, SourceOffset] = {}
+
+
+def unasked_sources(world: World, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
+    """Every source that could not be asked, and for which Spark does not stop by itself, in the order of the plan.
+
+    Args:
+        world: What was found and asked.
+        begun_before: Where sources began, as somebody noted down of a checkpoint that has lost it.
+    """
+    return list(_unasked(world, begun_before))
+
+
+def taken_for_kafka(world: World, begun_before: Mapping[str, SourceOffset]) -> list[str]:
+    """What a promise rests on where a source is Kafka by all that it wrote down, and nobody was asked; one line each.
+
+    Azure's connector for Event Hubs, and some others, write offsets and beginning as Kafka's does.
+    """
+    if world.kafka is not None:
+        return []
+    return [
+        f"the assumption that source {source_id} is Kafka: it looks so, and so does Azure Event Hubs,"
+        " and no --kafka is named"
+        for source_id, offset, initial in _reached(world, begun_before)
+        if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
+    ]
+
+
+def _reached(
+    world: World, begun_before: Mapping[str, SourceOffset]
+) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
+    """Each source in the order of the plan: how far it was read, and where it began, if it wrote that down."""
+    newest = world.checkpoint.newest_offsets
+    written = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
+    begun = {**begun_before, **written}
+    reached = {line.source_id: line.offset for line in newest.sources} if newest else begun
+    for source_id, offset in reached.items():
+        yield source_id, offset, begun.get(source_id)
+
+
+def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
+    for source_id, offset, initial in _reached(world, begun_before):
+        if not _is_asked(world, source_id, offset, initial):
+            is_gone = counts_rows(offset, initial)
+            name = _LIKE_KAFKA if isinstance(offset, KafkaOffset) else name_of(offset, initial)
+            yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
+
+
+def _is_asked(world: World, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
+    """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
+    match offset:
+        case VoidOffset() | FileOffset() | RateMicroBatchOffset():  # the last makes its rows from their numbers
+            return True
+        case DeltaOffset():
+            return world.fail_on_data_loss or source_id in world.tables
+        case KafkaOffset():  # other connectors write the same shape, and Kafka's own always its beginning as well
+            return isinstance(initial, KafkaOffset) or _has_topics(world, offset)
+    return False
+
+
+def _has_topics(world: World, offset: KafkaOffset) -> bool:
+    """Whether a broker has every topic that is read."""
+    topics = world.kafka.topics if world.kafka is not None else {}
+    return all(topic in topics and topics[topic].exists for topic in offset.topics)

@@ -1,0 +1,69 @@
+"""Whether a start comes to another end where topics are gone, by what is not known of them. Pure.
+
+Two things are not in any file of a checkpoint: whether topics are subscribed by their names (`subscribe`, `assign`) or
+by a pattern, and, where facts about Kafka were written down, whether there is a topic that these do not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.query.prediction.restart import Restart
+from lastgood.query.spans import stands
+from lastgood.query.world import World
+from lastgood.sources.kafka_facts import TopicFacts
+
+_BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
+
+
+def other_endings(world: World, restart: Restart, predict: Callable[[World], Restart]) -> Iterator[str]:
+    """What could not be known and changes the answer; one line each, none where every reading ends alike.
+
+    Args:
+        world: What is known.
+        restart: What Spark will do as far as that tells: topics that nobody says are gone exist, and others are
+            subscribed by their names where nobody knows.
+        predict: What Spark would do in another world.
+    """
+    if world.kafka is None or world.kafka.unknown is not None:
+        return
+    named = _named(world)
+    unnamed = [topic for topic in named if world.kafka.topics and topic not in world.kafka.topics]
+    if any(world.kafka.exists(topic) is False for topic in named):
+        yield from _by_pattern(world, restart, predict, f"{_BY_PATTERN}; if so")
+    if not unnamed:
+        return
+    gone = dict.fromkeys(unnamed, TopicFacts(exists=False))
+    without = replace(world, kafka=replace(world.kafka, topics={**world.kafka.topics, **gone}))
+    ending = predict(without)
+    names = ", ".join(unnamed)
+    if _end(ending) != _end(restart):
+        yield f"whether {names} exists, which the facts about Kafka do not name; if not, {_told(ending)}"
+    yield from _by_pattern(without, ending, predict, f"{_BY_PATTERN}; if so, and without {names},")
+
+
+def _by_pattern(world: World, restart: Restart, predict: Callable[[World], Restart], asked: str) -> Iterator[str]:
+    if world.is_pattern or world.is_by_name:
+        return
+    other = predict(replace(world, is_pattern=True))
+    if _end(other) != _end(restart):
+        yield f"{asked} {_told(other)}"
+
+
+def _named(world: World) -> list[str]:
+    """The topics of which the next batch needs to know."""
+    offsets = (offset for stand in stands(world.checkpoint) for offset in (stand.start, stand.end))
+    return list(dict.fromkeys(topic for offset in offsets for topic in topics_of(offset)))
+
+
+def _end(restart: Restart) -> tuple[object, ...]:
+    return restart.outcome, restart.batch, restart.error, restart.leaves_orphan
+
+
+def _told(restart: Restart) -> str:
+    outcome = f"Spark {restart.spark} {restart.outcome.value}"
+    if restart.error is None:
+        return f"{outcome}, batch {restart.batch}"
+    return f"{outcome}: {restart.error}" + (", and leaves its plan behind" if restart.leaves_orphan else "")

@@ -1,0 +1,151 @@
+"""All that a diagnosis rests on: a checkpoint, and what is known of what stands around it. Values only. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lastgood.asked import Asked
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.logs import BatchIds
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.prediction.unsound import Unsound
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.delta import DeltaFacts
+from lastgood.sources.files import FileFacts, WrittenAgain
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A repair of lastgood that is open, and keeps every driver away."""
+
+    recovery: str
+    stage: str
+    """How far it has come."""
+    paths: tuple[str, ...]
+    """The empty files of the seal that stand."""
+    finish: str | None = None
+    """The command that finishes it; None where somebody has begun to take it back."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
+    refused: str | None = None
+    """Why it is neither finished nor taken back: it is not signed, not of this place, or damaged; None: nothing is in
+    the way."""
+    sign: str | None = None
+    """What a person may do then."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A recovery that left the checkpoint behind on purpose; the application is told elsewhere where it begins."""
+
+    recovery: str
+    at_ms: int
+    """When it was done, milliseconds since 1970."""
+    file: StartFile
+    """Which file tells the application. So the recovery's own plan says, which lies in the lake: nobody opens the file
+    for that."""
+    starts: Mapping[str, Offsets]
+    """What the file was given, by the id of the source."""
+    query_id: str | None
+    """The query that was left behind; None if nobody knew its id."""
+    word: str
+    """The guarantee that was given."""
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Per sink that goes by query ids the names that it knew then, each with its last batch."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics then, as far as Kafka told them."""
+    says: bool | None = None
+    """Whether the file still says so; None: whoever asks has not named that file, so it was not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What was found and asked."""
+
+    checkpoint: Checkpoint
+    location: str = "."
+    """Of the checkpoint, as a person types it."""
+    asked: Asked = field(default_factory=Asked)
+    """How the verb was called that looks at it; the commands that it prints carry the same."""
+    now_ms: int = 0
+    sinks: tuple[SinkEvidence, ...] = ()
+    """Empty: none was asked."""
+    kafka: KafkaFacts | None = None
+    """None: not asked."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids that the topics had while the query read them, where somebody recorded them."""
+    fail_on_data_loss: bool = True
+    """The option of the Kafka source, which no file records."""
+    source_replays: bool = False
+    """Whether a person says that sources which cannot be asked serve their ranges again."""
+    is_pattern: bool = False
+    """Whether it is known that Kafka topics are subscribed by a pattern, which no file of a checkpoint records."""
+    is_same_topic: bool = False
+    """Whether a person says that the topics are those that the query has read (`--topic-is-the-same`)."""
+    is_by_name: bool = False
+    """Whether it is known that they are subscribed or assigned by their names."""
+    is_local: bool = True
+    """Whether the checkpoint lies on a local disk, where Hadoop keeps a `.crc` beside each file."""
+    files: Mapping[str, tuple[FileFacts, ...]] = field(default_factory=dict)
+    """Per file source: the files of the newest plan."""
+    files_again: Mapping[str, WrittenAgain] = field(default_factory=dict)
+    """Per file source: the files of done batches that were written again, where they were looked at."""
+    tables: Mapping[str, DeltaFacts] = field(default_factory=dict)
+    """Per Delta source: what its table still serves."""
+    seal: Seal | None = None
+    """None: no repair is open."""
+    mirrored: BatchIds | None = None
+    """Where both logs are lost: the batches of which the mirror holds plans; None where that is not so."""
+    left: LeftBehind | None = None
+    """None: it was not left behind, or the query has planned a batch since."""
+    rewritten: Mapping[int, str] = field(default_factory=dict)
+    """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
+    unsound: Mapping[str, Unsound] = field(default_factory=dict)
+    """Files of the state that the next batch loads and that are not what was written, by their path."""
+    advice: AdviceFacts = field(default_factory=AdviceFacts)
+    """Where the checkpoint lies, and how its query was seen to run."""
+
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Links in the checkpoint and in its work folder, none of which was followed; path and text."""
+
+    @property
+    def folder(self) -> str:
+        """The checkpoint as its files are named on this machine."""
+        return self.checkpoint.location
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the query keeps state, by its files, by what was recorded of it, or by how it plans."""
+        return self.checkpoint.is_stateful or self.advice.is_stateful or _ran_without_data(self.checkpoint)
+
+    def report_of(self, recovery: str) -> str:
+        """The command that shows what a recovery did."""
+        return self.command("report", recovery)
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command about this checkpoint that can be pasted, with all that was asked; see `Asked.command`."""
+        return self.asked.about(self.location).command(verb, *options)
+
+    def again(self, *options: str) -> str:
+        """The command that plans what was asked for, with more said."""
+        return self.asked.about(self.location).again(*options)
+
+
+def _ran_without_data(checkpoint: Checkpoint) -> bool:
+    """Whether a batch only moved the watermark: Spark plans such batches for a stateful query alone."""
+    plans = {n: entry for n, entry in checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
+    pairs = ((plans[n - 1], plan) for n, plan in plans.items() if n - 1 in plans)
+    return any(
+        before.sources == plan.sources and before.batch_watermark_ms < plan.batch_watermark_ms for before, plan in pairs
+    )
+
+
+def removal(location: str, name: str) -> str:
+    """The command that removes a file on a local disk; `name` is its path below `location`."""
+    return shlex.join(["rm", f"{location.removeprefix('file://').rstrip('/')}/{name}"])

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.query.prediction.delta_source import opening, reading
+from lastgood.query.prediction.restart import Stage, StoppedError
+from lastgood.sources.delta import DeltaFacts
+
+WHOLE = DeltaFacts("/t", "id", earliest_version=0, latest_version=9)
+CLEANED = DeltaFacts("/t", "id", earliest_version=5, latest_version=9, checkpoint_versions=(9,))
+
+
+def offset(version: int, *, starting: bool = False, table_id: str = "id") -> DeltaOffset:
+    return DeltaOffset(1, table_id, version, -1, starting)
+
+
+def error(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fails: bool = True) -> str | None:
+    try:
+        assert reading(table, start, end, fail_on_data_loss=fails) is None
+    except StoppedError as stopped:
+        return stopped.stop.error if stopped.stop.stage is Stage.START else "not at the start"
+    return None
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_table_that_has_the_range_is_read(fails: bool) -> None:
+    assert error(WHOLE, offset(3), offset(5), fails=fails) is None
+    assert error(CLEANED, offset(5), offset(7), fails=fails) is None
+
+
+def test_versions_that_are_gone_stop_the_query_unless_the_option_lets_them_go() -> None:
+    assert error(CLEANED, offset(3), offset(7)) == "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
+    assert error(CLEANED, offset(3), offset(7), fails=False) is None
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_first_snapshot_that_cannot_be_rebuilt_stops_the_query_in_any_case(fails: bool) -> None:
+    first = offset(6, starting=True)
+    assert error(CLEANED, first, offset(7), fails=fails) == "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE"
+
+
+def test_another_table_is_refused() -> None:
+    other = offset(5, table_id="other")
+    assert error(WHOLE, None, other) == "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
+
+
+def test_what_nobody_knows_is_said() -> None:
+    silent = DeltaFacts("/t", exists=None, unknown="no answer")
+    assert reading(silent, offset(3), offset(5), fail_on_data_loss=True) == "/t: no answer"
+    beyond = reading(WHOLE, offset(12), offset(13), fail_on_data_loss=False)
+    assert beyond == "/t: versions 10 to 11 have vanished"
+
+
+def test_table_that_ends_before_what_was_read_stops_the_query() -> None:
+    assert error(WHOLE, offset(6), offset(12)) == "DELTA_STREAMING_TRAILING_COMMIT_MISSING"
+    assert error(WHOLE, offset(6), offset(10)) is None
+
+
+def test_missing_table_is_missed_by_the_application_itself() -> None:
+    with pytest.raises(StoppedError) as stopped:
+        opening(DeltaFacts("/t", exists=False))
+    assert stopped.value.stop.error == "DELTA_SCHEMA_NOT_SET"
+    opening(WHOLE)
