@@ -205,7 +205,7 @@ def cells(row: BatchRow, comparison: Comparison) -> tuple[tuple[str, ...], str |
 
 
 def _shown(batch: ShownBatch) -> str:
-    from lastgood.operations.shown import Shown
+    from lastgood.query.sinks import Shown
 
     if batch.shown is not Shown.LIVE:
         return {Shown.TAKEN_BACK: "taken back", Shown.ABSENT: "no", Shown.UNKNOWN: "?"}[batch.shown]
@@ -285,7 +285,7 @@ def _again(facts: dict[str, Any]) -> Iterator[str]:
 
 def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:
     """What each sink shows of a batch, in a line."""
-    from lastgood.operations.shown import Shown
+    from lastgood.query.sinks import Shown
 
     for sink, held in zip(comparison.sinks, comparison.of(row), strict=True):
         batch = held.shown

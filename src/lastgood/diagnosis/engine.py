@@ -111,7 +111,7 @@ def diagnose(
         *find_state(world, restart),
         *find_kafka(world, restart),
         *find_sources(world, restart),
-        *find_sinks(world, position, restart),
+        *find_sinks(world, restart),
         *find_advice(world),
     ]
     findings = [*find_left(world), *not_of_the_left(world, findings)]

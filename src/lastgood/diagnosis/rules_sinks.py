@@ -8,27 +8,26 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
-from lastgood.diagnosis.sink_reading import ABSENT, FENCE, FILE, NONE, SinkReading, batches, sink_readings
-from lastgood.query.position import Position
+from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
 from lastgood.query.prediction.restart import Restart, Stage
 from lastgood.query.sink_batches import Origin
+from lastgood.query.sinks import NONE
 from lastgood.query.world import World, removal
-from lastgood.sinks.evidence import DedupeKey, is_query_id
+from lastgood.sinks.evidence import ABSENT, FENCE, FILE, DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 
 _SHOWN_MAX = 20
 
 
-def find_sinks(world: World, position: Position, restart: Restart) -> Iterator[Finding]:
+def find_sinks(world: World, restart: Restart) -> Iterator[Finding]:
     """Findings about every sink that was asked.
 
     Args:
         world: What was found.
-        position: How far plans, commits and sinks have come.
         restart: What Spark will do.
     """
-    readings = sink_readings(world, position, restart)
+    readings = sink_readings(world, restart)
     for reading in readings:
         yield from _not_known(reading)
         yield from _shows_none(reading)
@@ -83,16 +82,13 @@ def _shows_none(reading: SinkReading) -> Iterator[Finding]:
 
 def _would_skip(reading: SinkReading) -> Iterator[Finding]:
     """New data under numbers that the sink has already."""
-    sink, orphan, last = reading.sink, reading.orphan, reading.marked
-    first = reading.next_new
-    if orphan is not None and reading.is_planned_anew and last >= orphan:
+    sink, orphan, numbers = reading.sink, reading.orphan, reading.would_drop
+    if not numbers:
+        return
+    if orphan is not None and reading.is_planned_anew:
         yield _planned_anew(reading, orphan)
         return
-    if orphan is not None and sink.known and reading.shown < orphan:
-        first = orphan
-    if last < first:
-        return
-    numbers = range(first, last + 1)
+    first, last = numbers[0], numbers[-1]
     when = "" if reading.restart.stop is None else "As soon as the query can start: "
     will = "will" if sink.skips_known else "may"
     effect = f"{when}{batches(numbers)} {will} be committed and dropped by the sink, whatever new rows they bring."
@@ -106,17 +102,16 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
 
 def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
     """The sink had the orphan before it was planned: then it holds another batch of that number."""
-    last, held = reading.skips, reading.held[orphan]
-    numbers = range(orphan, last + 1)
-    is_sure = held.origin is Origin.OLDER_PLAN
+    numbers, held = reading.would_drop, reading.held[orphan]
+    is_sure = held.origin is Origin.OLDER_PLAN and reading.sink.skips_known
     becomes = "will be" if is_sure else "may be"
     effect = (
         f"{batches(numbers)} {becomes} committed and dropped by the sink, whatever new rows they bring: {held.because}."
     )
     evidence = {
-        "skips_up_to": last,
+        "skips_up_to": numbers[-1],
         "next_batch": orphan,
-        "would_skip": [orphan, last],
+        "would_skip": [orphan, numbers[-1]],
         "origin": held.origin.value,
         "ranges": reading.ranges(orphan),
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.operations.surroundings import Reading
-from lastgood.query.sink_batches import Held
+from lastgood.query.sinks import Agreement, SinkView
 from lastgood.redaction import redacted
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
@@ -248,20 +248,6 @@ def _identity(
     return answer
 
 
-class Agreement(enum.Enum):
-    """How a sink stands to the checkpoint."""
-
-    AGREES = "agrees"
-    """It shows exactly what is committed, or the planned batch as well."""
-    NONE = "none"
-    """It shows no batch of this query, which has committed some: a foreign sink, or one that notes no batch down."""
-    BEHIND = "behind"
-    """Committed batches are not in it."""
-    AHEAD = "ahead"
-    """It holds batches that the checkpoint has not even planned."""
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class SinkStanding:
     """Where a sink stands to the checkpoint."""
@@ -291,55 +277,42 @@ class SinkStanding:
         }
 
 
-def sink_standing(
-    evidence: SinkEvidence, *, last_planned: int | None, last_committed: int | None, anew: Held | None = None
-) -> SinkStanding:
-    """Hold what a sink shows against what is planned and committed.
-
-    Args:
-        evidence: What it shows.
-        last_planned: The newest planned batch.
-        last_committed: The newest committed batch.
-        anew: What `planned_anew` tells of it.
-    """
-    committed = -1 if last_committed is None else last_committed
-    planned_id = committed if last_planned is None else max(last_planned, committed)
-    drops = _would_drop(evidence, planned_id, committed, is_anew=anew is not None)
-    agreement, sentence = _agreement(evidence, planned_id, committed)
-    if anew is not None:
-        agreement, sentence = Agreement.UNKNOWN, f"not known how far it has come: {anew.because}"
-    if drops is not None:
+def sink_standing(view: SinkView) -> SinkStanding:
+    """Say how a sink stands to the logs."""
+    evidence, drops = view.sink, view.would_drop
+    sentence = _sentence(view)
+    if drops:
         would = "would" if evidence.skips_known else "may"
-        sentence += f"; {_batches(*drops)} of the query {would} be dropped without a word"
+        sentence += f"; {_batches(drops[0], drops[-1])} of the query {would} be dropped without a word"
     if evidence.presumed_app_id is not None:
         sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
-    return SinkStanding(evidence, agreement, sentence, drops)
+    return SinkStanding(evidence, view.agreement, sentence, (drops[0], drops[-1]) if drops else None)
 
 
-def _agreement(evidence: SinkEvidence, planned_id: int, committed: int) -> tuple[Agreement, str]:
-    shown = evidence.last_batch
-    if not evidence.known:
-        return Agreement.UNKNOWN, f"unknown, because {evidence.because}"
-    if shown is None:
-        is_new = committed < 0
-        sentence = "shows no batch yet" if is_new else f"shows no batch of this query: {evidence.because}"
-        return Agreement.AGREES if is_new else Agreement.NONE, sentence
-    if shown > planned_id:
-        return Agreement.AHEAD, f"ahead: holds {_batches(planned_id + 1, shown)}, which the checkpoint does not know"
-    if shown < committed:
-        return Agreement.BEHIND, f"behind: {_batches(shown + 1, committed)} committed, and not in it"
-    again = ", which is planned and not committed: run again, it adds nothing" if shown > committed else ""
-    return Agreement.AGREES, f"agrees: its newest is batch {shown}{again}"
+def _sentence(view: SinkView) -> str:
+    """How it stands to the logs, for a person."""
+    if not view.sink.known:
+        return f"unknown, because {view.sink.because}"
+    if view.anew is not None:
+        return f"not known how far it has come: {view.anew.because}"
+    if view.agreement is Agreement.NONE:
+        return f"shows no batch of this query: {view.sink.because}"
+    if view.agreement is Agreement.AHEAD:
+        return f"ahead: holds {_batches(view.planned + 1, view.shown)}, which the checkpoint does not know"
+    if view.agreement is Agreement.BEHIND:
+        return f"behind: {_batches(view.shown + 1, view.committed)} committed, and not in it"
+    return _agreeing(view)
 
 
-def _would_drop(evidence: SinkEvidence, planned_id: int, committed: int, *, is_anew: bool) -> tuple[int, int] | None:
-    """A planned batch that the sink shows runs again with the same ranges: it may be dropped, if it is that batch."""
-    if evidence.skips_up_to is None:
-        return None
-    shown = evidence.last_batch if evidence.known else evidence.skips_up_to
-    is_shown = not is_anew and shown is not None and shown >= planned_id
-    first = planned_id + 1 if is_shown or planned_id == committed else planned_id
-    return (first, evidence.skips_up_to) if evidence.skips_up_to >= first else None
+def _agreeing(view: SinkView) -> str:
+    if view.sink.last_batch is None:
+        return "shows no batch yet"
+    sentence = f"agrees: its newest is batch {view.shown}"
+    if view.shown > view.committed:
+        return f"{sentence}, which is planned and not committed: run again, it adds nothing"
+    if view.shown < view.committed:
+        return f"{sentence}, and {_batches(view.shown + 1, view.committed)} had nothing to write"
+    return sentence
 
 
 def _batches(first: int, last: int) -> str:

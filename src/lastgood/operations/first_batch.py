@@ -22,10 +22,11 @@ from lastgood.checkpoint.source_offsets import (
     name_offset,
     parse_source_offset,
 )
-from lastgood.operations.shown import Shown, shown_batch
+from lastgood.operations.shown import shown_batch
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
+from lastgood.query.sinks import Shown
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plan import Plan, PlannedSink
 from lastgood.recovery.pricing import ends

@@ -12,7 +12,6 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.rules_left import first_start_unproven
-from lastgood.diagnosis.sink_reading import ABSENT
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
 from lastgood.operations.attempts import Attempts
@@ -40,7 +39,7 @@ from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.recovery.room import PlanNotOfThisPlaceError, Room, Stage, latest, open_recovery, recoveries_folder
 from lastgood.rights import make_private, private
 from lastgood.signing import SignatureMissingError, SignatureWrongError
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import ABSENT, SinkEvidence
 from lastgood.storage import Location, open_storage, parse_location
 from lastgood.supervise.ladder import Rung, rungs
 from lastgood.supervise.policy import Policy

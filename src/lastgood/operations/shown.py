@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.rows import BatchRow
+from lastgood.query.sinks import Shown, shown_of
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
 
 _ONLY_IN_SINKS_MAX = 100
-
-
-class Shown(enum.Enum):
-    """Whether readers see a batch."""
-
-    LIVE = "live"
-    TAKEN_BACK = "taken_back"
-    """It was there, and was taken out again."""
-    ABSENT = "absent"
-    """It was never there."""
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +119,7 @@ def shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatc
     return ShownBatch(
         sink.location,
         sink.kind,
-        _shown(sink, batch_id, [batch.is_live for batch in found]),
+        shown_of(sink, batch_id, found),
         live[-1].version if live else None,
         tuple(batch.version for batch in found if batch.version is not None),
         live[-1].row_count if live else None,
@@ -148,17 +137,3 @@ def _unplanned(batch_id: int) -> BatchRow:
         mirrored=False,
         notes=(),
     )
-
-
-def _shown(sink: SinkEvidence, batch_id: int, lives: Sequence[bool | None]) -> Shown:
-    if sink.last_batch is None and not sink.batches:
-        return Shown.UNKNOWN  # it shows nothing of this query at all: no batch can be held against it
-    if any(lives):
-        return Shown.LIVE
-    if lives:
-        return Shown.UNKNOWN if None in lives else Shown.TAKEN_BACK
-    if sink.complete_from is not None and batch_id >= sink.complete_from:
-        return Shown.ABSENT
-    if sink.known and batch_id == sink.last_batch:
-        return Shown.LIVE  # told by the marker alone
-    return Shown.UNKNOWN

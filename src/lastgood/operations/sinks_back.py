@@ -10,7 +10,6 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import DELTA_LOG
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.diagnosis.sink_reading import DELTA
 from lastgood.parallel import Deadline
 from lastgood.recovery.draft import RepairRefusedError
 from lastgood.recovery.plan import Plan
@@ -18,7 +17,7 @@ from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep, SinkEdit, Sink
 from lastgood.sinks.delta import is_tried, write_obstacles
 from lastgood.sinks.delta_back import reach_back, versions_above
 from lastgood.sinks.delta_history import history_of
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import DELTA, SinkEvidence
 from lastgood.sinks.files import FileSink
 from lastgood.storage import Storage, open_storage, parse_location
 from lastgood.writing import may_create_exclusively, open_writable, require_exclusive_create

@@ -31,7 +31,8 @@ from lastgood.operations.target import Target, resolve_target
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.sink_batches import is_in_sinks, planned_anew
+from lastgood.query.sink_batches import is_in_sinks
+from lastgood.query.sinks import sink_views
 from lastgood.query.world import LeftBehind
 from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
@@ -415,15 +416,7 @@ def _judge(
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
     report = examine(evidence, around, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
     checkpoint = evidence.checkpoint
-    standings = [
-        sink_standing(
-            each,
-            last_planned=checkpoint.last_planned,
-            last_committed=checkpoint.last_committed,
-            anew=planned_anew(checkpoint, each),
-        )
-        for each in around.sinks
-    ]
+    views = sink_views(checkpoint, around.sinks, is_stateful=report.world.is_stateful)
     exposure = None
     if around.kafka is not None:
         held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None
@@ -440,7 +433,7 @@ def _judge(
         evidence.location,
         stand,
         exposure=exposure,
-        sinks=tuple(standings),
+        sinks=tuple(sink_standing(each) for each in views),
         left=report.world.left,
         options=options,
     )

@@ -10,7 +10,6 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import newest_reading
-from lastgood.diagnosis.sink_reading import FILE
 from lastgood.operations.advice_facts import advice_facts
 from lastgood.operations.diagnose import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.operations.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
@@ -35,7 +34,7 @@ from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import taken_back
 from lastgood.redaction import without_login
 from lastgood.signing import KeyRing
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import FILE, SinkEvidence
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.storage import Location, Storage
 

@@ -9,9 +9,9 @@ from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.operations.evidence import Evidence
 from lastgood.operations.hosts import open_named
+from lastgood.query.sinks import NONE
 from lastgood.sources.files import FileFacts, FileState, ask_files
 from lastgood.storage import Location, Storage
 

@@ -13,8 +13,8 @@ from functools import partial
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, classify
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.prediction.restart import Outcome
+from lastgood.query.sinks import NONE
 from lastgood.recovery.copies import Copy, batch_of
 from lastgood.recovery.plan import PLAN_BYTES_MAX, Plan, parse_plan
 from lastgood.recovery.room import Stage, latest, read_note, recoveries, recoveries_folder

@@ -8,8 +8,8 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnosis.rules_left import begun_since
-from lastgood.diagnosis.sink_reading import ABSENT, NONE
 from lastgood.errors import command_line
+from lastgood.query.sinks import NONE
 from lastgood.query.world import LeftBehind, World
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
@@ -17,7 +17,7 @@ from lastgood.recovery.price import Guarantee
 from lastgood.recovery.pricing import weakest
 from lastgood.recovery.repair import Outlook, refuse
 from lastgood.recovery.standing import Standing
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
+from lastgood.sinks.evidence import ABSENT, DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka_facts import KafkaFacts
 from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.start_files import starting_offsets

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
 from lastgood.diagnosis.rules_kafka_broker import suspicions
-from lastgood.diagnosis.sink_reading import NONE, SinkReading
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.state_load import nothing_to_name
+from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import stands
 from lastgood.recovery import unread_files
 from lastgood.recovery.left_out import kafka_gaps
@@ -48,7 +48,7 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
 
 
-def _is_read_again(reading: SinkReading, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
+def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
     """Whether all that a batch read comes after where the query is to start."""
     read = reading.spans_of.get(batch_id, [])
     if start is None or not read:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lastgood.diagnosis.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading
+from lastgood.query.sinks import NONE, SinkView
 from lastgood.recovery.repair import refuse
 from lastgood.recovery.standing import Standing
+from lastgood.sinks.evidence import ABSENT, DELTA, FENCE, FILE
 from lastgood.sinks.iceberg import IcebergSink
 
 _MAY_MISS_NUMBERS = (DELTA, FENCE, IcebergSink.kind)
@@ -73,7 +74,7 @@ def require_log(standing: Standing) -> None:
                 found=each.sink.because,
                 expected="the log, or an empty folder",
                 effect="readers no longer see these files once the next batch begins a new log",
-                next=each.status(),
+                next=standing.world.command("status"),
             )
 
 
@@ -89,12 +90,12 @@ def require_no_gap(standing: Standing) -> None:
             raise _gap(standing, each, range(each.shown + 1, comes))
 
 
-def _is_log(reading: SinkReading) -> bool:
+def _is_log(reading: SinkView) -> bool:
     """Whether it is the log of a file sink, or nothing yet, which may become one."""
     return reading.sink.known and reading.sink.kind in (FILE, ABSENT)
 
 
-def _gap(standing: Standing, reading: SinkReading, missing: range) -> Exception:
+def _gap(standing: Standing, reading: SinkView, missing: range) -> Exception:
     found = f"its newest entry is {reading.shown}" if reading.shown > NONE else "it has no entry"
     return refuse(
         standing,
@@ -103,5 +104,5 @@ def _gap(standing: Standing, reading: SinkReading, missing: range) -> Exception:
         found=f"{found}, and the next batch that it gets would be {missing[-1] + 1}",
         expected=f"batch {missing[0]}",
         effect="the query would run until the sink compacts its log, and fail there",
-        next=reading.status(),
+        next=standing.world.command("status"),
     )

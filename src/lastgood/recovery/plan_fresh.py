@@ -11,8 +11,8 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sinks import NONE
 from lastgood.recovery.draft import Draft, Edit, Known, StartEdit
 from lastgood.recovery.goals import Fresh
 from lastgood.recovery.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside

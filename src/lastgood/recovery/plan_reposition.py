@@ -9,8 +9,8 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.rules_kafka_broker import may_be_read
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sinks import NONE
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
 from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost

@@ -16,11 +16,11 @@ from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
-from lastgood.diagnosis.sink_reading import ABSENT, FILE, NONE
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sinks import NONE
 from lastgood.query.spans import stands
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
@@ -54,6 +54,7 @@ from lastgood.recovery.repairs_numbers import number_taken, price_of_older_plan
 from lastgood.recovery.repairs_sinks import cut, lifted, orphan, several_open
 from lastgood.recovery.repairs_sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.recovery.standing import Standing
+from lastgood.sinks.evidence import ABSENT, FILE
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -189,7 +190,7 @@ def require_sinks(standing: Standing) -> None:
                 found=f"entries that cannot be read: {', '.join(map(str, reading.sink.unreadable[:5]))}",
                 expected="every entry that a reader needs",
                 effect="readers fail, or do not see all rows",
-                next=reading.status(),
+                next=standing.world.command("status"),
             )
         is_log_gone = reading.sink.kind == FILE and reading.sink.skips_known and reading.shown == NONE
         if is_log_gone and reading.done > NONE:
@@ -200,7 +201,7 @@ def require_sinks(standing: Standing) -> None:
                 found=reading.sink.because,
                 expected=f"{SINK_LOG} as the query wrote it",
                 effect="readers do not see these rows, and a log that begins in the middle cannot be compacted",
-                next=reading.status(),
+                next=standing.world.command("status"),
             )
         batches = reading.batches_done(0, standing.committed)
         if reading.sink.kind == ABSENT and reading.may_have_rows(batches):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, topics_of
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sinks import NONE
 from lastgood.query.world import World
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume

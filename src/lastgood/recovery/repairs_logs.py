@@ -11,7 +11,7 @@ from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.checkpoint.state import StateFormat
-from lastgood.diagnosis.sink_reading import SinkReading
+from lastgood.query.sinks import SinkView
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.repair import Repair, Work, copy_of, from_mirror, refuse
 from lastgood.recovery.repairs_lost import mirrored, source_files
@@ -171,7 +171,7 @@ def plan_before(work: Work) -> Repair | None:
     )
 
 
-def _may_lack(reading: SinkReading, batch_id: int) -> bool:
+def _may_lack(reading: SinkView, batch_id: int) -> bool:
     """Whether a sink that leaves marks shows none of this batch, which may have rows."""
     is_behind = reading.sink.known and not reading.shows_none and reading.shown < batch_id
     return is_behind and reading.may_any_have_rows(range(reading.shown + 1, batch_id + 1))

@@ -12,13 +12,13 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, pars
 from lastgood.checkpoint.logs import LogListing
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
-from lastgood.diagnosis.sink_reading import DELTA, NONE
+from lastgood.query.sinks import NONE
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.log_edits import names_in
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.repair import MIRROR, Repair, Work, copy_of, refuse
 from lastgood.recovery.standing import seen_as
-from lastgood.sinks.evidence import DedupeKey
+from lastgood.sinks.evidence import DELTA, DedupeKey
 
 RETAINED: Final = 101
 """So many batches Spark keeps in its logs by default; older ones it would remove at once."""

@@ -9,12 +9,12 @@ from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import VoidOffset
-from lastgood.diagnosis.sink_reading import FILE, NONE, SinkReading
+from lastgood.query.sinks import NONE, SinkView
 from lastgood.recovery.draft import Edit, RepairRefusedError
 from lastgood.recovery.repair import MIRROR, Repair, Work, copy_of
 from lastgood.recovery.repairs_lost import mirrored, source_files
 from lastgood.recovery.standing import Standing
-from lastgood.sinks.evidence import is_query_id
+from lastgood.sinks.evidence import FILE, is_query_id
 
 
 def lifted_by_mirror(work: Work) -> Repair | None:
@@ -104,7 +104,7 @@ def _kinds(plan: OffsetEntry) -> dict[str, str]:
     return {line.source_id: line.offset.kind for line in plan.sources}
 
 
-def _contradicts(reading: SinkReading, committed: int) -> bool:
+def _contradicts(reading: SinkView, committed: int) -> bool:
     """Whether a sink tells that it lacks what the mirror knows to be committed: then both went back together."""
     sink = reading.sink
     if reading.shows_none:

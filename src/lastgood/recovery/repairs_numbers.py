@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.sink_reading import SinkReading
 from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sinks import SinkView
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_start
@@ -74,14 +74,14 @@ def _empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
     return plan.to_bytes()
 
 
-def _grounds(standing: Standing, taken: list[SinkReading]) -> list[str]:
+def _grounds(standing: Standing, taken: list[SinkView]) -> list[str]:
     lines = [f"{each.sink.location}: {each.held[standing.planned].because}" for each in taken]
     if standing.kafka is None:
         lines.append("how far the older plan went nobody tells: Kafka was not asked (--kafka)")
     return lines
 
 
-def _why(reading: SinkReading, batch_id: int) -> str:
+def _why(reading: SinkView, batch_id: int) -> str:
     return f"{reading.sink.location} has a batch {batch_id} of an older plan, and would drop this one"
 
 

@@ -8,9 +8,9 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Stage
+from lastgood.query.sinks import NONE
 from lastgood.recovery.draft import Edit
 from lastgood.recovery.price import Guarantee, SourcePrice
 from lastgood.recovery.pricing import Reached, ends, price_of_start

@@ -16,15 +16,15 @@ from lastgood.checkpoint.source_offsets import (
     VoidOffset,
     topics_of,
 )
-from lastgood.diagnosis.sink_reading import DELTA, FILE, NONE, SinkReading
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.state_load import is_about_skipping
+from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.recovery.pricing import ends, files_between
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing
-from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.evidence import DELTA, FILE, SinkEvidence
 from lastgood.sources.files import FileState
 from lastgood.sources.kafka_ranges import minus, planned, served
 
@@ -55,7 +55,7 @@ def mark_lowered(work: Work) -> Repair | None:
             found=f"it shows batch {found.sink.last_batch}, and drops every batch up to {found.skips}",
             expected="a mark at the batch that it shows",
             effect="what is planned under these numbers would be lost without a word",
-            next=found.status(),
+            next=standing.world.command("status"),
         )
     return _going_back([found], shown, "its rows were taken back, and its mark was not")
 
@@ -239,12 +239,12 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
     return None
 
 
-def _reaches(reading: SinkReading, batch_id: int) -> bool:
+def _reaches(reading: SinkView, batch_id: int) -> bool:
     sink = reading.sink
     return sink.kind in (DELTA, FILE) and sink.known and sink.back_to is not None and NONE < sink.back_to <= batch_id
 
 
-def _going_back(ahead: Iterable[SinkReading], batch_id: int, why: str, rests_on: tuple[str, ...] = ()) -> Repair:
+def _going_back(ahead: Iterable[SinkView], batch_id: int, why: str, rests_on: tuple[str, ...] = ()) -> Repair:
     sinks = [each.sink for each in ahead]
     edits = tuple(SinkEdit(sink.kind, sink.location, sink.app_id, batch_id, why) for sink in sinks)
     logs = (f"the log of {sink.location}: what is above batch {batch_id} can be taken out alone" for sink in sinks)

@@ -11,14 +11,14 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.diagnosis.sink_reading import ABSENT, DELTA, FENCE, FILE, NONE, SinkReading, sink_readings
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sinks import NONE, SinkView, sink_views
 from lastgood.query.world import World
 from lastgood.recovery.sink_steps import SinkEdit
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts
 
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
@@ -33,7 +33,7 @@ class Standing:
     spark: SparkVersion
     position: Position
     restart: Restart
-    sinks: tuple[SinkReading, ...]
+    sinks: tuple[SinkView, ...]
     moved: frozenset[str] = frozenset()
     """Where sinks are whose marks are not yet what is told of them here."""
 
@@ -42,7 +42,8 @@ class Standing:
         """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
         restart = predict(world, spark)
         position = locate(world.checkpoint, world.sinks)
-        return cls(world, spark, position, restart, tuple(sink_readings(world, position, restart)), frozenset(moved))
+        sinks = sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful)
+        return cls(world, spark, position, restart, tuple(sinks), frozenset(moved))
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -105,7 +106,7 @@ class Standing:
     @property
     def shown(self) -> tuple[int | None, ...]:
         """Per sink the newest batch that it shows, `NONE` if surely none, and None if that is not known."""
-        return tuple(_shown(reading) for reading in self.sinks)
+        return tuple(each.complete_to for each in self.sinks)
 
     @property
     def sinks_known(self) -> bool:
@@ -130,7 +131,7 @@ class Standing:
         return NONE if found is None else found
 
     @property
-    def skips_beyond(self) -> SinkReading | None:
+    def skips_beyond(self) -> SinkView | None:
         """A sink that drops numbers above what it shows: somebody took its rows back and not its mark (row 12)."""
         pairs = zip(self.sinks, self.shown, strict=True)
         return next((each for each, shown in pairs if each.sink.known and each.skips > _most(shown, each)), None)
@@ -140,15 +141,14 @@ class Standing:
         return bool(self.sinks) and all(each.sink.would_skip(batch_id) is False for each in self.sinks)
 
     @property
-    def planned_anew(self) -> tuple[SinkReading, ...]:
+    def planned_anew(self) -> tuple[SinkView, ...]:
         """Sinks that hold, or may hold, an older plan's rows under the number of the orphan."""
         return tuple(each for each in self.sinks if each.is_planned_anew)
 
     @property
     def recognises_orphan(self) -> bool:
         """Whether every sink is known to take the orphan once: those that hold it drop it, the others write it."""
-        pairs = zip(self.sinks, self.shown, strict=True)
-        return bool(self.sinks) and all(_recognises(each.sink, shown, self.planned) for each, shown in pairs)
+        return bool(self.sinks) and all(each.recognises_orphan for each in self.sinks)
 
     def marks(self) -> Iterator[str]:
         """What the sinks that are known rest on; one line each."""
@@ -267,26 +267,5 @@ def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvi
     )
 
 
-def _shown(reading: SinkReading) -> int | None:
-    sink = reading.sink
-    if not sink.known or reading.is_planned_anew:  # how far an older plan went, its number does not tell
-        return None
-    if sink.last_batch is None:
-        is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None
-        return NONE if is_sure and reading.committed == NONE else None
-    behind = range(sink.last_batch + 1, reading.committed + 1)
-    if behind and not reading.has_every_mark:  # a function need not mark a batch without rows
-        return None if reading.may_any_have_rows(behind) else reading.committed
-    return sink.last_batch
-
-
-def _most(shown: int | None, reading: SinkReading) -> int:
+def _most(shown: int | None, reading: SinkView) -> int:
     return reading.shown if shown is None else max(shown, reading.shown)
-
-
-def _recognises(sink: SinkEvidence, shown: int | None, batch_id: int) -> bool:
-    if shown is None:
-        return False
-    if shown == batch_id:
-        return sink.kind == FENCE or sink.would_skip(batch_id) is True
-    return shown == batch_id - 1 and sink.would_skip(batch_id) is False

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.diagnosis.sink_reading import NONE
 from lastgood.query.prediction.restart import Outcome
+from lastgood.query.sinks import NONE
 from lastgood.recovery.pricing import ends
 from lastgood.recovery.standing import Standing
 from lastgood.sources.files import FileFacts, FileState

@@ -11,6 +11,9 @@ from typing import Any, Protocol
 from lastgood.errors import Retry, StorageError
 from lastgood.parallel import reason
 
+DELTA, FILE, FENCE, ABSENT = "delta", "file", "fence", "absent"
+"""Some of the kinds, as in `SinkEvidence.kind`."""
+
 
 class DedupeKey(enum.Enum):
     """By what a sink recognises a batch that it has already."""

@@ -63,7 +63,7 @@ def find(folder: Path, *sinks: SinkEvidence) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
     asked = Asked("/chk", ("--sink", "/lake/out"))
     world = World(checkpoint, location="/chk", asked=asked, sinks=sinks)
-    return list(find_sinks(world, locate(checkpoint, sinks), predict(world, SPARK_4_2)))
+    return list(find_sinks(world, predict(world, SPARK_4_2)))
 
 
 def told(findings: list[Finding]) -> list[tuple[str, Severity]]:

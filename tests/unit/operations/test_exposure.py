@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from lastgood.operations.exposure import Agreement, Exposure, Losing, exposure_of, sink_standing
+from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
+from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
+from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.surroundings import Reading
+from lastgood.query.sinks import Agreement, sink_views
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity
@@ -29,6 +32,29 @@ def facts(
 
 def judge(found: KafkaFacts, reading: Reading = READING, **more: Mapping[str, str]) -> Exposure:
     return exposure_of(reading, found, now_ms=NOW, **more)
+
+
+def standing(sink: SinkEvidence, planned: int | None, committed: int | None) -> SinkStanding:
+    """What is said of it, of a query without state whose batches read who knows what."""
+    (view,) = sink_views(logs(planned, committed), [sink], is_stateful=False)
+    return sink_standing(view)
+
+
+def logs(planned: int | None, committed: int | None) -> Checkpoint:
+    """Of these the newest batches are known, and nothing else."""
+    newest = {"offsets": planned, "commits": committed}
+    ids = {name: BatchIds.of(() if last is None else range(last + 1)) for name, last in newest.items()}
+    offsets, commits = (BatchLog(name, LogListing(exists=True, ids=each), {}) for name, each in ids.items())
+    return Checkpoint(
+        location="/chk",
+        presence=Presence.PRESENT,
+        mode=Mode.MICRO_BATCH,
+        query=None,
+        offsets=offsets,
+        commits=commits,
+        sources=(),
+        state=None,
+    )
 
 
 def test_nothing_is_lost_while_kafka_has_all_that_is_unread() -> None:
@@ -198,14 +224,12 @@ def test_a_sink_is_held_against_what_is_planned_and_committed(
     agreement: Agreement,
     drops: tuple[int, int] | None,
 ) -> None:
-    found = sink_standing(sink(last, skips=skips), last_planned=planned, last_committed=committed)
+    found = standing(sink(last, skips=skips), planned, committed)
     assert (found.agreement, found.would_drop) == (agreement, drops)
 
 
 def test_a_sink_that_did_not_answer_is_unknown() -> None:
-    found = sink_standing(
-        unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), last_planned=1, last_committed=1
-    )
+    found = standing(unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "denied"), 1, 1)
     assert (found.agreement, found.sentence) == (Agreement.UNKNOWN, "unknown, because denied")
 
 
@@ -217,14 +241,14 @@ def test_a_mark_that_may_not_be_the_last_counts_as_far_as_it_is_seen(
     mark: int | None, planned: int, drops: tuple[int, int] | None
 ) -> None:
     untold = unknown_evidence("delta", "/t", DedupeKey.QUERY_ID, "a catalog")
-    found = sink_standing(replace(untold, skips_up_to=mark), last_planned=planned, last_committed=5)
+    found = standing(replace(untold, skips_up_to=mark), planned, 5)
     assert (found.agreement, found.would_drop) == (Agreement.UNKNOWN, drops)
     assert ("may be dropped without a word" in found.sentence) is (drops is not None)
 
 
 def test_what_is_so_is_said_in_one_line() -> None:
     def said(last: int | None, skips: int | None, planned: int, committed: int) -> str:
-        return sink_standing(sink(last, skips=skips), last_planned=planned, last_committed=committed).sentence
+        return standing(sink(last, skips=skips), planned, committed).sentence
 
     assert said(5, 5, 5, 5) == "agrees: its newest is batch 5"
     assert (
@@ -240,7 +264,7 @@ def test_what_is_so_is_said_in_one_line() -> None:
 
 
 def test_the_json_of_a_sink_says_all_of_it() -> None:
-    told = sink_standing(sink(7, skips=7), last_planned=5, last_committed=5).to_json()
+    told = standing(sink(7, skips=7), 5, 5).to_json()
     assert told["agreement"] == "ahead"
     assert (told["location"], told["kind"], told["last_batch"], told["would_drop"]) == ("/t", "delta", 7, [6, 7])
     assert (told["known"], told["skips_up_to"], told["holes"], told["notes"]) == (True, 7, [], [])

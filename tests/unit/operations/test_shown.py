@@ -6,7 +6,8 @@ import pytest
 
 from lastgood.operations.evidence import Evidence, gather
 from lastgood.operations.rows import rows_of
-from lastgood.operations.shown import Comparison, Shown, ShownBatch, shown_batch
+from lastgood.operations.shown import Comparison, ShownBatch, shown_batch
+from lastgood.query.sinks import Shown
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import CheckpointBuilder
 

@@ -1,0 +1,247 @@
+"""One sink held against the logs of a query: what it shows, what it would drop, and how far it is complete. Pure.
+
+`status`, `diagnose`, the planner and `inspect` all take it from here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.query.sink_batches import Held, held_batches, planned_anew
+from lastgood.query.spans import Span, orphan_of, read_nothing, spans
+from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sources.kafka_ranges import planned, ranges_to_json
+
+NONE = -1
+"""Below the first batch."""
+
+
+class Shown(enum.Enum):
+    """Whether readers of a sink see a batch."""
+
+    LIVE = "live"
+    TAKEN_BACK = "taken_back"
+    """It was there, and was taken out again."""
+    ABSENT = "absent"
+    """It was never there."""
+    UNKNOWN = "unknown"
+
+
+class Agreement(enum.Enum):
+    """How a sink stands to the checkpoint."""
+
+    AGREES = "agrees"
+    """It shows exactly what is committed, or the planned batch as well."""
+    NONE = "none"
+    """It shows no batch of this query, which has committed some: a foreign sink, or one that notes no batch down."""
+    BEHIND = "behind"
+    """Committed batches are not in it."""
+    AHEAD = "ahead"
+    """It holds batches that the checkpoint has not even planned."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkView:
+    """One sink of a query, and the logs that it is held against."""
+
+    checkpoint: Checkpoint
+    sink: SinkEvidence
+    spans_of: Mapping[int, list[Span]]
+    """What each batch reads, of the plans that were read."""
+    held: Mapping[int, Held]
+    """Of which plan the batches are that it holds."""
+    is_stateful: bool
+    """Whether the query keeps state: then a batch that reads nothing may write rows."""
+
+    @property
+    def orphan(self) -> int | None:
+        """The batch that a start runs again; None if there is none."""
+        return orphan_of(self.checkpoint)
+
+    @property
+    def committed(self) -> int:
+        """The newest committed batch, or `NONE`."""
+        return NONE if self.checkpoint.last_committed is None else self.checkpoint.last_committed
+
+    @property
+    def planned(self) -> int:
+        """The newest batch that is planned or committed, or `NONE`."""
+        last_planned = self.checkpoint.last_planned
+        return self.committed if last_planned is None else max(last_planned, self.committed)
+
+    @property
+    def done(self) -> int:
+        """The newest batch that Spark takes for done, or `NONE`: it never runs that again."""
+        return self.committed if self.orphan is None else self.orphan - 1
+
+    @property
+    def next_new(self) -> int:
+        """The number of the batch that will be planned next."""
+        return max(self.done if self.orphan is None else self.orphan, self.committed) + 1
+
+    @property
+    def shown(self) -> int:
+        """The newest batch that the sink shows, or `NONE`; the truth only if `sink.known`."""
+        return NONE if self.sink.last_batch is None else self.sink.last_batch
+
+    @property
+    def skips(self) -> int:
+        """The sink is known to drop batches up to this one; `NONE` if it is not."""
+        if not self.sink.skips_known or self.sink.skips_up_to is None:
+            return NONE
+        return self.sink.skips_up_to
+
+    @property
+    def marked(self) -> int:
+        """By a mark that is seen, be it the last one or not, the sink drops batches up to this one; `NONE`: by none."""
+        return NONE if self.sink.skips_up_to is None else self.sink.skips_up_to
+
+    @property
+    def shows_none(self) -> bool:
+        """Whether it surely knows nothing of the query, neither rows nor a mark."""
+        return self.sink.known and self.sink.last_batch is None and self.skips == NONE
+
+    @property
+    def has_every_mark(self) -> bool:
+        """Whether every batch of the query has left a mark here, also one without rows: a function need not do that."""
+        by_function = any(batch.is_streaming is False for batch in self.sink.batches)
+        return self.sink.kind != FENCE and self.sink.dedupe_key is not DedupeKey.APP_ID and not by_function
+
+    def may_have_rows(self, batch_ids: Iterable[int]) -> list[int]:
+        """Of these batches, those that are not known to have had nothing to write."""
+        return [batch_id for batch_id in batch_ids if not self._wrote_nothing(batch_id)]
+
+    def may_any_have_rows(self, batch_ids: Iterable[int]) -> bool:
+        """Whether one of these is not known to have had nothing to write; no more are looked at than it takes."""
+        return any(not self._wrote_nothing(batch_id) for batch_id in batch_ids)
+
+    def batches_done(self, first: int, last: int) -> list[int]:
+        """The batches from `first` to `last` of which a log tells, and that Spark takes for done."""
+        logs = (self.checkpoint.offsets.ids, self.checkpoint.commits.ids)
+        end = min(last, self.done) + 1
+        parts = (range(max(run.start, first), min(run.stop, end)) for log in logs for run in log.runs)
+        return sorted({batch_id for part in parts for batch_id in part})
+
+    @property
+    def anew(self) -> Held | None:
+        """What it holds under the number of the orphan, where that is, or may be, of an older plan of that number."""
+        return planned_anew(self.checkpoint, self.sink)
+
+    @property
+    def is_planned_anew(self) -> bool:
+        """Whether there is such a thing."""
+        return self.anew is not None
+
+    def dropped(self) -> dict[int, Held]:
+        """Batches that are done and read something, and that the sink had, or may have had, before their plan."""
+        return {
+            batch_id: self.held[batch_id]
+            for batch_id in self._has_rows(sorted(self.held))
+            if self.held[batch_id].origin.is_doubtful and batch_id <= self.done
+        }
+
+    @property
+    def would_drop(self) -> range:
+        """The batches still to come that the sink would drop without a word, or may, if `sink.skips_known` is False.
+
+        The orphan is none of them where the sink holds it: run again, it adds nothing.
+        """
+        first = self.next_new
+        if self.orphan is not None and (self.is_planned_anew or (self.sink.known and self.shown < self.orphan)):
+            first = self.orphan
+        return range(first, max(first, self.marked + 1))
+
+    @property
+    def complete_to(self) -> int | None:
+        """The batch up to which the sink surely shows everything, `NONE` if it surely shows none; None: not known."""
+        sink = self.sink
+        if not sink.known or self.is_planned_anew:  # how far an older plan went, its number does not tell
+            return None
+        if sink.last_batch is None:
+            is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None
+            return NONE if is_sure and self.committed == NONE else None
+        behind = range(sink.last_batch + 1, self.committed + 1)
+        if behind and not self.has_every_mark:  # a function need not mark a batch without rows
+            return None if self.may_any_have_rows(behind) else self.committed
+        return sink.last_batch
+
+    @property
+    def recognises_orphan(self) -> bool:
+        """Whether the sink is known to take the orphan once: if it holds it, it drops it, and else it writes it."""
+        complete_to, planned_id = self.complete_to, self.checkpoint.last_planned
+        if complete_to is None or planned_id is None:
+            return False
+        if complete_to == planned_id:
+            return self.sink.kind == FENCE or self.sink.would_skip(planned_id) is True
+        return complete_to == planned_id - 1 and self.sink.would_skip(planned_id) is False
+
+    @property
+    def agreement(self) -> Agreement:
+        """How it stands to what is planned and committed."""
+        if not self.sink.known or self.is_planned_anew:
+            return Agreement.UNKNOWN
+        if self.sink.last_batch is None:
+            return Agreement.AGREES if self.committed == NONE else Agreement.NONE
+        if self.shown > self.planned:
+            return Agreement.AHEAD
+        is_behind = self.shown < self.committed and self.complete_to != self.committed
+        return Agreement.BEHIND if is_behind else Agreement.AGREES
+
+    def ranges(self, batch_id: int) -> dict[str, Any]:
+        """What a batch reads of each Kafka source, by topic and partition, as far as its plans tell."""
+        found: dict[str, Any] = {}
+        for span in self.spans_of.get(batch_id, []):
+            told = planned(topics_of(span.start), topics_of(span.end))
+            if told:
+                found[span.source_id] = ranges_to_json(told)
+        return found
+
+    def _wrote_nothing(self, batch_id: int) -> bool:
+        return not self.is_stateful and read_nothing(self.spans_of.get(batch_id, []))
+
+    def _has_rows(self, batch_ids: Iterable[int]) -> list[int]:
+        """Of these batches, those that are known to have read something."""
+        read = ((batch_id, self.spans_of.get(batch_id, [])) for batch_id in batch_ids)
+        return [batch_id for batch_id, own in read if any(span.start and not span.is_empty for span in own)]
+
+
+def sink_views(checkpoint: Checkpoint, sinks: Iterable[SinkEvidence], *, is_stateful: bool) -> list[SinkView]:
+    """Every sink that was asked.
+
+    Args:
+        checkpoint: With its newest entries read.
+        sinks: What they say.
+        is_stateful: Whether the query keeps state, as far as anybody knows.
+    """
+    by_batch: dict[int, list[Span]] = {}
+    for span in spans(checkpoint):
+        by_batch.setdefault(span.batch_id, []).append(span)
+    return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful) for sink in sinks]
+
+
+def shown_of(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:
+    """Whether readers of a sink see a batch.
+
+    Args:
+        sink: What it says.
+        batch_id: The batch.
+        found: What it says of that one.
+    """
+    lives = [batch.is_live for batch in found]
+    if sink.last_batch is None and not sink.batches:
+        return Shown.UNKNOWN  # it shows nothing of this query at all: no batch can be held against it
+    if any(lives):
+        return Shown.LIVE
+    if lives:
+        return Shown.UNKNOWN if None in lives else Shown.TAKEN_BACK
+    if sink.complete_from is not None and batch_id >= sink.complete_from:
+        return Shown.ABSENT
+    if sink.known and batch_id == sink.last_batch:
+        return Shown.LIVE  # told by the marker alone
+    return Shown.UNKNOWN
