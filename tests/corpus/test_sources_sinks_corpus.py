@@ -200,7 +200,11 @@ def test_topic_that_was_created_again_is_told_by_its_id_and_else_by_its_times(*,
     found = identify_topic(
         facts_of(name).topics["reclarger"],
         reads=[ReadUpTo(entry.metadata.batch_timestamp_ms, next_offsets(checkpoint)["reclarger"])],
-        first_after={int(p): FoundRecord(at) for p, at in raw["first_offset_with_timestamp_after_batch_2"].items()},
+        asked={
+            entry.metadata.batch_timestamp_ms + 1: {
+                int(p): FoundRecord(at) for p, at in raw["first_offset_with_timestamp_after_batch_2"].items()
+            }
+        },
         recorded_topic_id=raw["topic_id_when_the_checkpoint_was_written"] if recorded else None,
     )
     assert found.identity is (TopicIdentity.ANOTHER if recorded else TopicIdentity.LOOKS_RECREATED)

@@ -128,7 +128,7 @@ def test_recreated_topic_has_another_id_and_older_offsets_with_newer_times(broke
         return identify_topic(
             facts.topics[topic],
             reads=[ReadUpTo(batch_timestamp_ms, {0: 15, 1: 15})],
-            first_after=facts.first_at[batch_timestamp_ms + 1][topic],
+            asked={after_ms: records[topic] for after_ms, records in facts.first_at.items()},
             recorded_topic_id=recorded,
         ).identity
 

@@ -23,11 +23,11 @@ from lastgood.diagnosis.kafka_reading import (
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.query.prediction.kafka_source import is_without_topics
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.topics import reads_of
+from lastgood.query.topics import identify, plans_of, reads_of
 from lastgood.query.world import World
 from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
 from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
-from lastgood.sources.kafka_retention import IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
+from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity
 
 _RECREATED = {
     TopicIdentity.ANOTHER: Severity.ERROR,
@@ -47,6 +47,13 @@ class Suspicion:
     answer: IdentityAnswer
     never_read: Ranges
     """What of it would never be read if it was."""
+    gone: Ranges
+    """What is planned of it and in no sink: if it was, these records are gone, and others are read in their place."""
+
+    @property
+    def costs(self) -> bool:
+        """Whether anything is lost if it was."""
+        return bool(self.never_read or self.gone)
 
     @property
     def is_strong(self) -> bool:
@@ -62,18 +69,18 @@ class Suspicion:
 def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
     """Topics that look as if they were created again; none where the broker was not asked."""
     for source in readings(world, restart):
-        for topic, found in source.there.items() if source.is_asked else ():
-            answer = _identity(source, topic, found)
+        for topic in source.there if source.is_asked else ():
+            answer = _identity(source, topic)
             if answer.identity in _RECREATED and answer.identity is not TopicIdentity.ANOTHER:
-                yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic))
+                yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic), _gone(source, topic))
 
 
 def identities(world: World, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
     """Whether each topic that the query has read from is still that topic; none where the broker was not asked."""
     for source in readings(world, restart):
-        for topic, found in source.there.items() if source.is_asked else ():
-            if source.start.get(topic):
-                yield topic, _identity(source, topic, found)
+        for topic in source.there if source.is_asked else ():
+            if source.named.get(topic):
+                yield topic, _identity(source, topic)
 
 
 def may_be_read(world: World, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
@@ -100,7 +107,7 @@ def may_be_read(world: World, restart: Restart, topic: str, *, by_time: bool = T
 
 def find_broker(source: KafkaReading) -> Iterator[Finding]:
     """Findings about one source whose broker has answered."""
-    identities = {topic: _identity(source, topic, found) for topic, found in source.there.items()}
+    identities = {topic: _identity(source, topic) for topic in source.there}
     for topic in source.named:
         if topic not in identities:
             yield _topic_gone(source, topic) if _may_be_gone(source, topic) else _silent(source, topic)
@@ -167,24 +174,16 @@ def _without(source: KafkaReading) -> str:
     return f"Subscribed by name, {by_name} By a pattern: {by_pattern[:1].lower()}{by_pattern[1:]}"
 
 
-def _identity(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
+def _identity(source: KafkaReading, topic: str) -> IdentityAnswer:
     """Whether it is the topic that was read: by its id, else by its end, its partitions, its times."""
-    recorded, ends = source.recorded_id(topic), source.start.get(topic, {})
-    answer = identify_topic(found, reads=[ReadUpTo(0, ends)], first_after={}, recorded_topic_id=recorded)
-    return _by_time(source, topic, found) if answer.identity is TopicIdentity.UNKNOWN else answer
-
-
-def _by_time(source: KafkaReading, topic: str, found: TopicFacts) -> IdentityAnswer:
-    newer = _newer(source, topic)
-    if newer is None:
-        return IdentityAnswer(TopicIdentity.UNKNOWN, "neither its id nor its times are known")
-    time_ms, ends, records = newer
-    earlier = [read for read in reads_of(source.world.checkpoint, topic) if read.batch_timestamp_ms < time_ms]
-    return identify_topic(
-        found,
-        reads=[ReadUpTo(time_ms, ends), *earlier],
-        first_after=records,
-        is_told_the_same=source.world.is_same_topic,
+    plans = plans_of(source.world.checkpoint)
+    return identify(
+        topic,
+        source.facts,
+        reads_of(plans, topic),
+        {n: entry.metadata.batch_timestamp_ms for n, entry in plans.items() if entry.metadata is not None},
+        recorded_id=source.recorded_id(topic),
+        is_same_topic=source.world.is_same_topic,
     )
 
 
@@ -235,10 +234,17 @@ def _recreated(source: KafkaReading, topic: str, answer: IdentityAnswer) -> Iter
 
 
 def _never_read(source: KafkaReading, topic: str) -> Ranges:
-    """What there is below where the query stands."""
+    """What there is below where the next new batch begins, or the one that runs again."""
     latest = source.facts.latest.get(topic, {})
-    passed = {topic: {p: min(end, latest.get(p, end)) for p, end in source.start.get(topic, {}).items()}}
+    begins = source.end if source.is_in_sinks else source.start
+    passed = {topic: {p: min(end, latest.get(p, end)) for p, end in begins.get(topic, {}).items()}}
     return planned(within(source.facts.earliest, passed), passed)
+
+
+def _gone(source: KafkaReading, topic: str) -> Ranges:
+    if source.is_in_sinks:
+        return {}
+    return planned({topic: source.start.get(topic, {})}, {topic: source.end.get(topic, {})})
 
 
 def _gone_partitions(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import Any
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.operations.surroundings import Reading
 from lastgood.query.sinks import Agreement, SinkView
+from lastgood.query.topics import identify
 from lastgood.redaction import redacted
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
@@ -18,10 +19,8 @@ from lastgood.sources.kafka_retention import (
     Headroom,
     HeadroomKind,
     IdentityAnswer,
-    ReadUpTo,
     TopicIdentity,
     headroom,
-    identify_topic,
     least_headroom,
 )
 
@@ -198,7 +197,9 @@ def exposure_of(
             and (added := {each: spans for each, spans in parts.items() if each not in next_offsets[name]})
         },
         topics={
-            name: _identity(topic, name, reading, facts, ids.get(name), is_same_topic=is_same_topic)
+            name: identify(
+                name, facts, reading.reads.get(name, ()), {}, recorded_id=ids.get(name), is_same_topic=is_same_topic
+            )
             for name, topic in facts.topics.items()
             if name in next_offsets and topic.partitions
         },
@@ -224,28 +225,6 @@ def _at_least(offsets: Offsets, bounds: Offsets) -> Offsets:
         topic: {each: max(offset, bounds.get(topic, {}).get(each, offset)) for each, offset in parts.items()}
         for topic, parts in offsets.items()
     }
-
-
-def _identity(
-    topic: TopicFacts,
-    name: str,
-    reading: Reading,
-    facts: KafkaFacts,
-    recorded_id: str | None,
-    *,
-    is_same_topic: bool,
-) -> IdentityAnswer:
-    found = facts.first_at.get(reading.after_ms, {}) if reading.after_ms is not None else {}
-    answer = identify_topic(
-        topic,
-        reads=[ReadUpTo(reading.time_ms or 0, reading.next_offsets[name]), *reading.earlier.get(name, ())],
-        first_after=found.get(name, {}),
-        recorded_topic_id=recorded_id,
-        is_told_the_same=is_same_topic,
-    )
-    if answer.identity is TopicIdentity.UNKNOWN and reading.time_ms is None:
-        return IdentityAnswer(TopicIdentity.SAME, "no batch is committed that could have read another")
-    return answer
 
 
 @dataclass(frozen=True, slots=True)

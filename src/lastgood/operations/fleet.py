@@ -71,10 +71,14 @@ def _ask_kafka(
             partial(ask, broker.bootstrap, config=broker.settings) for ask in (record_times, offsets_for_times)
         )
         unread = _in_turns(fetch, deadline, [_unread(each, facts) for each in readings])
-        later = _in_turns(seek, deadline, [_after(each) for each in readings])
+        times = [(where, after_ms) for where in readings for after_ms in where.after]
+        later = _in_turns(seek, deadline, [_after(where, after_ms) for where, after_ms in times])
+        first_at: dict[int, dict[int, Found]] = {}
+        for (where, after_ms), found in zip(times, later, strict=True):
+            first_at.setdefault(id(where), {})[after_ms] = found
         each_facts = [
-            replace(facts, unread=records, first_at={} if where.after_ms is None else {where.after_ms: after})
-            for records, after, where in zip(unread, later, readings, strict=True)
+            replace(facts, unread=records, first_at=first_at.get(id(where), {}))
+            for records, where in zip(unread, readings, strict=True)
         ]
     return [told if where.topics else None for told, where in zip(each_facts, readings, strict=True)]
 
@@ -92,11 +96,8 @@ def _unread(where: Reading, facts: KafkaFacts) -> Offsets:
     }
 
 
-def _after(where: Reading) -> Offsets:
-    """For each partition the time from which on what is written was not read by the newest committed batch."""
-    after_ms = where.after_ms
-    if after_ms is None:
-        return {}
+def _after(where: Reading, after_ms: int) -> Offsets:
+    """For each partition the time from which on records are sought."""
     return {topic: dict.fromkeys(parts, after_ms) for topic, parts in where.next_offsets.items()}
 
 

@@ -22,7 +22,8 @@ from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.query.history import BatchRecord
-from lastgood.query.topics import reads_of
+from lastgood.query.spans import orphan_of
+from lastgood.query.topics import reads_of, times_to_ask
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.sink import open_sink
@@ -186,13 +187,11 @@ class Reading:
     `OFFSET_EARLIEST`, `OFFSET_LATEST` where the query was given that as its position."""
     time_ms: int | None
     """Processing time of the newest committed batch; None without one."""
-    earlier: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
-    """Per topic how far the committed batches before that one have read it, newest first."""
-
-    @property
-    def after_ms(self) -> int | None:
-        """From when on what is written was surely not read by then, but for clocks that differ."""
-        return None if self.time_ms is None else self.time_ms + 1
+    reads: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
+    """Per topic how far the plans go that name it, newest first: also the one that is not committed."""
+    after: tuple[int, ...] = ()
+    """From when on what is written stands above where the newest plan ends, and the newest committed one, but for
+    clocks that differ."""
 
 
 def look_around(
@@ -211,7 +210,7 @@ def look_around(
         options: Where to look; what `lastgood.toml` says of the target holds wherever they say nothing.
         now_ms: The time, milliseconds since 1970.
         headroom: Ask Kafka for the times of the first unread records as well, and for what was written after the
-            newest committed batch (`KafkaFacts.unread`; `KafkaFacts.first_at` at `Reading.after_ms`).
+            newest plans (`KafkaFacts.unread`; `KafkaFacts.first_at` at `Reading.after`).
         sinks: Whether the sinks are asked.
         kafka: Whether Kafka is asked.
 
@@ -272,18 +271,20 @@ def reading(evidence: Evidence, *, through: int | None = None) -> Reading:
     named = _kafka_offsets(plans[-1]) if plans else ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
     time_ms = read[-1].time_ms if read else None
-    earlier = {} if time_ms is None else _read_before(evidence.checkpoint, next_offsets, time_ms)
-    return Reading(tuple(topics), next_offsets, time_ms, earlier)
+    counted = _counted(checkpoint, plans, read)
+    reads = {topic: tuple(reads_of(counted, topic)) for topic in topics}
+    after = times_to_ask(counted, read[-1].batch_id if read else None)
+    return Reading(tuple(topics), next_offsets, time_ms, {name: each for name, each in reads.items() if each}, after)
 
 
-def _read_before(checkpoint: Checkpoint, topics: Iterable[str], time_ms: int) -> dict[str, tuple[ReadUpTo, ...]]:
-    """How far the batches that were planned before a time have read each topic, newest first; none without any."""
-    found = {}
-    for topic in topics:
-        before = tuple(each for each in reads_of(checkpoint, topic) if each.batch_timestamp_ms < time_ms)
-        if before:
-            found[topic] = before
-    return found
+def _counted(
+    checkpoint: Checkpoint, plans: Iterable[BatchRecord], read: Iterable[BatchRecord]
+) -> dict[int, OffsetEntry]:
+    """The plans of batches that are done, and of the one that runs again; continuous mode throws others away."""
+    orphan = orphan_of(checkpoint)
+    done = {plan.batch_id for plan in read}
+    counted = (plan for plan in plans if plan.batch_id in done or plan.batch_id == orphan)
+    return {plan.batch_id: plan.offsets for plan in counted if isinstance(plan.offsets, OffsetEntry)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +367,7 @@ def _kafka_question(
         now_ms=now_ms,
         timeout_seconds=ONE_SECONDS,
         subscribe_pattern=options.subscribe_pattern,
-        times_ms=(where.after_ms,) if headroom and where.after_ms is not None else (),
+        times_ms=where.after if headroom else (),
         next_offsets=where.next_offsets if headroom else None,
     )
     return Question(ask, partial(broker.silent, now_ms=now_ms))

@@ -1,32 +1,95 @@
-"""How far the batches of a query have read a topic: what tells whether it is still the topic that was read. Pure."""
+"""Whether a topic is the one of which batches were planned, by their plans and by what the broker tells. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
-from lastgood.sources.kafka_retention import ReadUpTo
+from lastgood.query.spans import orphan_of
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka_retention import IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
 
 
-def reads_of(checkpoint: Checkpoint, topic: str) -> list[ReadUpTo]:
-    """The committed batches that were read, newest first, with how far they read a topic.
+def plans_of(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
+    """The plans that were read and that count: of batches that are done, and of the one that runs again."""
+    committed, orphan = checkpoint.last_committed, orphan_of(checkpoint)
+    newest = orphan if orphan is not None else committed
+    found = checkpoint.offsets.entries.items()
+    return {n: entry for n, entry in found if isinstance(entry, OffsetEntry) and newest is not None and n <= newest}
+
+
+def reads_of(plans: Mapping[int, OffsetEntry], topic: str) -> list[ReadUpTo]:
+    """The plans that name a topic, newest first, with how far they read it.
 
     Of several sources that read the topic the one that is further behind counts.
     """
     found: list[ReadUpTo] = []
-    for batch_id in sorted(checkpoint.offsets.entries, reverse=True):
-        entry = checkpoint.offsets.entries[batch_id]
-        is_done = checkpoint.last_committed is not None and batch_id <= checkpoint.last_committed
-        if is_done and isinstance(entry, OffsetEntry) and entry.metadata is not None:
-            found.append(ReadUpTo(entry.metadata.batch_timestamp_ms, _ends(entry, topic)))
+    for batch_id in sorted(plans, reverse=True):
+        entry = plans[batch_id]
+        ends = _ends(entry, topic)
+        if entry.metadata is not None and ends:
+            found.append(ReadUpTo(entry.metadata.batch_timestamp_ms, ends))
     return found
+
+
+def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tuple[int, ...]:
+    """From when on a broker is to be asked for first records: right after the newest plan, and the newest commit.
+
+    What was written later stands above where they end, but for clocks that differ.
+    """
+    newest = max(plans, default=None)
+    entries = [plans.get(each) for each in (committed, newest) if each is not None]
+    return after([entry for entry in entries if entry is not None])
+
+
+def after(entries: Iterable[OffsetEntry]) -> tuple[int, ...]:
+    """The first moment after each of these plans, each moment once."""
+    times = [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry.metadata is not None]
+    return tuple(dict.fromkeys(times))
+
+
+def identify(
+    name: str,
+    facts: KafkaFacts,
+    reads: Sequence[ReadUpTo],
+    times_ms: Mapping[int, int],
+    *,
+    recorded_id: str | None,
+    is_same_topic: bool,
+) -> IdentityAnswer:
+    """Whether a topic is the one of which batches were planned.
+
+    Args:
+        name: Its name; the broker has told of it.
+        facts: What the broker said.
+        reads: How far the plans have read it, newest first.
+        times_ms: When each batch was planned, for facts that were written down by its number.
+        recorded_id: The id that it had then, if somebody wrote it down.
+        is_same_topic: Whether a person says that it is the same.
+    """
+    if not reads:
+        return IdentityAnswer(TopicIdentity.SAME, "no batch was planned that could have read another")
+    asked: dict[int, Mapping[int, FoundRecord]] = {
+        after_ms: records[name] for after_ms, records in facts.first_at.items() if name in records
+    }
+    for batch_id, records in facts.first_after_batch.items():
+        if name in records and batch_id in times_ms:
+            asked[times_ms[batch_id] + 1] = records[name]
+    return identify_topic(
+        facts.topics[name],
+        reads=reads,
+        asked=asked,
+        recorded_topic_id=recorded_id,
+        is_told_the_same=is_same_topic,
+    )
 
 
 def _ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:
     lowest: dict[int, int] = {}
     for line in entry.sources:
         for partition, end in topics_of(line.offset).get(topic, {}).items():
-            lowest[partition] = min(end, lowest.get(partition, end))
+            if end >= 0:
+                lowest[partition] = min(end, lowest.get(partition, end))
     return lowest

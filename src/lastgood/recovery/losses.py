@@ -21,7 +21,7 @@ from lastgood.recovery.pricing import (
 )
 from lastgood.recovery.repair import Outlook
 from lastgood.recovery.standing import Standing
-from lastgood.sources.kafka_ranges import Ranges, planned
+from lastgood.sources.kafka_ranges import Ranges, planned, union
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
@@ -111,7 +111,7 @@ def _is_untold(standing: Standing) -> bool:
 
 def _looks_recreated(standing: Standing) -> Outlook | None:
     """Topics of which the query would leave out the beginning, if they are not those that it has read."""
-    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.never_read]
+    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
     if not found:
         return None
     lines = tuple(
@@ -121,7 +121,8 @@ def _looks_recreated(standing: Standing) -> Outlook | None:
     )
     ids = list(ends(standing.checkpoint.newest_offsets))
     prices = [
-        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=each.never_read, bound=True) for each in found
+        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=union(each.gone, each.never_read), bound=True)
+        for each in found
     ]
     return Outlook(Guarantee.LOSSY, (" and ".join(lines),), tuple(prices))
 
@@ -132,7 +133,7 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
     topics = (
         f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
         for each in found
-        if not each.is_strong and each.never_read
+        if not each.is_strong and each.costs
     )
     others = (*_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
     return (*topics, *others, *_not_marked(standing))
@@ -143,7 +144,7 @@ def _told_the_same(standing: Standing) -> Iterator[str]:
     if not standing.world.is_same_topic:
         return
     for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
-        if each.never_read and each.is_open:
+        if each.costs and each.is_open:
             yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
 
 

@@ -149,80 +149,151 @@ def identify_topic(
     topic: TopicFacts,
     *,
     reads: Sequence[ReadUpTo],
-    first_after: Mapping[int, FoundRecord],
+    asked: Mapping[int, Mapping[int, FoundRecord]],
     recorded_topic_id: str | None = None,
     is_told_the_same: bool = False,
     max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
 ) -> IdentityAnswer:
-    """Tell whether a topic was deleted and created again since a batch read it.
+    """Tell whether a topic was deleted and created again since a batch was planned from it.
 
     Args:
         topic: Facts of today.
-        reads: The newest committed batch, and those before it as far as they are known, newest first.
-        first_after: Per partition the first record that was written after the newest batch was planned: at its
-            `batchTimestampMs` + 1 or later, from `KafkaFacts.first_at`.
+        reads: The newest plan that names it, committed or not, and those before it as far as they are known, newest
+            first.
+        asked: From which time on, in milliseconds since 1970, and per partition: the first record that was written
+            then or later, from `KafkaFacts.first_at`. It tells most where it was asked right after a plan.
         recorded_topic_id: The id that was written down while the query ran, if it was.
         is_told_the_same: Whether a person says that it is the topic that was read: settles what clocks leave open.
         max_clock_skew_ms: How far clocks may be apart.
     """
-    committed_end = reads[0].ends
-    if recorded_topic_id is not None and topic.topic_id is not None:
-        if recorded_topic_id == topic.topic_id:
-            return IdentityAnswer(TopicIdentity.SAME, f"its id is still {topic.topic_id}")
-        return IdentityAnswer(TopicIdentity.ANOTHER, f"its id was {recorded_topic_id} and is {topic.topic_id}")
-    shorter = tuple(
-        number
-        for number, end in sorted(committed_end.items())
-        if (facts := topic.partitions.get(number)) and facts.latest is not None and facts.latest < end
-    )
-    if shorter:
-        return IdentityAnswer(TopicIdentity.SHORTER, "it ends before what was read", shorter)
-    fewer = tuple(number for number in committed_end if number not in topic.partitions)
-    if fewer:  # Kafka never takes partitions away
-        return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, "it has fewer partitions than were read", fewer)
-    found = _by_time(topic, reads, first_after, max_clock_skew_ms)
+    found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
+    if found is None or found.identity is TopicIdentity.SAME:
+        newer = _newer_than_read(reads, asked, max_clock_skew_ms)
+        found = _written_anew(topic, reads[0].ends, newer, found) if found else _by_time(topic, reads, asked, newer)
     if found.identity is TopicIdentity.MAY_BE_RECREATED and is_told_the_same:
         return IdentityAnswer(TopicIdentity.SAME, "a person says that it is the topic that was read")
     return found
 
 
-def _by_time(
-    topic: TopicFacts, reads: Sequence[ReadUpTo], first_after: Mapping[int, FoundRecord], max_clock_skew_ms: int
-) -> IdentityAnswer:
-    """The timestamp test.
+def _by_id(topic: TopicFacts, recorded_topic_id: str | None) -> IdentityAnswer | None:
+    if recorded_topic_id is None or topic.topic_id is None:
+        return None
+    if recorded_topic_id == topic.topic_id:
+        return IdentityAnswer(TopicIdentity.SAME, f"its id is still {topic.topic_id}")
+    return IdentityAnswer(TopicIdentity.ANOTHER, f"its id was {recorded_topic_id} and is {topic.topic_id}")
 
-    Spark takes the time of a batch after it has fetched its end offsets, so what it read is older than that. Where
-    the first record written later stands *below* the committed end, what stands there is not what was read. Producers
-    set record times as they like (unless `message.timestamp.type` is `LogAppendTime`), so this is no proof.
 
-    The record is held against the oldest batch that is known to have read its offset: a topic that was created again a
-    moment after the newest batch holds at its beginning what is much newer than the batches that read up to there.
-    """
-    committed_end = reads[0].ends
-    known = {
-        number: first_after.get(number, FoundRecord(unknown="it was not asked by time")) for number in committed_end
-    }
-    newer = {
-        number: record
-        for number, record in sorted(known.items())
-        if record.offset is not None and record.offset < committed_end[number]
-    }
-    surely = tuple(
+def _by_size(topic: TopicFacts, read_ends: Mapping[int, int]) -> IdentityAnswer | None:
+    shorter = tuple(
         number
-        for number, record in newer.items()
-        if record.timestamp_ms is None
-        or record.timestamp_ms > _read_ms(reads, number, record.offset or 0) + max_clock_skew_ms
+        for number, end in sorted(read_ends.items())
+        if (facts := topic.partitions.get(number)) and facts.latest is not None and facts.latest < end
     )
+    if shorter:
+        return IdentityAnswer(TopicIdentity.SHORTER, "it ends before what was read", shorter)
+    fewer = tuple(number for number in read_ends if number not in topic.partitions)
+    if fewer:  # Kafka never takes partitions away
+        return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, "it has fewer partitions than were read", fewer)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Newer:
+    """A record that stands below where a plan ended, and is newer than that plan."""
+
+    record: FoundRecord
+    is_sure: bool
+    """By more than clocks may be apart."""
+    is_of_newest: bool
+    """Whether the plan is the newest that read anything: else a clock would have to be wrong over several batches."""
+
+
+def _newer_than_read(
+    reads: Sequence[ReadUpTo], asked: Mapping[int, Mapping[int, FoundRecord]], max_clock_skew_ms: int
+) -> dict[int, _Newer]:
+    """Per partition what cannot stand there, if it is the topic that was read, and if all clocks are right.
+
+    Spark takes the time of a plan after it has fetched its end offsets, so what stands below them is older than that.
+    Producers set record times as they like (unless `message.timestamp.type` is `LogAppendTime`), so this is no proof.
+
+    The record is held against the oldest plan that is known to have read its offset: a topic that was created again a
+    moment after the newest one holds at its beginning what is much newer than the plans that read up to there.
+    """
+    found: dict[int, _Newer] = {}
+    for after_ms, records in sorted(asked.items()):
+        for number, record in sorted(records.items()):
+            read = None if record.offset is None else _oldest_read(reads, number, record.offset)
+            written_ms = after_ms if record.timestamp_ms is None else max(after_ms, record.timestamp_ms)
+            if read is None or written_ms <= read.batch_timestamp_ms or (number in found and found[number].is_sure):
+                continue
+            is_sure = record.timestamp_ms is None or written_ms > read.batch_timestamp_ms + max_clock_skew_ms
+            found[number] = _Newer(record, is_sure, read.ends[number] in _newest_ends(reads, number))
+    return dict(sorted(found.items()))
+
+
+def _oldest_read(reads: Sequence[ReadUpTo], partition: int, offset: int) -> ReadUpTo | None:
+    """The oldest plan that is known to have read an offset; None if none has.
+
+    Where a plan ends further than a later one, somebody went back: what was read before may be of another topic.
+    """
+    found, end = None, None
+    for read in reads:
+        own = read.ends.get(partition)
+        if own is None or offset >= own or (end is not None and own > end):
+            break
+        end = own
+        if found is None or read.batch_timestamp_ms <= found.batch_timestamp_ms:
+            found = read
+    return found
+
+
+def _newest_ends(reads: Sequence[ReadUpTo], partition: int) -> list[int]:
+    """Where the two newest plans end that have read something: one may be planned, the other is committed then."""
+    ends = [read.ends[partition] for read in reads if partition in read.ends]
+    return list(dict.fromkeys(ends))[:2]
+
+
+def _written_anew(
+    topic: TopicFacts, read_ends: Mapping[int, int], newer: Mapping[int, _Newer], by_id: IdentityAnswer
+) -> IdentityAnswer:
+    """A log with the same id that was lost (by an unclean election, with its disks) and has grown again."""
+    anew = tuple(
+        number
+        for number, each in newer.items()
+        if each.is_sure
+        and each.record.timestamp_ms is not None
+        and not _holds_older(topic, number, read_ends[number], each.record)
+    )
+    if not anew:
+        return by_id
+    because = (
+        f"{by_id.because}, and yet all that it holds below the end of what was planned is newer than the plan: its log"
+        " was lost and has grown again, or a clock is wrong"
+    )
+    return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, anew)
+
+
+def _by_time(
+    topic: TopicFacts,
+    reads: Sequence[ReadUpTo],
+    asked: Mapping[int, Mapping[int, FoundRecord]],
+    newer: Mapping[int, _Newer],
+) -> IdentityAnswer:
+    ends = reads[0].ends
+    surely = tuple(number for number, each in newer.items() if each.is_sure)
     if surely:
         reason = "records below the committed end are newer than the batch that read up to there"
         return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, surely)
-    if newer and any(_holds_older(topic, number, end, known[number]) for number, end in committed_end.items()):
+    known = {number: _best_known(number, asked) for number in ends}
+    is_of_newest = all(each.is_of_newest for each in newer.values())
+    if newer and is_of_newest and any(_holds_older(topic, each, end, known[each]) for each, end in ends.items()):
         reason = "the newest of it below the committed end is newer than the batch, by no more than clocks may differ"
         return IdentityAnswer(TopicIdentity.WITHIN_SKEW, reason, tuple(newer))
     if newer:
+        what = "all that it holds" if is_of_newest else "what several batches have read of what it holds"
         reason = (
-            "all that it holds below the committed end is newer than the batch, by no more than clocks may differ: it"
-            " was created again, or a clock is wrong"
+            f"{what} below the committed end is newer than the batch, by no more than clocks may differ: it was created"
+            " again, or a clock is wrong"
         )
         return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, reason, tuple(newer))
     unknown = {number: record.unknown for number, record in sorted(known.items()) if record.unknown is not None}
@@ -231,18 +302,11 @@ def _by_time(
     return IdentityAnswer(TopicIdentity.SAME, "nothing below the committed end is newer than the batch")
 
 
-def _read_ms(reads: Sequence[ReadUpTo], partition: int, offset: int) -> int:
-    """When the oldest batch was planned that is known to have read an offset; the newest batch has.
-
-    Where a batch ends further than a later one, somebody went back: what was read before may be of another topic.
-    """
-    found, end = reads[0].batch_timestamp_ms, reads[0].ends[partition]
-    for read in reads[1:]:
-        own = read.ends.get(partition)
-        if own is None or not offset < own <= end:
-            break
-        found, end = min(found, read.batch_timestamp_ms), own
-    return found
+def _best_known(partition: int, asked: Mapping[int, Mapping[int, FoundRecord]]) -> FoundRecord:
+    """What was found in a partition by the earliest time for which it was asked, if it answered."""
+    told = [records[partition] for _, records in sorted(asked.items()) if partition in records]
+    answered = [record for record in told if record.unknown is None]
+    return next(iter([*answered, *told]), FoundRecord(unknown="it was not asked by time"))
 
 
 def _holds_older(topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord) -> bool:

@@ -12,12 +12,13 @@ from lastgood.operations.surroundings import Reading
 from lastgood.query.sinks import Agreement, sink_views
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity
+from lastgood.sources.kafka_retention import HeadroomKind, ReadUpTo, TopicIdentity
 
 HOUR_MS = 3_600_000
 BATCH_MS = 1_000_000_000
 NOW = BATCH_MS + 10 * HOUR_MS
-READING = Reading(("orders",), {"orders": {0: 15, 1: 15}}, BATCH_MS)
+READ = {"orders": (ReadUpTo(BATCH_MS, {0: 15, 1: 15}),)}
+READING = Reading(("orders",), {"orders": {0: 15, 1: 15}}, BATCH_MS, READ, (BATCH_MS + 1,))
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": str(24 * HOUR_MS), "retention.bytes": "-1"}
 NOTHING_NEWER = {BATCH_MS + 1: {"orders": {0: FoundRecord(15, NOW), 1: FoundRecord(15, NOW)}}}
 

@@ -26,6 +26,7 @@ from lastgood.operations.target import Target, name_policy
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources import kafka_cluster
+from lastgood.sources.kafka_retention import ReadUpTo
 from lastgood.storage import LocalStorage, LocationInvalidError, parse_location
 from lastgood.supervise.config import Kafka
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -229,13 +230,21 @@ def test_a_query_stands_where_its_newest_committed_batch_ends(checkpoint: Path) 
     query.run(3)
     query.plan()
     found = reading(gather(str(checkpoint), batches=2))
-    assert found == Reading(("orders",), {"orders": {0: 15, 1: 15}}, STARTED_MS + 2000)
-    assert found.after_ms == STARTED_MS + 2001
+    planned, committed = ReadUpTo(STARTED_MS + 3000, {0: 20, 1: 20}), ReadUpTo(STARTED_MS + 2000, {0: 15, 1: 15})
+    assert found == Reading(
+        ("orders",),
+        {"orders": {0: 15, 1: 15}},
+        STARTED_MS + 2000,
+        {"orders": (planned, committed)},
+        (STARTED_MS + 2001, STARTED_MS + 3001),
+    )
 
 
 def test_before_its_first_commit_it_stands_where_its_sources_began(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).plan()
-    assert reading(gather(str(checkpoint), batches=2)) == Reading(("orders",), {"orders": {0: 0, 1: 0}}, None)
+    planned = {"orders": (ReadUpTo(STARTED_MS, {0: 5, 1: 5}),)}
+    expected = Reading(("orders",), {"orders": {0: 0, 1: 0}}, None, planned, (STARTED_MS + 1,))
+    assert reading(gather(str(checkpoint), batches=2)) == expected
 
 
 def test_without_any_commit_the_newest_plan_is_run_again(checkpoint: Path) -> None:

@@ -102,7 +102,7 @@ READ = ReadUpTo(NOW, {0: 15, 1: 15})
 
 
 def identity(facts: TopicFacts, first_after: dict[int, FoundRecord], *earlier: ReadUpTo, **more: Any) -> TopicIdentity:
-    return identify_topic(facts, reads=[READ, *earlier], first_after=first_after, **more).identity
+    return identify_topic(facts, reads=[READ, *earlier], asked={NOW + 1: first_after}, **more).identity
 
 
 BOTH = TopicFacts(topic_id="new", partitions={0: PartitionFacts(0, 30), 1: PartitionFacts(0, 30)})
@@ -111,9 +111,41 @@ NONE_LATER = FoundRecord()
 
 
 def test_id_is_proof_either_way() -> None:
-    older = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS * 2), 1: LATER}
-    assert identity(BOTH, older, recorded_topic_id="new") is TopicIdentity.SAME
+    newer = {0: FoundRecord(1, NOW + MAX_CLOCK_SKEW_MS * 2), 1: LATER}
+    assert identity(BOTH, newer, recorded_topic_id="new") is TopicIdentity.SAME
     assert identity(BOTH, {}, recorded_topic_id="old") is TopicIdentity.ANOTHER
+
+
+def test_log_of_the_same_topic_that_was_lost_and_has_grown_again_is_told_by_its_times() -> None:
+    anew = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS * 2), 1: LATER}
+    found = identify_topic(BOTH, reads=[READ], asked={NOW + 1: anew}, recorded_topic_id="new")
+    assert (found.identity, found.partitions) == (TopicIdentity.MAY_BE_RECREATED, (0,))
+    assert found.because.startswith("its id is still new, and yet all that it holds")
+    assert identity(BOTH, anew, recorded_topic_id="new", is_told_the_same=True) is TopicIdentity.SAME
+    within = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS), 1: LATER}  # a record is left alone, and a clock is ahead
+    assert identity(BOTH, within, recorded_topic_id="new") is TopicIdentity.SAME
+
+
+def test_clock_that_would_be_wrong_over_several_batches_is_as_likely_another_topic() -> None:
+    batches = [ReadUpTo(NOW - 1000 * n, {0: 15 - n, 1: 15 - n}) for n in (1, 2, 3)]
+    assert identity(BOTH, {0: FoundRecord(13, NOW + 10), 1: LATER}, *batches) is TopicIdentity.WITHIN_SKEW
+    assert identity(BOTH, {0: FoundRecord(12, NOW + 10), 1: LATER}, *batches) is TopicIdentity.MAY_BE_RECREATED
+
+
+def test_plan_that_is_not_committed_tells_as_well() -> None:
+    planned, committed = ReadUpTo(NOW, {0: 15}), ReadUpTo(NOW - 1000, {0: 0})
+    one = TopicFacts(partitions={0: PartitionFacts(0, 30)})
+
+    def told(*times: tuple[int, FoundRecord]) -> TopicIdentity:
+        asked = {after_ms: {0: record} for after_ms, record in times}
+        return identify_topic(one, reads=[planned, committed], asked=asked).identity
+
+    between = (NOW - 999, FoundRecord(0, NOW - 500))
+    late = FoundRecord(0, NOW + 2 * MAX_CLOCK_SKEW_MS)
+    assert told(between, (NOW + 1, FoundRecord(15, NOW + 1))) is TopicIdentity.SAME
+    assert told((NOW - 999, late)) is TopicIdentity.LOOKS_RECREATED
+    assert told((NOW + 1, late)) is TopicIdentity.LOOKS_RECREATED
+    assert told(between, (NOW + 1, FoundRecord(0, NOW + 1000))) is TopicIdentity.MAY_BE_RECREATED
 
 
 def test_id_that_is_unknown_today_proves_nothing() -> None:
@@ -123,7 +155,7 @@ def test_id_that_is_unknown_today_proves_nothing() -> None:
 
 def test_topic_that_ends_before_what_was_read_is_shorter() -> None:
     facts = TopicFacts(partitions={0: PartitionFacts(0, 30), 1: PartitionFacts(0, 5)})
-    found = identify_topic(facts, reads=[READ], first_after={})
+    found = identify_topic(facts, reads=[READ], asked={})
     assert (found.identity, found.partitions) == (TopicIdentity.SHORTER, (1,))
 
 
@@ -171,7 +203,7 @@ def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
     found = identify_topic(
         BOTH,
         reads=[READ],
-        first_after={0: LATER, 1: FoundRecord(unknown="no leader")},
+        asked={NOW + 1: {0: LATER, 1: FoundRecord(unknown="no leader")}},
     )
     assert (found.identity, found.because, found.partitions) == (TopicIdentity.UNKNOWN, "no leader", (1,))
     assert identity(BOTH, {}) is TopicIdentity.UNKNOWN
@@ -179,5 +211,5 @@ def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
 
 def test_topic_with_fewer_partitions_than_were_read_looks_created_again() -> None:
     one = TopicFacts(partitions={0: PartitionFacts(0, 30)})
-    answer = identify_topic(one, reads=[READ], first_after={})
+    answer = identify_topic(one, reads=[READ], asked={})
     assert (answer.identity, answer.partitions) == (TopicIdentity.LOOKS_RECREATED, (1,))
