@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import enum
 
-from lastgood.diagnosis import rules_kafka, rules_sinks, rules_sources
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
+from lastgood.diagnosis.records import OF_RECORDS
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
-
-_OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 
 
 class Grade(enum.IntEnum):
@@ -36,7 +34,7 @@ def grade_of(report: Report) -> Grade:
     errors = [finding.condition for finding in report.findings if finding.severity is Severity.ERROR]
     if SEALED_BY_LASTGOOD in errors:  # first of all: what else is found may be of the repair that is half done
         return Grade.SEALED
-    if any(condition in _OF_RECORDS for condition in errors):
+    if any(condition in OF_RECORDS for condition in errors):
         return Grade.LOSING
     if errors:
         return Grade.DAMAGED

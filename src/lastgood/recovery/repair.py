@@ -21,6 +21,7 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.diagnosis.records import ONLY_TWICE, errors_of_records
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
@@ -138,16 +139,28 @@ class Work:
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
         lines = (*lines, *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
+        guarantee, against = self._held_against_findings(weakest(words))
         return Draft(
             edits=edits,
-            guarantee=weakest(words),
-            rests_on=tuple(dict.fromkeys(lines)),
+            guarantee=guarantee,
+            rests_on=tuple(dict.fromkeys((*lines, *against))),
             moves=moves,
             sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
             sources=outlook.prices or (prices[-1] if prices else ()),
             guards=tuple(path for path in self._read() if path not in touched),
             is_plain=is_plain,
         )
+
+    def _held_against_findings(self, word: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
+        """The guarantee, and why it is not exactly once where `diagnose` would report a loss or a repetition then."""
+        if word is not Guarantee.EXACTLY_ONCE:
+            return word, ()
+        errors = errors_of_records(self.standing.world, self.standing.restart)
+        if not errors:
+            return word, ()
+        is_twice = all(each.condition in ONLY_TWICE for each in errors)
+        lines = tuple(f"{each.condition.name} {each.subject}: {each.effect}" for each in errors)
+        return Guarantee.AT_LEAST_ONCE if is_twice else Guarantee.LOSSY, lines
 
     def _is_idle(self, edit: Edit) -> bool:
         """Whether the file is so already, as far as it was read."""
