@@ -68,7 +68,7 @@ def find(checkpoint: Checkpoint, *sinks: SinkEvidence, **others: Any) -> list[Fi
     world = World(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
     restart = predict(world, SPARK_4_2)
     position = locate(checkpoint, sinks)
-    return [*find_kafka(world, restart), *find_sources(world, restart), *find_sinks(world, position, restart)]
+    return [*find_kafka(world, restart), *find_sources(world, restart), *find_sinks(world, restart)]
 
 
 def bad(findings: list[Finding]) -> list[str]:

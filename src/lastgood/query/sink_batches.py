@@ -60,6 +60,10 @@ def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
     """
     planned = {number: time_ms for number in checkpoint.offsets.entries if (time_ms := _planned_ms(checkpoint, number))}
     found = origins(sink, planned)
+    orphan = checkpoint.orphan
+    if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
+        against = _clocks_against(sink, planned, orphan)
+        found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
     if not checkpoint.is_stateful:  # with state, a batch without input may have rows
         found |= {number: held for number in found if (held := _of_nothing(checkpoint, sink, number))}
     return found
@@ -116,6 +120,23 @@ def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held
             because += "" if is_sure else ", unless clocks differ by so much"
             found[number] = Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
     return found
+
+
+def _clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: int) -> str | None:
+    """Why times prove nothing of the orphan, in one line: what is known to be earlier has a later time; else None.
+
+    The sink has got the batch before, and that was planned, before the orphan is planned.
+    """
+    before, at_ms = orphan - 1, planned_ms[orphan]
+    committed_ms = _committed_ms(sink).get(before)
+    slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
+    if before in planned_ms and planned_ms[before] > at_ms:
+        ahead_ms, what = planned_ms[before] - at_ms, f"batch {before} was planned"
+    elif committed_ms is not None and committed_ms - slack_ms > at_ms:
+        ahead_ms, what = committed_ms - at_ms, f"it got batch {before}"
+    else:
+        return None
+    return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
 
 
 def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.spans import orphan_of
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
-from lastgood.sources.kafka_retention import IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
+from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS, IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
 
 
 def plans_of(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
@@ -35,19 +35,16 @@ def reads_of(plans: Mapping[int, OffsetEntry], topic: str) -> list[ReadUpTo]:
 
 
 def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tuple[int, ...]:
-    """From when on a broker is to be asked for first records: right after the newest plan, and the newest commit.
+    """From when on a broker is to be asked for first records: right after the newest commit, and the newest plan.
 
-    What was written later stands above where they end, but for clocks that differ.
+    What was written later stands above where they end, but for clocks that differ; so it is asked once more by how far
+    they may: the first record that is newer may be so by little, and one behind it by much.
     """
     newest = max(plans, default=None)
     entries = [plans.get(each) for each in (committed, newest) if each is not None]
-    return after([entry for entry in entries if entry is not None])
-
-
-def after(entries: Iterable[OffsetEntry]) -> tuple[int, ...]:
-    """The first moment after each of these plans, each moment once."""
-    times = [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry.metadata is not None]
-    return tuple(dict.fromkeys(times))
+    times = [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry is not None and entry.metadata]
+    later = [max(times) + MAX_CLOCK_SKEW_MS] if times else []
+    return tuple(dict.fromkeys((*times, *later)))
 
 
 def identify(

@@ -12,7 +12,7 @@ from lastgood.recovery.goals import Extent
 from lastgood.recovery.price import Guarantee
 from lastgood.recovery.pricing import weakest
 from lastgood.sinks.offset_columns import TableOffsets, first_missing
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_facts import KafkaFacts, is_compacted
 from lastgood.sources.kafka_ranges import Offsets
 
 _NAMED = 3
@@ -166,7 +166,7 @@ def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Ite
     torn = [each for each in judged if each.least < each.most and not each.is_anew]
     if torn:
         named = _some([f"{each.name} (from {each.least} on)" for each in torn])
-        topics = {each.topic for each in torn if _is_compacted(reads.facts, each.topic)}
+        topics = {each.topic for each in torn if is_compacted(reads.facts, each.topic)}
         why = f", perhaps because {', '.join(sorted(topics))} is compacted" if topics else ""
         yield Guarantee.AT_LEAST_ONCE, f"offsets are missing in {named}{why}: all from there on is read again"
     if found.scattered:
@@ -176,10 +176,6 @@ def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Ite
         yield Guarantee.AT_LEAST_ONCE, f"offsets stand in several rows of {_some(twice)}"
     if found.unplaced:
         yield Guarantee.AT_LEAST_ONCE, f"{found.unplaced} rows carry no offset"
-
-
-def _is_compacted(facts: KafkaFacts | None, topic: str) -> bool:
-    return facts is not None and topic in facts.topics and facts.topics[topic].is_compacted is True
 
 
 def _some(names: Collection[str]) -> str:

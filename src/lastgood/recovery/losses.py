@@ -21,7 +21,9 @@ from lastgood.recovery.pricing import (
 )
 from lastgood.recovery.repair import Outlook
 from lastgood.recovery.standing import Standing
-from lastgood.sources.kafka_ranges import Ranges, planned, union
+from lastgood.sinks.evidence import START_MS
+from lastgood.sources.kafka_ranges import Offsets, Ranges, planned, union
+from lastgood.sources.kafka_retention import HeadroomKind, headroom
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
@@ -72,9 +74,9 @@ def silently_lost(standing: Standing) -> Outlook | None:
         return other_topics
     if standing.world.fail_on_data_loss:
         return None
-    if _is_untold(standing):
-        line = "failOnDataLoss=false: Spark goes on without an error where records expired, and no Kafka told (--kafka)"
-        return Outlook(Guarantee.LOSSY, (line,))
+    why = _untold(standing) or _expires_soon(standing)
+    if why is not None:
+        return Outlook(Guarantee.LOSSY, (f"failOnDataLoss=false: {why}",))
     strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
     after = strict.next_stop if standing.restart.next_stop is None else None
     if strict.stop is not None and strict.outcome is not standing.restart.outcome:
@@ -85,6 +87,25 @@ def silently_lost(standing: Standing) -> Outlook | None:
         return None
     line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _expires_soon(standing: Standing) -> str | None:
+    """That Kafka may delete what is unread before the query has started, which nobody would tell; None if not."""
+    facts = standing.kafka
+    for stand in stands(standing.checkpoint) if facts is not None else ():
+        for topic, partition, offset in _each(topics_of(stand.start)):
+            if facts is None or topic not in facts.topics:
+                continue
+            record = facts.unread.get(topic, {}).get(partition)
+            room = headroom(facts.topics[topic], partition, offset, record, standing.world.now_ms)
+            if room.kind is HeadroomKind.LIMITED and room.ms is not None and room.ms < START_MS:
+                return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
+    return None
+
+
+def _each(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
+    for topic, parts in offsets.items():
+        yield from ((topic, partition, offset) for partition, offset in parts.items())
 
 
 def _without_topics(standing: Standing) -> Outlook | None:
@@ -99,14 +120,16 @@ def _without_topics(standing: Standing) -> Outlook | None:
     return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
 
 
-def _is_untold(standing: Standing) -> bool:
-    """Whether nobody can tell what the next batches would leave out of Kafka."""
+def _untold(standing: Standing) -> str | None:
+    """That nobody can tell what the next batches would leave out of Kafka; None if somebody can."""
     starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
     read = {topic for each in starts.values() for topic in topics_of(each)}
     facts = standing.kafka
     is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
     is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
-    return bool(read) and is_silent
+    if not (read and is_silent):
+        return None
+    return "Spark goes on without an error where records expired, and no Kafka told (--kafka)"
 
 
 def _looks_recreated(standing: Standing) -> Outlook | None:

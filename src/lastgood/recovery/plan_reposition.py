@@ -10,6 +10,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.rules_kafka_broker import may_be_read
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sink_batches import origins
 from lastgood.query.sinks import NONE
 from lastgood.recovery.draft import Draft, Edit, Known
 from lastgood.recovery.goals import Reposition
@@ -144,7 +145,8 @@ class _Where:
     def of(cls, work: Work) -> _Where:
         standing = work.standing
         shown = [batch for batch in standing.shown if batch is not None]
-        is_known = standing.sinks_known
+        is_doubtful = any(_is_of_another_plan(work, batch) for batch in shown)
+        is_known = standing.sinks_known and not is_doubtful
         low = min(shown) if is_known else standing.committed
         high = max(shown) if is_known else max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
         number = numbered(
@@ -167,13 +169,24 @@ class _Where:
                 next=standing.world.command("backup list"),
             )
         first = begun(standing)
-        is_bounded = not standing.planned_anew  # else a sink has what an older plan read, which no log tells
+        # Else a sink has what an older plan read, which no log tells.
+        is_bounded = not (standing.planned_anew or is_doubtful)
         reached = Reached(
             ends(least) or first,
             (ends(most) or (first if high == NONE else None)) if is_bounded else None,
             ends(standing.plan(standing.planned)) or ends(stays) or first,
         )
         return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))
+
+
+def _is_of_another_plan(work: Work, batch: int) -> bool:
+    """Whether a sink may hold a batch of another plan than the one that only the mirror has."""
+    plan = plan_of(work, batch) if batch > work.standing.planned else None
+    if plan is None or plan.metadata is None:
+        return False
+    planned_ms = {batch: plan.metadata.batch_timestamp_ms}
+    held = [origins(each.sink, planned_ms).get(batch) for each in work.standing.sinks]
+    return any(each is not None and each.origin.is_doubtful for each in held)
 
 
 def _lines(standing: Standing, low: int, high: int) -> list[str]:

@@ -366,7 +366,11 @@ def _require_agreement(standing: Standing) -> None:
 
 
 def _resumes(standing: Standing) -> Outlook:
-    lines = (f"commits/{standing.committed}", *standing.marks())
+    return _as_far_as_sinks_tell(standing, (f"commits/{standing.committed}", *standing.marks()))
+
+
+def _as_far_as_sinks_tell(standing: Standing, lines: tuple[str, ...]) -> Outlook:
+    """What can be said where nothing runs again: no sink is ahead of the logs, if all of them tell."""
     if standing.sinks_known:
         return Outlook(Guarantee.EXACTLY_ONCE, lines)
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, "the assumption that no sink is ahead of it: not every sink told"))
@@ -385,7 +389,7 @@ def _rerun(standing: Standing) -> Outlook:
         lines = (f"offsets/{batch_id}, which reads nothing", *held)
         return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_of_older_plan(standing, start))
     if start and start == ends(plan) and _reads_nothing(standing, start) and not standing.world.is_stateful:
-        return Outlook(Guarantee.EXACTLY_ONCE, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
+        return _as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
     if standing.committed < batch_id - 1 and not (

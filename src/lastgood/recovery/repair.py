@@ -139,14 +139,16 @@ class Work:
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
         lines = (*lines, *(each.ground for each in sources))
         prices = [repair.prices for repair in self.repairs if repair.prices]
-        guarantee, against = self._held_against_findings(weakest(words))
+        asked = outlook.prices or (prices[-1] if prices else ())
+        # No word is better than the price that is named beside it.
+        guarantee, against = self._held_against_findings(weakest((*words, *(price.guarantee for price in asked))))
         return Draft(
             edits=edits,
             guarantee=guarantee,
             rests_on=tuple(dict.fromkeys((*lines, *against))),
             moves=moves,
             sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
-            sources=outlook.prices or (prices[-1] if prices else ()),
+            sources=asked,
             guards=tuple(path for path in self._read() if path not in touched),
             is_plain=is_plain,
         )

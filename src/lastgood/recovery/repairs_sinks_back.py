@@ -24,14 +24,13 @@ from lastgood.recovery.pricing import ends, files_between
 from lastgood.recovery.repair import Repair, Work, refuse
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing
-from lastgood.sinks.evidence import DELTA, FILE, SinkEvidence
+from lastgood.sinks.evidence import DELTA, FILE, START_MS, SinkEvidence
 from lastgood.sources.files import FileState
+from lastgood.sources.kafka_facts import is_compacted
 from lastgood.sources.kafka_ranges import minus, planned, served
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
 _MINUTE_MS = 60_000
-_MARK_LASTS_MIN_MS = 30 * _MINUTE_MS
-"""A mark that expires sooner might do so before the application is started."""
 _SURELY_READ_AGAIN = (KafkaOffset, FileOffset, RateMicroBatchOffset, VoidOffset)
 MAY_BE_READ_AGAIN = (KafkaOffset, FileOffset, DeltaOffset, IcebergOffset, RateMicroBatchOffset, VoidOffset)
 
@@ -103,9 +102,9 @@ def run_again(work: Work) -> Repair | None:
 def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:
     """Whether a table would not recognise a batch that it holds, and would if its mark were made again."""
     lasts_ms = sink.mark_lasts_ms
-    is_lasting = lasts_ms is not None and lasts_ms >= _MARK_LASTS_MIN_MS
+    is_lasting = lasts_ms is not None and lasts_ms >= START_MS
     is_own = sink.app_id is not None and not sink.write_obstacles
-    return sink.kind == DELTA and is_own and is_lasting and sink.would_skip(batch_id) is False
+    return sink.kind == DELTA and is_own and is_lasting and sink.would_skip(batch_id) is not True
 
 
 def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:
@@ -180,13 +179,18 @@ def go_on_from(standing: Standing, batch_id: int) -> Repair | None:
 
 
 def serves_all_after(standing: Standing, batch_id: int) -> bool:
-    """Whether Kafka, and nothing else is read, is known to serve all that came after a batch."""
+    """Whether Kafka, and nothing else is read, is known to serve all that came after a batch.
+
+    Of a topic that is compacted it does not: what was superseded since is gone from between its offsets.
+    """
     facts, plan = standing.kafka, standing.plan(batch_id)
     if facts is None or plan is None or not standing.is_kafka_only:
         return False
     for offset in ends(plan).values():
         for topic, parts in topics_of(offset).items():
             earliest, latest = facts.earliest.get(topic, {}), facts.latest.get(topic, {})
+            if is_compacted(facts, topic):
+                return False
             if any(not earliest.get(p, at + 1) <= at <= latest.get(p, at - 1) for p, at in parts.items()):
                 return False
     return True
@@ -225,6 +229,9 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
         facts, wanted = standing.kafka, planned(start.topics, end.topics)
         if facts is None and not standing.world.fail_on_data_loss:
             return "failOnDataLoss=false, and no broker that was asked", "--kafka"
+        compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
+        if compacted:
+            return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
         gone = minus(wanted, served(wanted, facts.earliest, facts.latest)) if facts else {}
         if gone:
             return f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"

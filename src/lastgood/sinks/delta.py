@@ -15,7 +15,7 @@ from lastgood.errors import StorageError
 from lastgood.parallel import Deadline
 from lastgood.sinks.delta_back import reach_back
 from lastgood.sinks.delta_history import History, history_of
-from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
+from lastgood.sinks.evidence import START_MS, DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
 from lastgood.storage import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
@@ -135,7 +135,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts else None,
+        skips_up_to=marker.version if marker is not None and counts is not False else None,
         skips_known=skips_known,
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
         complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
@@ -224,13 +224,15 @@ def _retention(log: TableLog) -> str | None:
 
 
 def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
-    """Whether Spark still heeds a marker; None if that cannot be told."""
+    """Whether Spark will heed a marker when it has started; None if that cannot be told."""
     if marker is None or retention is None:
         return True
     length_ms = interval_ms(retention)
     if length_ms is None:
         return None
-    return marker.last_updated_ms is not None and marker.last_updated_ms > now_ms - length_ms
+    if marker.last_updated_ms is None or marker.last_updated_ms <= now_ms - length_ms:
+        return False
+    return None if marker.last_updated_ms <= now_ms - length_ms + START_MS else True
 
 
 def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
@@ -247,7 +249,9 @@ def _notes(marker: Transaction | None, batch_id: int | None, *, counts: bool | N
     if marker is None:
         return ()
     if counts is None:
-        return (f"{TRANSACTION_RETENTION} is not understood: whether batch {marker.version} is skipped is not known",)
+        return (
+            f"whether batch {marker.version} is skipped is not known: its marker expires soon, or nobody knows when",
+        )
     if not counts:
         return (f"the marker has expired: Spark would write batch {marker.version} again",)
     if not unknown and (batch_id is None or batch_id < marker.version):

@@ -15,6 +15,10 @@ DELTA, FILE, FENCE, ABSENT = "delta", "file", "fence", "absent"
 """Some of the kinds, as in `SinkEvidence.kind`."""
 
 
+START_MS = 30 * 60 * 1000
+"""What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""
+
+
 class DedupeKey(enum.Enum):
     """By what a sink recognises a batch that it has already."""
 

@@ -407,3 +407,8 @@ def _wrong(subject: str, found: object, expected: str) -> KafkaFactsError:
     return KafkaFactsError(
         "the facts about Kafka are not understood", subject=subject, found=repr(found)[:80], expected=expected
     )
+
+
+def is_compacted(facts: KafkaFacts | None, topic: str) -> bool:
+    """Whether Kafka said that records of a topic may be gone from between its offsets."""
+    return facts is not None and topic in facts.topics and facts.topics[topic].is_compacted is True
