@@ -17,7 +17,7 @@ from lastgood.recovery.planner import draft
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage import LocalStorage, parse_location
-from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, Input
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, Input
 
 SPARK = SPARK_4_2
 LATER_MS = 4_000_000_000_000
@@ -95,11 +95,16 @@ def carried_out(folder: Path, found: Draft) -> Checkpoint:
     return read(folder)
 
 
+def written_ms(batch_id: int) -> int:
+    """When a sink got a batch: half a second after it was planned, as `CheckpointBuilder` plans."""
+    return STARTED_MS + 1000 * batch_id + 500
+
+
 def delta(last: int | None, **others: Any) -> SinkEvidence:
     """A Delta table that Spark's own sink writes and that shows every batch up to `last`."""
     count = 0 if last is None else last + 1
     fields: dict[str, Any] = {
-        "batches": tuple(CommittedBatch(n, n, is_streaming=True, committed_at_ms=LATER_MS) for n in range(count)),
+        "batches": tuple(CommittedBatch(n, n, is_streaming=True, committed_at_ms=written_ms(n)) for n in range(count)),
         "skips_up_to": last,
         "complete_from": 0,
         "times_by_driver": True,
@@ -114,7 +119,7 @@ def files(last: int | None, **others: Any) -> SinkEvidence:
     fields: dict[str, Any] = {
         "skips_up_to": last,
         "log_names": tuple(map(str, numbers)),
-        "batches": tuple(CommittedBatch(n, is_streaming=True, committed_at_ms=LATER_MS) for n in numbers),
+        "batches": tuple(CommittedBatch(n, is_streaming=True, committed_at_ms=written_ms(n)) for n in numbers),
         **others,
     }
     return SinkEvidence("file", "/lake/files", DedupeKey.DIRECTORY, last, known=True, because="its log", **fields)

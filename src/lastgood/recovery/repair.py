@@ -22,6 +22,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.records import ONLY_TWICE, errors_of_records
+from lastgood.diagnosis.sink_conditions import SINK_ROLLED_BACK
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
@@ -132,7 +133,7 @@ class Work:
         """The answer."""
         edits, moves = self.edits, self._moves()
         touched = {edit.path for edit in edits}
-        is_plain = not (edits or moves or any(repair.sinks for repair in self.repairs))
+        is_plain = self._is_plain() and not moves
         sources = unasked_sources(self.standing.world, begun_by_mirror(self.known.mirror))
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
         words = (*(repair.word for repair in self.repairs), outlook.word, word_of_unasked(sources, is_same=is_same))
@@ -153,11 +154,18 @@ class Work:
             is_plain=is_plain,
         )
 
+    def _is_plain(self) -> bool:
+        return not (self.edits or any(repair.sinks for repair in self.repairs))
+
     def _held_against_findings(self, word: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
         """The guarantee, and why it is not exactly once where `diagnose` would report a loss or a repetition then."""
         if word is not Guarantee.EXACTLY_ONCE:
             return word, ()
-        errors = errors_of_records(self.standing.world, self.standing.restart)
+        world, restart = self.standing.world, self.standing.restart
+        if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
+            world = seen_as(world, "", asked_as=self.began.query_id)
+        rolled_back = () if self._is_plain() else (SINK_ROLLED_BACK,)  # what went back is priced, or read again
+        errors = [each for each in errors_of_records(world, restart) if each.condition not in rolled_back]
         if not errors:
             return word, ()
         is_twice = all(each.condition in ONLY_TWICE for each in errors)

@@ -27,12 +27,19 @@ def newest_plan_ms(folder: Path, batch_id: int) -> int:
     return entry.metadata.batch_timestamp_ms
 
 
-@pytest.mark.parametrize(("later_ms", "word"), [(10 * MINUTE_MS, Guarantee.LOSSY), (1, Guarantee.EXACTLY_ONCE)])
+@pytest.mark.parametrize(
+    ("offset", "later_ms", "word"),
+    [
+        (2, 10 * MINUTE_MS, Guarantee.LOSSY),
+        (12, 1, Guarantee.EXACTLY_ONCE),
+        (2, 1, Guarantee.LOSSY),  # a clock would have been wrong over three batches
+    ],
+)
 def test_topic_that_looks_created_again_is_an_assumption_or_a_loss(
-    tmp_path: Path, later_ms: int, word: Guarantee
+    tmp_path: Path, offset: int, later_ms: int, word: Guarantee
 ) -> None:
     query(tmp_path, 3)
-    record = FoundRecord(offset=2, timestamp_ms=newest_plan_ms(tmp_path, 2) + later_ms)
+    record = FoundRecord(offset=offset, timestamp_ms=newest_plan_ms(tmp_path, 2) + later_ms)
     facts = replace(broker((0, 40), (0, 40)), first_after_batch={2: {"orders": {0: record}}})
     found = drafted(known(tmp_path, files(2), kafka=facts), Resume())
     assert (found.is_plain, found.guarantee) == (True, word)
