@@ -21,7 +21,6 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_kafka import find_kafka
 from lastgood.diagnosis.rules_sinks import find_sinks
 from lastgood.diagnosis.rules_sources import find_sources
-from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.spans import spans
@@ -67,7 +66,6 @@ def broker(case: Path) -> KafkaFacts | None:
 def find(checkpoint: Checkpoint, *sinks: SinkEvidence, **others: Any) -> list[Finding]:
     world = World(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
     restart = predict(world, SPARK_4_2)
-    position = locate(checkpoint, sinks)
     return [*find_kafka(world, restart), *find_sources(world, restart), *find_sinks(world, restart)]
 
 

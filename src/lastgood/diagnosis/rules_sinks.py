@@ -216,6 +216,13 @@ def _twice(reading: SinkReading) -> Iterator[Finding]:
     for each in reading.sink.batches:
         if each.is_live and each.version is not None and each.row_count != 0:
             versions.setdefault(each.batch_id, []).append(each.version)
+    for batch_id, held in reading.doubled().items():
+        effect = (
+            f"Its rows of batch {batch_id} are read again by what comes after, and are there twice: {held.because}."
+        )
+        yield reading.finding(
+            conditions.SINK_BATCH_TWICE, effect, {"batch": batch_id}, reading.inspect(batch_id), Severity.WARNING
+        )
     twice = {batch_id: found for batch_id, found in versions.items() if len(found) > 1}
     if twice:
         effect = f"The rows of {batches(twice)} are in the sink more than once."

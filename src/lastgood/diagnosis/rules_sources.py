@@ -22,6 +22,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import between, names, positions
 from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.prediction.restart import Restart
+from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import Span, Stand, orphan_of, spans, stands
 from lastgood.query.world import World
 from lastgood.sources.delta import DeltaFacts, DeltaServing, Serving, can_serve
@@ -127,7 +128,7 @@ def _is_refused(end: SourceOffset) -> bool:
 def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
     """What has become of the files of the newest plan, and of those that the source has noted down since."""
     planned = world.checkpoint.last_planned
-    orphan = orphan_of(world.checkpoint)
+    orphan = None if is_in_sinks(world.checkpoint, world.sinks) else orphan_of(world.checkpoint)
     subject = f"sources/{source_id}"
     waiting = [each for each in files if each.file.log_id > _planned_up_to(world, source_id)]
     yield from _waiting(subject, waiting)
@@ -138,7 +139,8 @@ def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFact
     if gone := by_state[FileState.MISSING]:
         found = {**evidence, "count": len(gone), "files": _paths(gone)}
         if orphan is None:
-            effect = f"Batch {planned} has read them and is committed; nobody can go back behind it."
+            done = "is in every sink" if world.checkpoint.orphan == planned else "is committed"
+            effect = f"Batch {planned} has read them and {done}; nobody can go back behind it."
             yield Finding(conditions.SOURCE_FILES_GONE, subject, effect, found, None, Severity.INFO)
         else:
             rows = "no rows at all" if len(gone) == len(files) else "the rows of the others only"

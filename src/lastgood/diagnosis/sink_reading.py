@@ -8,11 +8,11 @@ from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.sinks import SinkView, sink_views
-from lastgood.query.world import World
+from lastgood.query.sinks import SinkView
+from lastgood.query.world import World, views_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReading(SinkView):
     """One sink, and what a finding about it needs beside that."""
 
@@ -67,8 +67,17 @@ class SinkReading(SinkView):
 def sink_readings(world: World, restart: Restart) -> list[SinkReading]:
     """Every sink that was asked."""
     return [
-        SinkReading(each.checkpoint, each.sink, each.spans_of, each.held, each.is_stateful, world, restart)
-        for each in sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful)
+        SinkReading(
+            each.checkpoint,
+            each.sink,
+            each.spans_of,
+            each.held,
+            each.is_stateful,
+            each.rewritten,
+            world=world,
+            restart=restart,
+        )
+        for each in views_of(world)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,8 +37,10 @@ from lastgood.operations.unread_files import unread_files
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
+from lastgood.query.sink_batches import held_batches
 from lastgood.query.world import Seal, World
 from lastgood.signing import SignatureMissingError, SignatureWrongError
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta import DeltaFacts, ask_delta
 from lastgood.storage import LocationInvalidError, open_storage, parse_location
 from lastgood.writing import open_writable
@@ -287,7 +289,7 @@ def world_of(
         seal=_seal(evidence, keys),
         mirrored=mirrored_only(evidence),
         left=evidence.left,
-        rewritten=_rewritten(evidence),
+        rewritten=_rewritten(evidence, surroundings.sinks),
         links=evidence.links,
     )
 
@@ -311,10 +313,13 @@ def _asked(target: Target, options: DiagnoseOptions) -> Asked:
     return replace(asked, downtime=downtime(options.max_downtime_ms))
 
 
-def _rewritten(evidence: Evidence) -> Mapping[int, str]:
-    """The batches that go back by a recovery, if any goes back: else nobody need look."""
-    back = batches_that_went_back(evidence.checkpoint)
-    if not back:
+def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int, str]:
+    """The batches that a recovery wrote anew, of those that go back or are younger than a sink's: else nobody looks."""
+    odd = {*batches_that_went_back(evidence.checkpoint)}
+    for sink in sinks:
+        held = held_batches(evidence.checkpoint, sink)
+        odd |= {batch for batch, each in held.items() if each.origin.is_doubtful}
+    if not odd:
         return {}
     from lastgood.recovery.plan import PlanInvalidError
     from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries
@@ -328,7 +333,7 @@ def _rewritten(evidence: Evidence) -> Mapping[int, str]:
         except (PlanInvalidError, RecoveryUnknownError):  # then it is told as anybody's
             continue
         written = {step.path for step in steps}
-        found |= {batch: recovery for batch in back if f"offsets/{batch}" in written}
+        found |= {batch: recovery for batch in odd if f"offsets/{batch}" in written}
     return found
 
 

@@ -32,8 +32,7 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.sinks import sink_views
-from lastgood.query.world import LeftBehind
+from lastgood.query.world import LeftBehind, views_of
 from lastgood.recovery.attempts_file import read_attempts
 from lastgood.recovery.incident import Incident
 from lastgood.recovery.incidents import last_incident
@@ -416,7 +415,7 @@ def _judge(
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
     report = examine(evidence, around, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
     checkpoint = evidence.checkpoint
-    views = sink_views(checkpoint, around.sinks, is_stateful=report.world.is_stateful)
+    views = views_of(report.world)
     exposure = None
     if around.kafka is not None:
         held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.source_offsets import topics_of
-from lastgood.query.sink_batches import Held, held_batches, planned_anew
+from lastgood.query.sink_batches import Held, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
 from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_ranges import planned, ranges_to_json
@@ -58,6 +58,8 @@ class SinkView:
     """Of which plan the batches are that it holds."""
     is_stateful: bool
     """Whether the query keeps state: then a batch that reads nothing may write rows."""
+    rewritten: frozenset[int] = frozenset()
+    """Batches whose plan a recovery wrote anew after they had been done: its time says nothing of the sink."""
 
     @property
     def orphan(self) -> int | None:
@@ -143,7 +145,15 @@ class SinkView:
         return {
             batch_id: self.held[batch_id]
             for batch_id in self._has_rows(sorted(self.held))
-            if self.held[batch_id].origin.is_doubtful and batch_id <= self.done
+            if self.held[batch_id].origin.is_doubtful and batch_id <= self.done and batch_id not in self.rewritten
+        }
+
+    def doubled(self) -> dict[int, Held]:
+        """Batches that are done and read nothing, and of which the sink has rows: what these are of is read again."""
+        return {
+            batch_id: held
+            for batch_id, held in sorted(self.held.items())
+            if batch_id <= self.done and held.origin.is_doubtful and reads_nothing(self.checkpoint, batch_id)
         }
 
     @property
@@ -211,18 +221,22 @@ class SinkView:
         return [batch_id for batch_id, own in read if any(span.start and not span.is_empty for span in own)]
 
 
-def sink_views(checkpoint: Checkpoint, sinks: Iterable[SinkEvidence], *, is_stateful: bool) -> list[SinkView]:
+def sink_views(
+    checkpoint: Checkpoint, sinks: Iterable[SinkEvidence], *, is_stateful: bool, rewritten: Iterable[int] = ()
+) -> list[SinkView]:
     """Every sink that was asked.
 
     Args:
         checkpoint: With its newest entries read.
         sinks: What they say.
         is_stateful: Whether the query keeps state, as far as anybody knows.
+        rewritten: Batches whose plan a recovery wrote anew after they had been done.
     """
     by_batch: dict[int, list[Span]] = {}
     for span in spans(checkpoint):
         by_batch.setdefault(span.batch_id, []).append(span)
-    return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful) for sink in sinks]
+    anew = frozenset(rewritten)
+    return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks]
 
 
 def shown_of(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:

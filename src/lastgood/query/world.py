@@ -12,6 +12,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.unsound import Unsound
+from lastgood.query.sinks import SinkView, sink_views
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts, WrittenAgain
@@ -135,6 +136,11 @@ class World:
     def again(self, *options: str) -> str:
         """The command that plans what was asked for, with more said."""
         return self.asked.about(self.location).again(*options)
+
+
+def views_of(world: World) -> list[SinkView]:
+    """Every sink that was asked, held against the logs."""
+    return sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful, rewritten=world.rewritten)
 
 
 def _ran_without_data(checkpoint: Checkpoint) -> bool:

@@ -50,6 +50,13 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
 
 
+def doubled_already(standing: Standing) -> Iterator[str]:
+    """Rows of batches that are done and whose plans read nothing: what these rows are of comes once more."""
+    for each in standing.sinks:
+        for held in each.doubled().values():
+            yield f"{each.sink.location} may have rows twice: {held.because}"
+
+
 def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
     """Whether all that a batch read comes after where the query is to start."""
     read = reading.spans_of.get(batch_id, [])

@@ -25,7 +25,7 @@ from lastgood.query.spans import stands
 from lastgood.recovery.draft import Draft, Known, RepairRefusedError
 from lastgood.recovery.goals import Resume
 from lastgood.recovery.leaving import begins_as_told
-from lastgood.recovery.losses import assumptions, begun, missing_already, silently_lost
+from lastgood.recovery.losses import assumptions, begun, doubled_already, missing_already, silently_lost
 from lastgood.recovery.numbering import require_no_gap
 from lastgood.recovery.plan import Alternative
 from lastgood.recovery.price import Guarantee, SourcePrice
@@ -314,7 +314,11 @@ def outlook(standing: Standing) -> Outlook:
     if lost is not None:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
     gone = tuple(missing_already(standing))
-    return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices) if gone else found
+    if gone:
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
+    twice = tuple(doubled_already(standing))
+    word = weakest((found.word, Guarantee.AT_LEAST_ONCE)) if twice else found.word
+    return Outlook(word, (*found.rests_on, *twice), found.prices)
 
 
 def _first_start(standing: Standing) -> Outlook:

@@ -22,11 +22,12 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.records import ONLY_TWICE, errors_of_records
-from lastgood.diagnosis.sink_conditions import SINK_ROLLED_BACK
+from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.world import World
+from lastgood.recovery.copies import batch_of
 from lastgood.recovery.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.recovery.log_edits import edited, names_in, with_checksums
 from lastgood.recovery.price import Guarantee, SourcePrice
@@ -36,6 +37,7 @@ from lastgood.recovery.standing import Standing, seen_as, taken_back
 from lastgood.recovery.steps import MoveStep
 
 MIRROR = "the mirror"
+THIS = "this recovery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,13 @@ class Work:
             )
         sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
         edits = with_checksums(repair.edits, self.known.checksums)
-        after = replace(before, checkpoint=edited(before.checkpoint, edits), sinks=sinks)
+        rewritten = {number: THIS for edit in edits if (number := batch_of(edit.path, OFFSETS)) is not None}
+        after = replace(
+            before,
+            checkpoint=edited(before.checkpoint, edits),
+            sinks=sinks,
+            rewritten={**before.rewritten, **rewritten},
+        )
         if self.standing.query_id is None:
             found = after.checkpoint.query
             after = after if found is None else _seen(after)
@@ -164,8 +172,8 @@ class Work:
         world, restart = self.standing.world, self.standing.restart
         if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
             world = seen_as(world, "", asked_as=self.began.query_id)
-        rolled_back = () if self._is_plain() else (SINK_ROLLED_BACK,)  # what went back is priced, or read again
-        errors = [each for each in errors_of_records(world, restart) if each.condition not in rolled_back]
+        priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
+        errors = [each for each in errors_of_records(world, restart) if each.condition not in priced]
         if not errors:
             return word, ()
         is_twice = all(each.condition in ONLY_TWICE for each in errors)

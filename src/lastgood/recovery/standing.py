@@ -15,8 +15,8 @@ from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.sinks import NONE, SinkView, sink_views
-from lastgood.query.world import World
+from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.world import World, views_of
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -42,7 +42,7 @@ class Standing:
         """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
         restart = predict(world, spark)
         position = locate(world.checkpoint, world.sinks)
-        sinks = sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful)
+        sinks = views_of(world)
         return cls(world, spark, position, restart, tuple(sinks), frozenset(moved))
 
     @property

@@ -124,7 +124,8 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     retention = _retention(log)
     batch_id, unknown, because = (None, True, odd) if odd else _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
-    if odd and dedupe_key is DedupeKey.APP_ID:
+    is_foreign = odd is not None and dedupe_key is DedupeKey.APP_ID
+    if is_foreign:
         counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
     back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
@@ -135,7 +136,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts is not False else None,
+        skips_up_to=marker.version if marker is not None and counts is not False and not is_foreign else None,
         skips_known=skips_known,
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
         complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),

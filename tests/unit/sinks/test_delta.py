@@ -234,7 +234,7 @@ def test_retention_that_is_not_understood_leaves_the_skipping_open(expiring: Pat
     action = {"metaData": {"id": "x", "configuration": {"delta.setTransactionRetentionDuration": "a while"}}}
     (expiring / "_delta_log" / commit_name(1)).write_text(json.dumps(action))
     found = evidence(expiring)
-    assert (found.skips_up_to, found.skips_known, found.would_skip(5)) == (None, False, None)
+    assert (found.skips_up_to, found.skips_known, found.would_skip(5)) == (5, False, None)
     assert found.mark_lasts_ms == 0
     assert len(found.notes) == 1
 
