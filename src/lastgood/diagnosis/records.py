@@ -1,19 +1,32 @@
-"""Errors between a query and its sources and sinks: records are lost or doubled, or would be. Pure."""
+"""What speaks against exactly once: records that are lost or doubled between a query, its sources and sinks. Pure."""
 
 from __future__ import annotations
 
-from lastgood.diagnosis import rules_kafka, rules_sinks, rules_sources, sink_conditions
+from lastgood.diagnosis import (
+    kafka_conditions,
+    rules_kafka,
+    rules_sinks,
+    rules_sources,
+    sink_conditions,
+    source_conditions,
+)
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.world import World
 
 OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 """Every condition by which records can be lost or doubled."""
-ONLY_TWICE = (sink_conditions.SINK_WOULD_REPEAT, sink_conditions.SINK_BATCH_TWICE)
+_DONE_ALREADY = (source_conditions.SOURCE_OFFSET_WENT_BACK, kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED)
+"""Those that are no error, since a query goes on with them: a batch that is done left something out."""
+ONLY_TWICE = (
+    sink_conditions.SINK_WOULD_REPEAT,
+    sink_conditions.SINK_BATCH_TWICE,
+    kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,  # what is unread was given up with the subscription
+)
 """Those by which none is lost."""
 
 
-def errors_of_records(world: World, restart: Restart) -> list[Finding]:
+def against_exactly_once(world: World, restart: Restart) -> list[Finding]:
     """What is lost or doubled in a world, or will be: where there is any of it, nothing is exactly once.
 
     Args:
@@ -25,4 +38,9 @@ def errors_of_records(world: World, restart: Restart) -> list[Finding]:
         *rules_sources.find_sources(world, restart),
         *rules_sinks.find_sinks(world, restart),
     ]
-    return [each for each in findings if each.severity is Severity.ERROR and each.condition in OF_RECORDS]
+    return [each for each in findings if _speaks_against(each)]
+
+
+def _speaks_against(finding: Finding) -> bool:
+    least = Severity.WARNING if finding.condition in _DONE_ALREADY else Severity.ERROR
+    return finding.severity >= least and finding.condition in OF_RECORDS

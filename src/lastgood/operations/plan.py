@@ -35,10 +35,10 @@ from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.recovery.leaving import marks_of, untold
 from lastgood.recovery.left_behind import MARKS
-from lastgood.recovery.plan import ASKED, Plan, Promise
+from lastgood.recovery.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.recovery.planner import alternatives, draft, ranked
 from lastgood.recovery.price import Guarantee, Waiver, needed
-from lastgood.recovery.room import require_no_open
+from lastgood.recovery.room import RecoveryUnknownError, Room, Stage, recoveries, require_no_open
 from lastgood.recovery.seal import seal_of
 from lastgood.recovery.standing import seen_as
 from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, files_after, in_order
@@ -48,6 +48,7 @@ from lastgood.sources.kafka_ranges import Offsets
 from lastgood.sources.start_files import StartFile
 from lastgood.sources.starting_offsets import offsets_to_json
 from lastgood.storage import Storage, open_storage, parse_location
+from lastgood.writing import open_writable
 
 GOALS = ("resume", "replan", "reposition", "fresh")
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
@@ -225,7 +226,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         checkpoint=str(location),
         query_id=found.evidence.query_id,
         guarantee=drafted.guarantee,
-        rests_on=(*drafted.rests_on, *taken_for_kafka(found.world, found.evidence.initial)),
+        rests_on=(*drafted.rests_on, *taken_for_kafka(found.world, found.evidence.initial), *_still_to_come(found)),
         needs=_needs(drafted, options),
         accepted=options.accept,
         position=position.to_json(),
@@ -260,6 +261,24 @@ def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage
         "left_out": None if missing is None else list(missing),
         "starts_at": None if told is None else offsets_to_json(told),
     }
+
+
+def _still_to_come(found: Survey) -> tuple[str, ...]:
+    """What the newest recovery costs, where its first batch is not committed yet: this plan does not count it."""
+    storage, committed = open_writable(found.location), found.world.checkpoint.last_committed
+    done = recoveries(storage, found.location)
+    if not done:
+        return ()
+    room = Room(found.location, done[-1], storage)
+    try:
+        before = room.plan() if room.stage() is Stage.CLOSED else None
+    except (PlanInvalidError, RecoveryUnknownError):  # then there is nothing that it is known to cost
+        return ()
+    if before is None or before.guarantee is Guarantee.EXACTLY_ONCE or before.promise.batch is None:
+        return ()
+    if committed is not None and committed >= before.promise.batch:
+        return ()
+    return (f"recovery {done[-1]}, which is {before.guarantee.value}: what it costs is not counted here",)
 
 
 def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:

@@ -74,13 +74,17 @@ def identify(
     for batch_id, records in facts.first_after_batch.items():
         if name in records and batch_id in times_ms:
             asked[times_ms[batch_id] + 1] = records[name]
-    return identify_topic(
+    found = identify_topic(
         facts.topics[name],
         reads=reads,
         asked=asked,
         recorded_topic_id=recorded_id,
         is_told_the_same=is_same_topic,
     )
+    by_time = found.identity is TopicIdentity.SAME and recorded_id is None and not is_same_topic
+    if by_time and reads[0].batch_timestamp_ms > facts.asked_at_ms + MAX_CLOCK_SKEW_MS:
+        return IdentityAnswer(TopicIdentity.UNKNOWN, "the newest plan is dated after now: times tell nothing")
+    return found
 
 
 def _ends(entry: OffsetEntry, topic: str) -> Mapping[int, int]:

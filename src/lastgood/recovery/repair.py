@@ -21,7 +21,7 @@ from lastgood.checkpoint.layout import (
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
-from lastgood.diagnosis.records import ONLY_TWICE, errors_of_records
+from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
@@ -35,6 +35,7 @@ from lastgood.recovery.pricing import weakest, word_of_unasked
 from lastgood.recovery.sink_steps import SinkEdit
 from lastgood.recovery.standing import Standing, seen_as, taken_back
 from lastgood.recovery.steps import MoveStep
+from lastgood.sources.kafka_ranges import only_in
 
 MIRROR = "the mirror"
 THIS = "this recovery"
@@ -166,19 +167,37 @@ class Work:
         return not (self.edits or any(repair.sinks for repair in self.repairs))
 
     def _held_against_findings(self, word: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
-        """The guarantee, and why it is not exactly once where `diagnose` would report a loss or a repetition then."""
-        if word is not Guarantee.EXACTLY_ONCE:
+        """The guarantee, and why it is a weaker one where `diagnose` would report a loss or a repetition then."""
+        if word is Guarantee.LOSSY:
             return word, ()
         world, restart = self.standing.world, self.standing.restart
         if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
             world = seen_as(world, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
-        errors = [each for each in errors_of_records(world, restart) if each.condition not in priced]
-        if not errors:
+        against = [each for each in against_exactly_once(world, restart) if each.condition not in priced]
+        again = self._left_out_again()
+        if not (against or again):
             return word, ()
-        is_twice = all(each.condition in ONLY_TWICE for each in errors)
-        lines = tuple(f"{each.condition.name} {each.subject}: {each.effect}" for each in errors)
+        is_twice = not again and all(each.condition in ONLY_TWICE for each in against)
+        lines = (*again, *(f"{each.condition.name} {each.subject}: {each.effect}" for each in against))
         return Guarantee.AT_LEAST_ONCE if is_twice else Guarantee.LOSSY, lines
+
+    def _left_out_again(self) -> tuple[str, ...]:
+        """Of a plan that is dropped: what it left out, if an application that plans so again would not be stopped."""
+        began, number = self.began, self.began.planned
+        is_dropped = began.has_orphan and f"{OFFSETS}/{number}" in {edit.path for edit in self.edits}
+        if not is_dropped or began.world.fail_on_data_loss:
+            return ()
+        before, plan = began.plan(number - 1), began.plan(number)
+        if before is None or plan is None:
+            return ()
+        missing = {source: only_in(topics, plan.topics.get(source, {})) for source, topics in before.topics.items()}
+        return tuple(
+            f"{OFFSETS}/{number} left out {', '.join(topics)} of source {source}: so will the next plan, without an"
+            " error (failOnDataLoss=false)"
+            for source, topics in missing.items()
+            if topics
+        )
 
     def _is_idle(self, edit: Edit) -> bool:
         """Whether the file is so already, as far as it was read."""
