@@ -318,7 +318,8 @@ def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int
     odd = {*batches_that_went_back(evidence.checkpoint)}
     for sink in sinks:
         held = held_batches(evidence.checkpoint, sink)
-        odd |= {batch for batch, each in held.items() if each.origin.is_doubtful}
+        doubtful = {batch for batch, each in held.items() if each.origin.is_doubtful}
+        odd |= doubtful | {batch - 1 for batch in doubtful}
     if not odd:
         return {}
     from lastgood.recovery.plan import PlanInvalidError

@@ -12,7 +12,7 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.source_offsets import topics_of
-from lastgood.query.sink_batches import Held, held_batches, planned_anew, reads_nothing
+from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
 from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_ranges import planned, ranges_to_json
@@ -153,7 +153,7 @@ class SinkView:
         return {
             batch_id: held
             for batch_id, held in sorted(self.held.items())
-            if batch_id <= self.done and held.origin.is_doubtful and reads_nothing(self.checkpoint, batch_id)
+            if batch_id <= self.done and reads_nothing(self.checkpoint, batch_id) and self._has_others_rows(batch_id)
         }
 
     @property
@@ -211,6 +211,13 @@ class SinkView:
             if told:
                 found[span.source_id] = ranges_to_json(told)
         return found
+
+    def _has_others_rows(self, batch_id: int) -> bool:
+        """Whether rows of it are of another plan: it has some, or a recovery has used its number up."""
+        if batch_id - 1 in self.rewritten:  # where it began is what that one says, and no more
+            return False
+        origin = self.held[batch_id].origin
+        return origin is Origin.OLDER_PLAN or (origin.is_doubtful and batch_id in self.rewritten)
 
     def _wrote_nothing(self, batch_id: int) -> bool:
         return not self.is_stateful and read_nothing(self.spans_of.get(batch_id, []))

@@ -273,7 +273,11 @@ def test_dropped_batch_that_read_nothing_has_lost_nothing(tmp_path: Path) -> Non
     builder = query(tmp_path, 3)
     builder.plan(0)
     builder.commit()
-    assert find(tmp_path, delta(3, batches=(*(written(n) for n in range(3)), written(3, after_ms=-1500)))) == []
+    before = tuple(written(n) for n in range(3))
+    assert find(tmp_path, delta(3, batches=(*before, written(3, after_ms=-1500, row_count=0)))) == []
+    (twice,) = find(tmp_path, delta(3, batches=(*before, written(3))))
+    assert (twice.condition.name, twice.severity) == ("SINK_BATCH_TWICE", Severity.WARNING)
+    assert "it has 10 rows of batch 3, whose plan reads nothing" in twice.effect
 
 
 @pytest.mark.parametrize(
