@@ -149,21 +149,24 @@ class SinkView:
         }
 
     def doubled(self) -> dict[int, Held]:
-        """Batches that are done and read nothing, and of which the sink has rows: what these are of is read again."""
+        """Batches that read nothing, and of which the sink has rows: what these are of is read by others as well."""
         return {
             batch_id: held
             for batch_id, held in sorted(self.held.items())
-            if batch_id <= self.done and reads_nothing(self.checkpoint, batch_id) and self._has_others_rows(batch_id)
+            if batch_id <= self.planned and reads_nothing(self.checkpoint, batch_id) and self._has_others_rows(batch_id)
         }
 
     @property
     def would_drop(self) -> range:
         """The batches still to come that the sink would drop without a word, or may, if `sink.skips_known` is False.
 
-        The orphan is none of them where the sink holds it: run again, it adds nothing.
+        The orphan is none of them where the sink holds it, or where it has nothing to write.
         """
         first = self.next_new
-        if self.orphan is not None and (self.is_planned_anew or (self.sink.known and self.shown < self.orphan)):
+        if self.orphan is None:
+            return range(first, max(first, self.marked + 1))
+        is_lacking = self.sink.known and self.shown < self.orphan
+        if is_lacking or (self.is_planned_anew and not self._wrote_nothing(self.orphan)):
             first = self.orphan
         return range(first, max(first, self.marked + 1))
 
@@ -215,6 +218,11 @@ class SinkView:
     def _has_others_rows(self, batch_id: int) -> bool:
         """Whether rows of it are of another plan: it has some, or a recovery has used its number up."""
         if batch_id - 1 in self.rewritten:  # where it began is what that one says, and no more
+            return False
+        counts = [
+            each.row_count for each in self.sink.batches if each.batch_id == batch_id and each.is_live is not False
+        ]
+        if counts and not any(count is None or count > 0 for count in counts):
             return False
         origin = self.held[batch_id].origin
         return origin is Origin.OLDER_PLAN or (origin.is_doubtful and batch_id in self.rewritten)
