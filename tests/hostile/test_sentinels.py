@@ -21,6 +21,7 @@ import click
 import pytest
 from hostile.attacker import Answer, call
 from hostile.conftest import table
+from hostile.sentinels import ROW, SECRET, require_none, require_none_in, unpacked
 
 from lastgood.cli.main import VERBS
 from lastgood.cli.main import lastgood as command_line
@@ -30,8 +31,6 @@ from lastgood.spark.record_sinks import AsTold, records_folder, sink_for
 from lastgood.storage import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
-SECRET = "Zq7hunter2xK"
-ROW = "Zr4alice5yM"
 DEAD = "--driver-is-dead"
 URL = f"postgresql://etl:{SECRET}@127.0.0.1:1/orders"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="etl" password="{SECRET}";'
@@ -99,27 +98,13 @@ class World:
         """Nothing written holds a secret or a row, and all of it is for its owner alone."""
         for words, answer in self.said:
             for text in (answer.out, answer.err):
-                assert SECRET not in text, words
-                assert ROW not in text, words
+                require_none(text, words)
         for file in self.written():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
             if file.parent != self.here:
                 assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700, file.parent
             if not self.own_words(file):
-                for name, content in unpacked(str(file), file.read_bytes()):
-                    assert SECRET.encode() not in content, name
-                    assert ROW.encode() not in content, name
-
-
-def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The content of a file, and all that is packed in it."""
-    yield name, content
-    if content.startswith(b"\x1f\x8b"):
-        yield from unpacked(f"{name} unpacked", gzip.decompress(content))
-    if content.startswith(b"PK\3\4"):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for each in archive.namelist():
-                yield from unpacked(f"{name}: {each}", archive.read(each))
+                require_none_in(file)
 
 
 @pytest.fixture
