@@ -82,3 +82,22 @@ def test_rows_of_the_topic_before_do_not_tell_where_to_go_on(application: MakeAp
     app.carry_out(plan)
     assert app.start() is None
     assert app.rows() == app.wanted(BEFORE) + app.wanted(BEFORE + 10)
+
+
+@pytest.mark.proof
+def test_topic_that_only_an_open_batch_has_read_is_told_by_its_plan(application: MakeApplication) -> None:
+    """What a plain restart would do there: the rows of the open batch are in the table, and its end is gone past."""
+    app = application(limit=10 * BEFORE)
+    for file in (app.checkpoint / "commits").iterdir():
+        file.unlink()
+    assert app.planned(Where(), "resume").guarantee is Guarantee.EXACTLY_ONCE
+    app.broker.recreate_topic(app.topic)
+    app.produce(0, BEFORE + 10)
+    asked = recovered(app)
+    assert asked.verdict is Verdict.PERSON
+    assert asked.plan is not None
+    assert (asked.plan.guarantee, asked.plan.steps) == (Guarantee.LOSSY, ())
+    assert app.start() is None
+    never_read = app.wanted(BEFORE) + app.wanted(BEFORE + 10) - app.rows()
+    assert never_read == app.wanted(BEFORE)
+    assert asked.plan.sources[0].lost == {app.topic: {0: ((0, BEFORE),), 1: ((0, BEFORE),)}}
