@@ -14,9 +14,9 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.evidence import CheckpointMissingError
-from lastgood.operations.exposure import Losing
 from lastgood.operations.status import Status, status, status_below
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.kafka import Losing
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"

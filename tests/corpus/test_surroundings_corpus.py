@@ -11,11 +11,11 @@ import pytest
 
 from lastgood.diagnosis.grade import Grade
 from lastgood.operations.evidence import gather
-from lastgood.operations.exposure import Losing, exposure_of
 from lastgood.operations.inspect import inspect_batches
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.status import Status, status, status_below
 from lastgood.operations.surroundings import EvidenceOptions, look_around, reading
+from lastgood.query.kafka import Losing, exposure_of
 from lastgood.query.sinks import Agreement
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"

@@ -15,9 +15,10 @@ from lastgood.cli.times import DURATION, clock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.operations.exposure import Exposure, SinkStanding
     from lastgood.operations.status import Status
     from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.query.agreement import SinkStanding
+    from lastgood.query.kafka import Exposure
 
 _COLOURS = {
     "healthy": "green",
@@ -190,7 +191,7 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
 
 
 def _loss(exposure: Exposure) -> str:
-    from lastgood.operations.exposure import Losing
+    from lastgood.query.kafka import Losing
     from lastgood.sources.kafka_ranges import offset_count
 
     gone = offset_count(exposure.lost)

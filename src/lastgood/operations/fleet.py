@@ -13,7 +13,6 @@ from lastgood.operations.surroundings import (
     ONE_SECONDS,
     EvidenceOptions,
     Question,
-    Reading,
     Surroundings,
     answers,
     look_around,
@@ -21,6 +20,7 @@ from lastgood.operations.surroundings import (
     sink_question,
 )
 from lastgood.parallel import Deadline
+from lastgood.query.kafka import Reading
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_cluster import offsets_for_times, record_times
 from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts, resolved

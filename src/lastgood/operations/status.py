@@ -23,12 +23,13 @@ from lastgood.operations.advice_facts import query_facts
 from lastgood.operations.below import Reach, checkpoints_below
 from lastgood.operations.diagnose import BATCHES, examine
 from lastgood.operations.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
-from lastgood.operations.exposure import Exposure, SinkStanding, exposure_of, sink_standing
 from lastgood.operations.fleet import look_around_all
 from lastgood.operations.keys import keys_of
 from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.operations.target import Target, resolve_target
 from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.agreement import SinkStanding, sink_standing
+from lastgood.query.kafka import Exposure, exposure_of
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import is_in_sinks

@@ -5,8 +5,8 @@ Whoever cannot be reached, or does not let us look, has answered too: the answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -22,14 +22,13 @@ from lastgood.operations.evidence import Evidence
 from lastgood.operations.target import Target
 from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.query.history import BatchRecord
+from lastgood.query.kafka import Reading
 from lastgood.query.spans import orphan_of
 from lastgood.query.topics import reads_of, times_to_ask
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.kafka_retention import ReadUpTo
 from lastgood.sources.unasked import REPLAYS
 from lastgood.storage import LocationInvalidError
 
@@ -173,25 +172,6 @@ class Surroundings:
             "sinks": [sink.to_json() for sink in self.sinks],
             "kafka": None if self.kafka is None else self.kafka.to_json(),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Where a query stands in its topics: what it has read and committed."""
-
-    topics: tuple[str, ...]
-    """Every topic that its newest plan, or where it began, names."""
-    next_offsets: Offsets
-    """First offset of each partition that no committed batch has read; of several sources the lowest.
-
-    `OFFSET_EARLIEST`, `OFFSET_LATEST` where the query was given that as its position."""
-    time_ms: int | None
-    """Processing time of the newest committed batch; None without one."""
-    reads: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
-    """Per topic how far the plans go that name it, newest first: also the one that is not committed."""
-    after: tuple[int, ...] = ()
-    """From when on what is written stands above where the newest plan ends, and the newest committed one, but for
-    clocks that differ."""
 
 
 def look_around(

@@ -9,13 +9,13 @@ import pytest
 from planning import broker, delta, drafted, known, query
 from predicting import change, line
 
-from lastgood.operations.exposure import Losing, exposure_of
 from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
 from lastgood.operations.offsets import offsets_after
 from lastgood.operations.surroundings import reading
 from lastgood.operations.verify import NoCommittedBatchError, read_committed
 from lastgood.operations.verify_logs import verify_logs
 from lastgood.query.history import Seam
+from lastgood.query.kafka import Losing, exposure_of
 from lastgood.recovery.goals import Reposition, Resume
 from lastgood.recovery.price import Guarantee
 from lastgood.sources.kafka_facts import KafkaFacts

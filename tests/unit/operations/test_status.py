@@ -14,9 +14,9 @@ from lastgood.operations import status as operation
 from lastgood.operations.below import checkpoints_below, is_root
 from lastgood.operations.diagnose import DiagnoseOptions, diagnose
 from lastgood.operations.evidence import CheckpointMissingError
-from lastgood.operations.exposure import Losing
 from lastgood.operations.status import status, status_below
 from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.query.kafka import Losing
 from lastgood.query.sinks import Agreement
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.storage import LocalStorage, Location, parse_location

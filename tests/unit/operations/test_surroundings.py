@@ -15,7 +15,6 @@ from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.operations.evidence import Evidence, gather
 from lastgood.operations.surroundings import (
     EvidenceOptions,
-    Reading,
     Surroundings,
     asked_of,
     look_around,
@@ -23,6 +22,7 @@ from lastgood.operations.surroundings import (
     reading,
 )
 from lastgood.operations.target import Target, name_policy
+from lastgood.query.kafka import Reading
 from lastgood.recovery.mirror import MirrorWriter, mirror_folder
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources import kafka_cluster

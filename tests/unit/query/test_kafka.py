@@ -7,8 +7,8 @@ import pytest
 
 from lastgood.checkpoint.contents import Checkpoint, Mode, Presence
 from lastgood.checkpoint.logs import BatchIds, BatchLog, LogListing
-from lastgood.operations.exposure import Exposure, Losing, SinkStanding, exposure_of, sink_standing
-from lastgood.operations.surroundings import Reading
+from lastgood.query.agreement import SinkStanding, sink_standing
+from lastgood.query.kafka import Exposure, Losing, Reading, exposure_of
 from lastgood.query.sinks import Agreement, sink_views
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts

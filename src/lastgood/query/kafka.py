@@ -1,4 +1,4 @@
-"""What a query stands to lose: unread records that Kafka deletes, batches that a sink lacks or would drop. Pure."""
+"""What a query stands to lose in Kafka: unread records that are, or will be, deleted; topics that are others. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.operations.surroundings import Reading
-from lastgood.query.sinks import Agreement, SinkView
 from lastgood.query.topics import identify
 from lastgood.redaction import redacted
-from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
 from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
 from lastgood.sources.kafka_retention import (
     Headroom,
     HeadroomKind,
     IdentityAnswer,
+    ReadUpTo,
     TopicIdentity,
     headroom,
     least_headroom,
@@ -26,6 +24,25 @@ from lastgood.sources.kafka_retention import (
 
 _FOREIGN = (TopicIdentity.ANOTHER, TopicIdentity.SHORTER)
 _PERHAPS_FOREIGN = (TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where a query stands in its topics: what it has read and committed."""
+
+    topics: tuple[str, ...]
+    """Every topic that its newest plan, or where it began, names."""
+    next_offsets: Offsets
+    """First offset of each partition that no committed batch has read; of several sources the lowest.
+
+    `OFFSET_EARLIEST`, `OFFSET_LATEST` where the query was given that as its position."""
+    time_ms: int | None
+    """Processing time of the newest committed batch; None without one."""
+    reads: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
+    """Per topic how far the plans go that name it, newest first: also the one that is not committed."""
+    after: tuple[int, ...] = ()
+    """From when on what is written stands above where the newest plan ends, and the newest committed one, but for
+    clocks that differ."""
 
 
 class Losing(enum.Enum):
@@ -225,74 +242,3 @@ def _at_least(offsets: Offsets, bounds: Offsets) -> Offsets:
         topic: {each: max(offset, bounds.get(topic, {}).get(each, offset)) for each, offset in parts.items()}
         for topic, parts in offsets.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class SinkStanding:
-    """Where a sink stands to the checkpoint."""
-
-    evidence: SinkEvidence
-    agreement: Agreement
-    sentence: str
-    """What is so, for a person."""
-    would_drop: tuple[int, int] | None = None
-    """First and last of the batches still to come that the sink would drop without a word; None if it drops none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `sinks` in `status --format json`."""
-        found = self.evidence
-        return {
-            "location": found.location,
-            "kind": found.kind,
-            "agreement": self.agreement.value,
-            "last_batch": found.last_batch,
-            "known": found.known,
-            "skips_up_to": found.skips_up_to,
-            "would_drop": None if self.would_drop is None else list(self.would_drop),
-            "holes": list(found.holes),
-            "sentence": self.sentence,
-            "because": found.because,
-            "notes": list(found.notes),
-        }
-
-
-def sink_standing(view: SinkView) -> SinkStanding:
-    """Say how a sink stands to the logs."""
-    evidence, drops = view.sink, view.would_drop
-    sentence = _sentence(view)
-    if drops:
-        would = "would" if evidence.skips_known else "may"
-        sentence += f"; {_batches(drops[0], drops[-1])} of the query {would} be dropped without a word"
-    if evidence.presumed_app_id is not None:
-        sentence += f" (if the query writes as {evidence.presumed_app_id}, the only name in the table)"
-    return SinkStanding(evidence, view.agreement, sentence, (drops[0], drops[-1]) if drops else None)
-
-
-def _sentence(view: SinkView) -> str:
-    """How it stands to the logs, for a person."""
-    if not view.sink.known:
-        return f"unknown, because {view.sink.because}"
-    if view.anew is not None:
-        return f"not known how far it has come: {view.anew.because}"
-    if view.agreement is Agreement.NONE:
-        return f"shows no batch of this query: {view.sink.because}"
-    if view.agreement is Agreement.AHEAD:
-        return f"ahead: holds {_batches(view.planned + 1, view.shown)}, which the checkpoint does not know"
-    if view.agreement is Agreement.BEHIND:
-        return f"behind: {_batches(view.shown + 1, view.committed)} committed, and not in it"
-    return _agreeing(view)
-
-
-def _agreeing(view: SinkView) -> str:
-    if view.sink.last_batch is None:
-        return "shows no batch yet"
-    sentence = f"agrees: its newest is batch {view.shown}"
-    if view.shown > view.committed:
-        return f"{sentence}, which is planned and not committed: run again, it adds nothing"
-    if view.shown < view.committed:
-        return f"{sentence}, and {_batches(view.shown + 1, view.committed)} had nothing to write"
-    return sentence
-
-
-def _batches(first: int, last: int) -> str:
-    return f"batch {first}" if first == last else f"batches {first} to {last}"
