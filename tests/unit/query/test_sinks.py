@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from planning import delta, query, read
+
+from lastgood.diagnosis.sink_reading import sink_readings
+from lastgood.query.agreement import sink_standing
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.sinks import NONE, Agreement, SinkView, sink_views
+from lastgood.query.world import World
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.testing.checkpoints import STARTED_MS
+
+
+def view(folder: Path, sink: SinkEvidence, *, is_stateful: bool = False) -> SinkView:
+    (found,) = sink_views(read(folder), [sink], is_stateful=is_stateful)
+    return found
+
+
+def test_function_need_not_mark_a_batch_that_has_nothing_to_write(tmp_path: Path) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan(0)
+    builder.commit()
+    marked = delta(2)
+    by_function = SinkEvidence(
+        "delta", "/lake/out", DedupeKey.APP_ID, 2, known=True, because="its log", skips_up_to=2, batches=marked.batches
+    )
+    found = view(tmp_path, by_function)
+    assert (found.agreement, found.complete_to) == (Agreement.AGREES, 3)
+    assert sink_standing(found).sentence == "agrees: its newest is batch 2, and batch 3 had nothing to write"
+    with_state = view(tmp_path, by_function, is_stateful=True)  # which may write rows when a window closes
+    assert (with_state.agreement, with_state.complete_to) == (Agreement.BEHIND, None)
+    assert view(tmp_path, marked).agreement is Agreement.BEHIND
+
+
+def test_sink_that_shows_none_is_complete_to_none_where_that_is_sure(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    absent = SinkEvidence("absent", "/lake/out", DedupeKey.QUERY_ID, None, known=True, because="nothing is there")
+    assert view(tmp_path, absent).complete_to == NONE
+    assert view(tmp_path, delta(None)).complete_to is None
+
+
+def test_older_batch_under_a_mark_that_may_not_be_the_last_may_be_dropped(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    before = tuple(CommittedBatch(n, n, committed_at_ms=STARTED_MS + 1000 * n + 500) for n in range(3))
+    older = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 2500, row_count=10)
+    sink = delta(3, batches=(*before, older), skips_known=False)
+    found = view(tmp_path, sink)
+    assert list(found.would_drop) == [3]
+    world = World(read(tmp_path), location="/chk", sinks=(sink,))
+    (reading,) = sink_readings(world, predict(world, SPARK_4_2))
+    assert reading.would_drop == found.would_drop
+
+
+def test_number_that_is_used_up_drops_nothing(tmp_path: Path) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan(0)
+    before = tuple(CommittedBatch(n, n, committed_at_ms=STARTED_MS + 1000 * n + 500) for n in range(3))
+    older = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 2500, row_count=10)
+    found = view(tmp_path, delta(3, batches=(*before, older)))
+    assert (list(found.would_drop), list(found.doubled())) == ([], [3])
