@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -200,7 +200,8 @@ class Storage(Protocol):
     """Reading from one filesystem. Safe to use from several threads at once.
 
     What is not there is `None`, never an exception. Every method raises StorageDeniedError where we may not look and
-    StorageError where the filesystem does not answer; both name the location.
+    StorageError where the filesystem does not answer; both name the location. A name that is told has no part that is
+    empty, `.` or `..`, and no NUL: keys of an object store that do are left out.
     """
 
     @property
@@ -476,7 +477,7 @@ class FsspecStorage:
         inside = [found for found in listed if found["name"].strip("/") != own]
         if not inside and any(found.get("size") for found in listed):
             return None  # a file; the empty marker of a folder, too, lists itself
-        return (_fsspec_entry(found, posixpath.basename(found["name"].rstrip("/"))) for found in inside)
+        return _named((posixpath.basename(found["name"].rstrip("/")), found) for found in inside)
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
@@ -486,7 +487,7 @@ class FsspecStorage:
             return None
         skip = len(path.strip("/")) + 1
         files = (found for found in listed.values() if not found["name"].endswith("/"))  # that would mark a folder
-        return (_fsspec_entry(found, found["name"].lstrip("/")[skip:]) for found in files)
+        return _named((found["name"].lstrip("/")[skip:], found) for found in files)
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
@@ -547,6 +548,13 @@ def fsspec_path(location: Location) -> str:
     if canonical in _BUCKETS:
         return location.authority + location.path
     return location.authority.partition("@")[0] + location.path if canonical in _CONTAINERS else location.path
+
+
+def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:
+    """What a service lists, without keys that no file can have for a name: a key is any text, and may hold `..`."""
+    for name, found in listed:
+        if "\0" not in name and not {"", ".", ".."}.intersection(name.split("/")):
+            yield _fsspec_entry(found, name)
 
 
 def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
