@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
 from lastgood.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
 from lastgood.redaction import first_words
+from lastgood.storage_clouds import account_host
 from lastgood.storage_hdfs import dependable, webhdfs_settings
 from lastgood.storage_services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
 
@@ -38,6 +39,17 @@ _EXTRAS = {
     "abfss": ("azure", "adlfs"),
     **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
 }
+_HOST = "[A-Za-z0-9._-]+"
+_AUTHORITIES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    **dict.fromkeys(_BUCKETS, (re.compile(r"[^\s#?\\\x00-\x1f\x7f]+"), "BUCKET")),
+    **dict.fromkeys(
+        _CONTAINERS,
+        (re.compile(rf"[A-Za-z0-9$._-]+@[A-Za-z0-9_-]+\.{_HOST}"), "CONTAINER@ACCOUNT.dfs.core.windows.net"),
+    ),
+    **dict.fromkeys(_HOSTS, (re.compile(rf"{_HOST}(:[0-9]+)?"), "HOST")),
+}
+"""What is between `//` and the path. A library makes a URL of it: with `#`, `?`, `\\` or one more `@` it would ask
+another host than the one that we have compared."""
 _DBFS_MOUNT = "/dbfs"
 _LINKS_TOLD_MAX = 1000
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -105,8 +117,10 @@ class Location:
     def host(self) -> str | None:
         """Whom it names that is to be asked; None where the environment says that, as for a bucket."""
         scheme = _SAME_SCHEME.get(self.scheme, self.scheme)
-        authority = parse_location(self.identity).authority if scheme in (*_HOSTS, *_CONTAINERS) else None
-        return None if authority is None else authority.rpartition("@")[2]
+        if scheme in _CONTAINERS:
+            return account_host(self.authority)
+        host = self.authority.lower()
+        return (host.removesuffix(":8020") if scheme == "hdfs" else host) if scheme in _HOSTS else None
 
     def sibling(self, suffix: str) -> Location:
         """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
@@ -126,7 +140,8 @@ def parse_location(text: str) -> Location:
     counts from the current folder.
 
     Raises:
-        LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing.
+        LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing, or
+            holds characters that none has.
     """
     if not text.strip() or "\0" in text:
         raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
@@ -145,11 +160,10 @@ def parse_location(text: str) -> Location:
         raise _invalid(text, "a location without a login: its keys belong to the environment")
     if canonical in ("file", "dbfs"):
         return _mounted(text, scheme, authority, path)
-    if canonical in _CONTAINERS and not re.fullmatch(r"[^@]+@[^@.]+\..+", authority):
-        service = "blob" if scheme.startswith("wasb") else "dfs"
-        raise _invalid(text, f"{scheme}://CONTAINER@ACCOUNT.{service}.core.windows.net/FOLDER")
-    if not authority:
-        raise _invalid(text, f"{scheme}://{'HOST' if canonical in _HOSTS else 'BUCKET'}/FOLDER")
+    pattern, form = _AUTHORITIES[canonical]
+    if pattern.fullmatch(authority) is None:
+        form = form.replace(".dfs.", ".blob.") if scheme.startswith("wasb") else form
+        raise _invalid(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
     return Location(scheme, authority, _normal(path or "/"))
 
 
@@ -186,7 +200,8 @@ class Storage(Protocol):
     """Reading from one filesystem. Safe to use from several threads at once.
 
     What is not there is `None`, never an exception. Every method raises StorageDeniedError where we may not look and
-    StorageError where the filesystem does not answer; both name the location.
+    StorageError where the filesystem does not answer; both name the location. A name that is told has no part that is
+    empty, `.` or `..`, and no NUL: keys of an object store that do are left out.
     """
 
     @property
@@ -462,7 +477,7 @@ class FsspecStorage:
         inside = [found for found in listed if found["name"].strip("/") != own]
         if not inside and any(found.get("size") for found in listed):
             return None  # a file; the empty marker of a folder, too, lists itself
-        return (_fsspec_entry(found, posixpath.basename(found["name"].rstrip("/"))) for found in inside)
+        return _named((posixpath.basename(found["name"].rstrip("/")), found) for found in inside)
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
@@ -472,7 +487,7 @@ class FsspecStorage:
             return None
         skip = len(path.strip("/")) + 1
         files = (found for found in listed.values() if not found["name"].endswith("/"))  # that would mark a folder
-        return (_fsspec_entry(found, found["name"].lstrip("/")[skip:]) for found in files)
+        return _named((found["name"].lstrip("/")[skip:], found) for found in files)
 
     def read(self, file: Location, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a file; see `Storage.read`."""
@@ -533,6 +548,13 @@ def fsspec_path(location: Location) -> str:
     if canonical in _BUCKETS:
         return location.authority + location.path
     return location.authority.partition("@")[0] + location.path if canonical in _CONTAINERS else location.path
+
+
+def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:
+    """What a service lists, without keys that no file can have for a name: a key is any text, and may hold `..`."""
+    for name, found in listed:
+        if "\0" not in name and not {"", ".", ".."}.intersection(name.split("/")):
+            yield _fsspec_entry(found, name)
 
 
 def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:

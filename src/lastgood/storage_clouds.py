@@ -25,6 +25,11 @@ class AccountMismatchError(StorageError):
     retry = Retry.AFTER_CHANGE
 
 
+def account_host(authority: str) -> str:
+    """Who is asked for `CONTAINER@ACCOUNT.dfs.SUFFIX`: the Blob service of the account."""
+    return authority.partition("@")[2].replace(".dfs.", ".blob.", 1)
+
+
 def azure_settings(authority: str, env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[str, Any]:
     """Which account `CONTAINER@ACCOUNT.dfs.SUFFIX` names, and where it is: clouds of countries have other suffixes.
 
@@ -36,13 +41,13 @@ def azure_settings(authority: str, env: Mapping[str, str], configured: Mapping[s
     Raises:
         AccountMismatchError: the environment holds a key, and says that it is another account's.
     """
-    host = authority.partition("@")[2]
+    host = account_host(authority)
     account = host.partition(".")[0]
-    settings = {"account_name": account, "account_host": host.replace(".dfs.", ".blob.", 1)}
+    settings = {"account_name": account, "account_host": host}
     named = next(filter(None, map(env.get, _ACCOUNTS)), account)
     key = next((name for name in _KEYS if env.get(name)), None)
     if key and named != account and not configured:
-        raise account_mismatch(f"{key} beside the account {named}", settings["account_host"])
+        raise account_mismatch(f"{key} beside the account {named}", host)
     if not any(map(env.get, (_KEYS[0], "AZURE_STORAGE_CONNECTION_STRING"))) and "account_key" not in configured:
         settings |= {"account_key": env["AZURE_STORAGE_KEY"]} if env.get("AZURE_STORAGE_KEY") else {}
     return settings

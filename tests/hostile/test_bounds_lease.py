@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lastgood.recovery.lease import NUMBER_MAX, Holder, LeaseInvalidError, take_lease
+from lastgood.errors import Retry
+from lastgood.recovery.lease import NUMBER_MAX, Holder, LeaseHeldError, LeaseInvalidError, take_lease
 from lastgood.storage import Location, parse_location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
+from lastgood.writing import LocalWriter, WritableStorage
 
 WORK = parse_location("s3a://lake/chk.lastgood")
 HOLDER = Holder("host", None, 77, 1234, "ann")
@@ -28,9 +33,10 @@ CHANGES_MAX = 20
 class Patience:
     """A storage that counts what is asked of it, so that a loop without an end is one that ends in a failure."""
 
-    def __init__(self, name: str, content: bytes) -> None:
-        self.held = MemoryWriter()
-        self.held.write(WORK / f"leases/{name}", content)
+    def __init__(self, name: str, content: bytes, held: WritableStorage | None = None, work: Location = WORK) -> None:
+        self.held = MemoryWriter() if held is None else held
+        self.work = work
+        self.held.write(work / f"leases/{name}", content)
         self.storage = FaultyWriter(self.held, between=self._count)
 
     def _count(self, number: int) -> None:
@@ -40,7 +46,13 @@ class Patience:
 def take(patience: Patience) -> int:
     clock = iter(range(0, 10**6, 30))
     lease = take_lease(
-        patience.storage, WORK, "r1", holder=HOLDER, clock=lambda: next(clock), wait=lambda _: None, now_ms=lambda: 0
+        patience.storage,
+        patience.work,
+        "r1",
+        holder=HOLDER,
+        clock=lambda: next(clock),
+        wait=lambda _: None,
+        now_ms=lambda: 0,
     )
     lease.release()
     return lease.number
@@ -72,5 +84,39 @@ def test_a_lease_that_was_counted_up_to_is_followed() -> None:
     assert take(Patience(f"{NUMBER_MAX - 1}.json", json.dumps(RELEASED).encode())) == NUMBER_MAX
 
 
-def _is_there(storage: MemoryWriter, file: Location) -> bool:
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a folder": Path.mkdir,
+    "a pipe, a socket or a device": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [1, 42])
+def test_what_bears_the_name_of_a_lease_and_is_no_file_is_told_by_name(tmp_path: Path, number: int, kind: str) -> None:
+    work = parse_location(str(tmp_path / "chk.lastgood"))
+    patience = Patience(
+        f"{number - 1}.json" if number > 1 else "none", json.dumps(RELEASED).encode(), LocalWriter(), work
+    )
+    KINDS[kind](tmp_path / f"chk.lastgood/leases/{number}.json")
+    with pytest.raises(LeaseInvalidError) as told:
+        take(patience)
+    assert told.value.subject == str(work / f"leases/{number}.json")
+    assert told.value.found == kind
+    assert told.value.subject in str(told.value.next)
+
+
+def test_whoever_is_overtaken_again_and_again_is_told_so() -> None:
+    """Each time somebody else has just taken the number, and let go of it."""
+
+    class Overtaken(MemoryWriter):
+        def create(self, file: Location, content: bytes) -> bool:
+            super().create(file, json.dumps(RELEASED).encode())
+            return super().create(file, content)
+
+    with pytest.raises(LeaseHeldError) as told:
+        take(Patience("1.json", json.dumps(RELEASED).encode(), Overtaken()))
+    assert told.value.retry is Retry.LATER
+
+
+def _is_there(storage: WritableStorage, file: Location) -> bool:
     return storage.stat(file) is not None

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lastgood.operations import backup as verbs
+from lastgood.operations.prove import _copy
+from lastgood.overlay import OverlayStorage
 from lastgood.recovery.backups import BackupMissingError, backups_folder, list_backups, new_backup, remove_older
 from lastgood.recovery.copies import Copy, decode_copies
 from lastgood.recovery.incidents import list_incidents
 from lastgood.recovery.room import recoveries
-from lastgood.storage import parse_location
+from lastgood.storage import Entry, FsspecStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.writing import LocalWriter
 
@@ -141,3 +146,68 @@ def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID}))
     (folder / "20261121-002156-7f3b.json").write_text(json.dumps({**told, "id": ID}))  # a copy of it by hand
     assert [each.id for each in verbs.backups(str(lake / "lake/chk"))] == [ID]
+
+
+class Bucket:
+    """An object store: a key is any text."""
+
+    def __init__(self, objects: Mapping[str, bytes]) -> None:
+        self.objects = objects
+
+    def find(self, path: str, **_: object) -> dict[str, Any]:
+        return {key: self._entry(key) for key in self.objects if key.startswith(f"{path}/")}
+
+    def ls(self, path: str, **_: object) -> list[Any]:
+        below = [key.removeprefix(f"{path}/").partition("/") for key in self.find(path)]
+        names = {f"{path}/{name}{slash}": bool(slash) for name, slash, _ in below}
+        return [{"name": name, "type": "directory"} if folder else self._entry(name) for name, folder in names.items()]
+
+    def cat_file(self, path: str, **_: object) -> bytes:
+        return self.objects[path]
+
+    def _entry(self, key: str) -> dict[str, Any]:
+        return {"name": key, "type": "file", "size": len(self.objects[key])}
+
+
+@given(st.lists(st.sampled_from(["..", ".", "", "a", "0", "\0", "7\0", ".crc", "..."]), min_size=1, max_size=6))
+def test_a_key_that_is_no_name_is_left_out_of_every_listing(parts: list[str]) -> None:
+    name = "/".join(parts)
+    chk = parse_location("s3a://lake/chk")
+    storage = FsspecStorage(Bucket({"lake/chk/9": b"", f"lake/chk/{name}": b""}))
+    is_name = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    assert {entry.name for entry in storage.walk(chk) or ()} == {"9", *([name] if is_name else [])}
+    for shown in [*(storage.names(chk) or ()), *(entry.name for entry in storage.scan(chk) or ())]:
+        assert shown.rstrip("/") not in ("", ".", "..")
+        assert "\0" not in shown
+
+
+@pytest.mark.parametrize("climb", ["sources/0/", "sources/0/../", "offsets/", "sources/", "commits/x/"])
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_proof_copies_no_key_to_where_it_leads(tmp_path: Path, climb: str, is_checked: bool) -> None:
+    """Keys are written nowhere but into the copy, and only those of a checkpoint's logs."""
+    mine = tmp_path / "home/.ssh/authorized_keys"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    CheckpointBuilder(tmp_path / "chk").run(3)
+    logs = {f"lake/chk/{path}": content for path, content in state_of(tmp_path / "chk").items()}
+    name = f"{climb}{'../' * 20}{str(mine).lstrip('/')}"
+    evil = {name: b"evil", "sources/../7": b"evil", "sources/0/app.py": b"evil", "offsets/.pth": b"evil"}
+    bucket = FsspecStorage(Bucket({**logs, **{f"lake/chk/{each}": content for each, content in evil.items()}}))
+    chk = parse_location("s3a://lake/chk")
+    storage = bucket if is_checked else Unchecked(bucket)
+    found: Any = SimpleNamespace(location=chk, world=SimpleNamespace(is_local=False))
+    _copy(OverlayStorage(storage, chk, {}), found, tmp_path / "deep/copy")
+    copied = state_of(tmp_path / "deep")
+    assert {f"copy/{key.removeprefix('lake/chk/')}" for key in logs if not key.endswith(".crc")} == set(copied)
+    assert mine.read_text() == "mine"
+
+
+class Unchecked(FsspecStorage):
+    """A storage that tells every key for a name: who writes by them looks himself."""
+
+    def __init__(self, storage: FsspecStorage) -> None:
+        super().__init__(storage.filesystem)
+
+    def walk(self, folder: Any) -> Any:
+        found = self.filesystem.find(f"{folder.authority}{folder.path}")
+        return (Entry(key.partition(f"{folder.path}/")[2], is_folder=False, size=1, modified_ms=None) for key in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,44 @@ def test_no_printed_command_names_a_file_that_only_the_lake_names(
         told = call(*words)
         pasted = re.findall(r"lastgood [a-z]+ [^\"\n]*", told.out + told.err)
         assert not [command for command in pasted if "authorized_keys" in command], verb
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every host that somebody has looked up; none is found."""
+    found: list[str] = []
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        found.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=c2VjcmV0")
+    return found
+
+
+@pytest.mark.parametrize("mark", ["#", "?", "\\", "#@", "@"])
+@pytest.mark.parametrize(
+    ("folder", "named", "host"),
+    [
+        ("hdfs://evil.example{mark}@nn.corp/in", "delta:hdfs://nn.corp/table", "nn.corp"),
+        ("hdfs://nn.corp{mark}evil.example/in", "delta:hdfs://nn.corp/table", "nn.corp"),
+        ("swebhdfs://evil.example{mark}@nn.corp/in", "delta:swebhdfs://nn.corp/table", "nn.corp"),
+        (
+            "abfss://c@evil.example{mark}@acct.dfs.core.windows.net/in",
+            "delta:abfss://c@acct.dfs.core.windows.net/table",
+            "acct.blob.core.windows.net",
+        ),
+    ],
+)
+def test_a_host_that_hides_before_a_named_one_is_not_asked(
+    asked: list[str], tmp_path: Path, folder: str, named: str, host: str, mark: str
+) -> None:
+    """What is compared is what is connected to."""
+    query = CheckpointBuilder(tmp_path / "lake/chk", FileInput(folder.format(mark=mark)))
+    query.run(3)
+    query.plan()
+    told = call("diagnose", tmp_path / "lake/chk", "--sink", named)
+    assert told.code != 4, told
+    assert set(asked) == {host}

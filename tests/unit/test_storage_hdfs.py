@@ -348,4 +348,4 @@ def test_hdfs_is_asked_and_waited_for_only_so_long(monkeypatch: pytest.MonkeyPat
 
 def test_a_port_that_is_none_is_told() -> None:
     with pytest.raises(StorageError):
-        open_storage(parse_location("webhdfs://nn:http/chk"))
+        open_storage(parse_location("hdfs://nn/chk"), {"port": "http"})

@@ -169,7 +169,7 @@ def _classify_main(folders: list[str], name: str) -> CheckpointFile | None:
             return _log_file(log, name, compactible=False)
         case ["_spark_metadata" as log]:
             return _log_file(log, name, compactible=True)
-        case ["sources", source]:
+        case ["sources", source] if source not in ("", ".", ".."):
             return _log_file(f"{SOURCES}/{source}", name, compactible=True)
         case ["state", operator, *below]:
             number = folder_number(operator)

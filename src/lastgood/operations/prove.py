@@ -17,7 +17,16 @@ import platformdirs
 import lastgood.spark
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
+from lastgood.checkpoint.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    HadoopChecksumFile,
+    LogFile,
+    SparkChecksumFile,
+    classify,
+)
 from lastgood.checkpoint.offsets import SourceLine
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import SourceOffset
@@ -177,14 +186,21 @@ def _paths(then: Storage, found: Survey) -> Iterator[str]:
         if found.world.is_local or path == METADATA:
             yield path
     for log in (OFFSETS, COMMITS, SOURCES):
-        names = [entry.name for entry in then.walk(found.location / log) or ()]
-        if not found.world.is_local:
-            names = [name for name in names if not name.endswith(".crc")]
-        newest = max((int(name) for name in names if name.isdecimal()), default=0)
-        for name in names:
-            number = name.removeprefix(".").removesuffix(".crc")
-            if log == SOURCES or not number.isdecimal() or int(number) > newest - _ENTRIES:
-                yield f"{log}/{name}"
+        paths = (f"{log}/{entry.name}" for entry in then.walk(found.location / log) or ())
+        batches = {path: batch for path in paths if (batch := _batch_of(path)) is not None}
+        newest = max(batches.values(), default=0)
+        for path, batch in batches.items():
+            is_seen = found.world.is_local or not path.endswith(".crc")
+            if is_seen and (log == SOURCES or batch > newest - _ENTRIES):
+                yield path
+
+
+def _batch_of(path: str) -> int | None:
+    """The batch of an entry of a log, or of its checksum; None for any other file: its name may lead anywhere."""
+    file = classify(path)
+    if isinstance(file, HadoopChecksumFile | SparkChecksumFile):
+        file = file.of
+    return file.name.batch_id if isinstance(file, LogFile) else None
 
 
 def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str, Any]) -> Proof:

@@ -32,6 +32,8 @@ LEASE_SECONDS: Final = 60.0
 BEAT_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 1.0
 _KEPT = 2
+_ROUNDS_MAX = 10
+"""So often in a row others are faster."""
 _BYTES_MAX = 64 * 1024
 _PID_MAX = 2**31 - 1
 _DIGITS_MAX = 10
@@ -49,7 +51,7 @@ class LeaseHeldError(LastgoodError):
 
 
 class LeaseInvalidError(LastgoodError):
-    """A lease bears a number that no repair has counted up to: who put it there would keep all others out."""
+    """A lease bears a number that no repair has counted up to, or is no file: whoever put it there keeps others out."""
 
     condition = "LEASE_INVALID"
     exit_code = 35
@@ -286,11 +288,12 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     """
     leases = _Leases(storage, work_folder / "leases")
     watch = _Watch(leases, clock, wait, pace)
-    while True:
+    for _ in range(_ROUNDS_MAX):
         number = watch.free_number()
         now = _text(now_ms())
         record = LeaseRecord(recovery, holder, taken_at=now, beat_at=now)
         if not storage.create(leases.file(number), record.to_bytes()):
+            leases.require_taken(number)
             continue
         lease = Lease(leases, number, record, now_ms, pace)
         try:
@@ -302,6 +305,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
             lease.release()
             raise
         lease.release()
+    raise watch.held(number, None)
 
 
 class _Leases:
@@ -322,7 +326,7 @@ class _Leases:
         numbers = [name[1] for name in found if name is not None]
         beyond = min((each for each in numbers if len(each) > _DIGITS_MAX), default=None)
         if beyond is not None:
-            raise _invalid(self.folder / f"{beyond}.json")
+            raise _beyond(self.folder / f"{beyond}.json")
         return [int(each) for each in numbers]
 
     def newest(self) -> int | None:
@@ -335,8 +339,21 @@ class _Leases:
             LeaseInvalidError: it is out of all bounds.
         """
         if number >= NUMBER_MAX:
-            raise _invalid(self.file(number))
+            raise _beyond(self.file(number))
         return number + 1
+
+    def require_taken(self, number: int) -> None:
+        """See that a number which cannot be taken is another holder's.
+
+        Raises:
+            LeaseInvalidError: what bears it is no file, and will let nobody in.
+        """
+        if (self.newest() or 0) >= number:
+            return
+        file = self.file(number)
+        found = self.storage.stat(file)
+        kind = "a folder" if found is not None and found.is_folder else "a pipe, a socket or a device"
+        raise _invalid("what bears the name of a lease is no file", file, kind, "a file")
 
     def remove_below(self, number: int) -> None:
         for old in self.numbers():
@@ -344,12 +361,21 @@ class _Leases:
                 self.storage.remove(self.file(old))
 
 
-def _invalid(file: Location) -> LeaseInvalidError:
-    return LeaseInvalidError(
+def _beyond(file: Location) -> LeaseInvalidError:
+    return _invalid(
         "a lease bears a number that no repair has counted up to",
-        subject=str(file),
+        file,
         found=f"a number of {len(file.name.removesuffix('.json'))} digits",
         expected=f"a number below {NUMBER_MAX:,}",
+    )
+
+
+def _invalid(sentence: str, file: Location, found: str, expected: str) -> LeaseInvalidError:
+    return LeaseInvalidError(
+        sentence,
+        subject=str(file),
+        found=found,
+        expected=expected,
         effect="nothing was changed",
         next=f"see that no repair is going on and who wrote it, then remove {file}",
     )
@@ -383,7 +409,7 @@ class _Watch:
             if record is not None and (record.released or record.holder.is_surely_dead()):
                 return self._leases.next_after(number)
             if not is_same:
-                raise self._held(number, record)
+                raise self.held(number, record)
             if self._watched_seconds >= self._pace.lease_seconds:
                 return self._leases.next_after(number)
             self._look_away()
@@ -398,7 +424,8 @@ class _Watch:
         passed = self._clock() - before
         self._watched_seconds += min(max(passed, 0.0), 2 * self._pace.look_seconds)
 
-    def _held(self, number: int, record: LeaseRecord | None) -> LeaseHeldError:
+    def held(self, number: int, record: LeaseRecord | None) -> LeaseHeldError:
+        """The error for who cannot take a lease, because somebody else has it."""
         repeat = "wait until it has ended, then repeat the command"
         return LeaseHeldError(
             "another process is repairing this checkpoint",

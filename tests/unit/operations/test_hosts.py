@@ -43,5 +43,5 @@ def test_disk_and_a_host_that_is_named_here_are_asked(
 
 def test_host_is_told_where_a_location_names_one() -> None:
     texts = ("/chk", "s3a://bucket/chk", "hdfs://NN:8020/chk", "abfss://c@acc.dfs.core.windows.net/chk")
-    assert [parse_location(text).host for text in texts] == [None, None, "nn", "acc.dfs.core.windows.net"]
-    assert parse_location("wasbs://c@acc.blob.core.windows.net/x").host == "acc.dfs.core.windows.net"
+    assert [parse_location(text).host for text in texts] == [None, None, "nn", "acc.blob.core.windows.net"]
+    assert parse_location("wasbs://c@acc.blob.core.windows.net/x").host == "acc.blob.core.windows.net"
