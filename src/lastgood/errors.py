@@ -6,14 +6,17 @@ It knows nothing of the rest of lastgood but what a secret is; each part derives
 from __future__ import annotations
 
 import enum
+import re
 import shlex
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 from lastgood.redaction import redacted
 from lastgood.written import command_as_written
 
 _TEXT_MAX = 8_000
+_PID_MAX = 2**31 - 1
+_HOST = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 
 class Retry(enum.Enum):
@@ -37,6 +40,17 @@ def command_line(*words: object) -> str:
 def owners_of(place: str) -> str | None:
     """The command that shows whose a file of this machine is; None for a place that is no path."""
     return shlex.join(["ls", "-ld", place]) if place.startswith("/") else None
+
+
+def is_pid(value: object) -> TypeGuard[int]:
+    """Whether it can be the id of a process."""
+    return type(value) is int and 0 < value <= _PID_MAX
+
+
+def shows_process(pid: object, host: object) -> str | None:
+    """The command that shows a process where it runs; None where one of both can be none, whoever has noted it down."""
+    is_host = isinstance(host, str) and _HOST.fullmatch(host) is not None
+    return f"ps -fp {pid}" if is_pid(pid) and is_host else None
 
 
 class OtherWay(Protocol):

