@@ -127,7 +127,7 @@ def begun(plan: Plan | None, batch: FirstBatch) -> Iterator[Judged]:
         return
     recorded = dict(_recorded_starts(entry, batch.progress))
     promised = {} if plan is None else dict(_promised_starts(plan, batch.number))
-    wrong = [*_changed(plan, batch), *_backwards(batch.reads)]
+    wrong = [*_changed(plan, batch), *_other_topics(plan, batch.progress), *_backwards(batch.reads)]
     by_logs = starts or {}
     for line in entry.sources:
         source_id = line.source_id
@@ -282,6 +282,16 @@ def _offset(told: Any) -> SourceOffset | None:
         return None
     parsed = parse_source_offset(told if isinstance(told, str) else to_json(told))
     return None if isinstance(parsed, VoidOffset | Damage) else parsed
+
+
+def _other_topics(plan: Plan | None, progress: Progress | None) -> Iterator[str]:
+    """Topics that are not those of which the plan was made: what Spark found there was never promised."""
+    planned: Mapping[str, str | None] = {} if plan is None else plan.options.get("topic_ids", {})
+    for source in progress.sources if progress is not None else ():
+        for topic, found in (source.topic_ids or {}).items():
+            wanted = planned.get(topic)
+            if None not in (wanted, found) and wanted != found:
+                yield f"{topic} is the topic {found}, and the plan was made of {wanted}"
 
 
 def _changed(plan: Plan | None, batch: FirstBatch) -> Iterator[str]:

@@ -200,6 +200,17 @@ def test_rerun_reads_what_its_price_says() -> None:
     assert states(begun(priced(25, bound=True), SEVEN)) == [True]
 
 
+def test_topic_that_was_made_anew_between_plan_and_start_breaks_the_promise() -> None:
+    seen = progress({"orders": {"0": 10, "1": 10}}, {"orders": {"0": 20, "1": 20}})
+    (source,) = seen.sources
+    another = replace(SEVEN, progress=replace(seen, sources=(replace(source, topic_ids={"orders": "B"}),)))
+    told = list(begun(plan(options={"topic_ids": {"orders": "A"}}), another))
+    assert told == [Judged("orders is the topic B, and the plan was made of A", is_kept=False)]
+    silent: tuple[dict[str, Any], ...] = ({"topic_ids": {"orders": "B"}}, {"topic_ids": {"orders": None}}, {})
+    assert [states(begun(plan(options=each), another)) for each in silent] == [[True]] * 3
+    assert states(begun(None, another)) == [True]
+
+
 def test_many_differences_are_told_in_a_few_lines() -> None:
     put = plan(puts("offsets/6", entry(kafka(*([9] * 40))).to_bytes()))
     told = list(begun(put, batch(kafka(*([20] * 40)), kafka(*([10] * 40)))))
