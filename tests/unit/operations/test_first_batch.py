@@ -290,6 +290,32 @@ def test_no_row_written_is_broken_only_where_every_earlier_batch_had_some() -> N
     assert [told.is_kept for told in (always, at_times, too_few) if told] == [False, None, None]
 
 
+SILENT = plan(options={"fail_on_data_loss": False})
+
+
+def unseen(of: Plan | None, batch: FirstBatch, *, rerun: bool = False) -> Judged | None:
+    return first_batch.unseen(of, batch, is_rerun=rerun)
+
+
+def test_offsets_without_a_row_are_unknown_where_spark_passes_over_what_is_gone() -> None:
+    told = unseen(SILENT, replace(SEVEN, rows=5, rows_by="the recorder"))
+    passes = "with failOnDataLoss=false Spark passes without a word over what is deleted"
+    assert told == Judged(f"15 offsets gave no row: {passes}", is_kept=None)
+    assert unseen(SILENT, SEVEN) == Judged(passes, is_kept=None)
+    open_start = batch(kafka(20, 20), kafka(-2, 10), rows=30)
+    assert unseen(SILENT, open_start) == Judged(passes, is_kept=None)
+
+
+def test_nothing_is_passed_over_where_every_offset_gave_a_row_or_spark_would_fail() -> None:
+    assert unseen(SILENT, replace(SEVEN, rows=20)) is None
+    assert unseen(SILENT, batch(kafka(10, 10), kafka(10, 10))) is None
+    assert unseen(SILENT, batch(FileOffset(3).to_text(), FileOffset(1).to_text(), rows=1)) is None
+    assert unseen(plan(options={"fail_on_data_loss": True}), replace(SEVEN, rows=5)) is None
+    assert unseen(None, replace(SEVEN, rows=5)) is None
+    had = replace(SILENT, sinks=planned(7))
+    assert [unseen(had, replace(SEVEN, rows=0), rerun=each) is None for each in (True, False)] == [True, False]
+
+
 # Sinks.
 
 
