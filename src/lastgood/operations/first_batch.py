@@ -127,7 +127,7 @@ def begun(plan: Plan | None, batch: FirstBatch) -> Iterator[Judged]:
         return
     recorded = dict(_recorded_starts(entry, batch.progress))
     promised = {} if plan is None else dict(_promised_starts(plan, batch.number))
-    wrong = [*_changed(plan, batch), *_backwards(batch.reads)]
+    wrong = [*_changed(plan, batch), *_other_topics(plan, batch.progress), *_backwards(batch.reads)]
     by_logs = starts or {}
     for line in entry.sources:
         source_id = line.source_id
@@ -169,8 +169,8 @@ def counted(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged |
 
 def _not_read(plan: Plan | None, batch: FirstBatch, line: str, expected: int, *, is_rerun: bool) -> Judged:
     sinks = () if plan is None else plan.sinks
-    had = [sink.location for sink in sinks if sink.known and sink.batch is not None and sink.batch >= batch.number]
-    if is_rerun and had:
+    had = _had_before(plan, batch) if is_rerun else []
+    if had:
         return Judged(f"{line}: {had[0]} had the batch already", is_kept=True)
     if is_rerun and not any(sink.known for sink in sinks):
         return Judged(f"{line}: so it is if the sink had the batch already, and none was asked before", is_kept=None)
@@ -178,6 +178,31 @@ def _not_read(plan: Plan | None, batch: FirstBatch, line: str, expected: int, *,
         return Judged(line, is_kept=None)
     markers = "unless these are markers of transactions, or records that were compacted away"
     return Judged(f"{line}: {markers}", is_kept=False)
+
+
+def _had_before(plan: Plan | None, batch: FirstBatch) -> list[str]:
+    sinks = () if plan is None else plan.sinks
+    return [each.location for each in sinks if each.known and each.batch is not None and each.batch >= batch.number]
+
+
+def unseen(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged | None:
+    """What Spark may have passed over: with failOnDataLoss=false it says nothing of records that Kafka has deleted.
+
+    None where Spark would have failed, where nothing was to be read, where as many rows were read as offsets, and of a
+    batch that its sinks had already.
+    """
+    if plan is None or plan.options.get("fail_on_data_loss", True):
+        return None
+    if is_rerun and plan.sinks and len(_had_before(plan, batch)) == len(plan.sinks):
+        return None
+    lost = _lost(plan)
+    counts = [_count(read, lost) for read in batch.reads if read.kind == KafkaOffset.kind]
+    expected = sum(count for count in counts if count is not None)
+    is_whole = len(counts) == len(batch.reads) and batch.rows == expected
+    if None not in counts and (not expected or is_whole):
+        return None
+    told = "" if batch.rows is None or batch.rows > expected else f"{expected - batch.rows:,} offsets gave no row: "
+    return Judged(f"{told}with failOnDataLoss=false Spark passes without a word over what is deleted", is_kept=None)
 
 
 def _counted_in_sinks(batch: FirstBatch, of: str, expected: int) -> Judged:
@@ -282,6 +307,16 @@ def _offset(told: Any) -> SourceOffset | None:
         return None
     parsed = parse_source_offset(told if isinstance(told, str) else to_json(told))
     return None if isinstance(parsed, VoidOffset | Damage) else parsed
+
+
+def _other_topics(plan: Plan | None, progress: Progress | None) -> Iterator[str]:
+    """Topics that are not those of which the plan was made: what Spark found there was never promised."""
+    planned: Mapping[str, str | None] = {} if plan is None else plan.options.get("topic_ids", {})
+    for source in progress.sources if progress is not None else ():
+        for topic, found in (source.topic_ids or {}).items():
+            wanted = planned.get(topic)
+            if None not in (wanted, found) and wanted != found:
+                yield f"{topic} is the topic {found}, and the plan was made of {wanted}"
 
 
 def _changed(plan: Plan | None, batch: FirstBatch) -> Iterator[str]:

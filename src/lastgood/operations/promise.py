@@ -13,7 +13,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import CheckpointMissingError, Evidence, gather, now_ms
-from lastgood.operations.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown
+from lastgood.operations.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
 from lastgood.operations.ledger import chosen_ledger
 from lastgood.operations.recorded import newest_records
 from lastgood.operations.remembered import remembered
@@ -166,6 +166,9 @@ def _of_batch(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool, is_plain:
     rows = counted(plan, batch, is_rerun=is_rerun)
     if rows is not None and not (is_plain and rows.is_kept is None):  # Spark's own restart promises no count
         yield rows
+    passed_over = unseen(plan, batch, is_rerun=is_rerun)
+    if passed_over is not None:
+        yield passed_over
 
 
 def _summed(judged: Sequence[Judged]) -> Promised:

@@ -200,6 +200,17 @@ def test_rerun_reads_what_its_price_says() -> None:
     assert states(begun(priced(25, bound=True), SEVEN)) == [True]
 
 
+def test_topic_that_was_made_anew_between_plan_and_start_breaks_the_promise() -> None:
+    seen = progress({"orders": {"0": 10, "1": 10}}, {"orders": {"0": 20, "1": 20}})
+    (source,) = seen.sources
+    another = replace(SEVEN, progress=replace(seen, sources=(replace(source, topic_ids={"orders": "B"}),)))
+    told = list(begun(plan(options={"topic_ids": {"orders": "A"}}), another))
+    assert told == [Judged("orders is the topic B, and the plan was made of A", is_kept=False)]
+    silent: tuple[dict[str, Any], ...] = ({"topic_ids": {"orders": "B"}}, {"topic_ids": {"orders": None}}, {})
+    assert [states(begun(plan(options=each), another)) for each in silent] == [[True]] * 3
+    assert states(begun(None, another)) == [True]
+
+
 def test_many_differences_are_told_in_a_few_lines() -> None:
     put = plan(puts("offsets/6", entry(kafka(*([9] * 40))).to_bytes()))
     told = list(begun(put, batch(kafka(*([20] * 40)), kafka(*([10] * 40)))))
@@ -277,6 +288,32 @@ def test_no_row_written_is_broken_only_where_every_earlier_batch_had_some() -> N
     at_times = counted(plan(), replace(SEVEN, sinks=(delta(7, 5, 5, 0, 5, 5, 5, 5, 0),)))
     too_few = counted(plan(), replace(SEVEN, sinks=(delta(7, 5, 0, first=6),)))
     assert [told.is_kept for told in (always, at_times, too_few) if told] == [False, None, None]
+
+
+SILENT = plan(options={"fail_on_data_loss": False})
+
+
+def unseen(of: Plan | None, batch: FirstBatch, *, rerun: bool = False) -> Judged | None:
+    return first_batch.unseen(of, batch, is_rerun=rerun)
+
+
+def test_offsets_without_a_row_are_unknown_where_spark_passes_over_what_is_gone() -> None:
+    told = unseen(SILENT, replace(SEVEN, rows=5, rows_by="the recorder"))
+    passes = "with failOnDataLoss=false Spark passes without a word over what is deleted"
+    assert told == Judged(f"15 offsets gave no row: {passes}", is_kept=None)
+    assert unseen(SILENT, SEVEN) == Judged(passes, is_kept=None)
+    open_start = batch(kafka(20, 20), kafka(-2, 10), rows=30)
+    assert unseen(SILENT, open_start) == Judged(passes, is_kept=None)
+
+
+def test_nothing_is_passed_over_where_every_offset_gave_a_row_or_spark_would_fail() -> None:
+    assert unseen(SILENT, replace(SEVEN, rows=20)) is None
+    assert unseen(SILENT, batch(kafka(10, 10), kafka(10, 10))) is None
+    assert unseen(SILENT, batch(FileOffset(3).to_text(), FileOffset(1).to_text(), rows=1)) is None
+    assert unseen(plan(options={"fail_on_data_loss": True}), replace(SEVEN, rows=5)) is None
+    assert unseen(None, replace(SEVEN, rows=5)) is None
+    had = replace(SILENT, sinks=planned(7))
+    assert [unseen(had, replace(SEVEN, rows=0), rerun=each) is None for each in (True, False)] == [True, False]
 
 
 # Sinks.
