@@ -26,7 +26,7 @@ from lastgood.recovery.sink_acts import TableWork
 from lastgood.recovery.sink_steps import DeltaStep
 from lastgood.sinks.sink import open_sink
 from lastgood.storage import parse_location
-from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.writing import open_writable
 
 FIRST_MODIFIED = 1_790_000_000
@@ -75,12 +75,16 @@ class Query:
             commit_properties=properties,
             configuration={"delta.setTransactionRetentionDuration": "interval 1 day"} if self.marks_expire else None,
         )
+        told = {"queryId": QUERY_ID, "epochId": str(batch), "outputMode": "Append"}
+        self.tell(batch, operation="STREAMING UPDATE", operationParameters=told)
+
+    def tell(self, batch: int, **told: object) -> None:
+        """Let the newest version say so of itself, and that it came half a second after its batch was planned."""
         file = self.table / "_delta_log" / commit_name(DeltaTable(self.table).version())
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         for action in actions:
             if "commitInfo" in action:
-                told = {"queryId": QUERY_ID, "epochId": str(batch), "outputMode": "Append"}
-                action["commitInfo"] |= {"operation": "STREAMING UPDATE", "operationParameters": told}
+                action["commitInfo"] |= {"timestamp": STARTED_MS + 1000 * batch + 500, **told}
         file.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
     def rows(self) -> Counter[int]:
@@ -261,6 +265,7 @@ def test_table_of_a_function_tells_by_the_name_that_it_gives(tmp_path: Path) -> 
     for batch in range(5):
         properties = CommitProperties(app_transactions=[Transaction("etl", batch, query.marked_ms)])
         write_deltalake(query.table, pa.table({"batch": [batch]}), mode="append", commit_properties=properties)
+        query.tell(batch)
     evidence = EvidenceOptions(sinks=(str(query.table),))
     guess = make_plan(str(query.checkpoint), PlanOptions(evidence=evidence))
     assert guess.guarantee is Guarantee.AT_LEAST_ONCE
