@@ -66,12 +66,12 @@ class Stage:
         assert (used.flush(DEADLINE_SECONDS), refused) == (0, [])
 
     def checkpoint(self, name: str, *ends: Ends, starts: Ends | None = None) -> str:
-        """A checkpoint whose one batch is committed and ended there; `ends` per source."""
+        """A checkpoint whose one batch is committed, later than every record, and ended there; `ends` per source."""
         files = {
             "metadata": '{"id":"9818c18b-9839-4690-99f7-f5f3cde02c1d"}',
             "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
             "offsets/0": "\n".join(
-                ["v1", '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}', *map(json.dumps, ends)]
+                ["v1", '{"batchWatermarkMs":0,"batchTimestampMs":4102444800000,"conf":{}}', *map(json.dumps, ends)]
             ),
         }
         for index, end in enumerate(ends):

@@ -56,6 +56,11 @@ _PLACEHOLDERS = {"--kafka": "SERVERS", "--sink": "TABLE"}
     type=click.Choice(["read_committed", "read_uncommitted"]),
     help="How the query reads. Default: aborted records are found out and reported apart.",
 )
+@click.option(
+    "--topic-is-the-same",
+    is_flag=True,
+    help="You know that no topic of the query was deleted and created again: settles what clocks leave open.",
+)
 @click.option("--spark-submit", metavar="COMMAND", help="Such as 'spark-submit --master yarn'. Default: pyspark, here.")
 @click.option("--packages", metavar="COORDINATES", help="For spark-submit: libraries of Kafka and of the table.")
 @click.option("--jars", metavar="FILES", help="For spark-submit.")
@@ -71,6 +76,7 @@ def verify(
     compare: tuple[str, ...],
     where: str | None,
     isolation_level: str | None,
+    topic_is_the_same: bool,
     spark_submit: str | None,
     packages: str | None,
     jars: str | None,
@@ -130,6 +136,7 @@ def verify(
             compare=compare,
             where=where,
             isolation_level=isolation_level,
+            topic_is_the_same=topic_is_the_same,
             spark=spark,
             progress=tell,
         )

@@ -22,13 +22,19 @@ from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
+from lastgood.operations.advice_facts import query_facts
+from lastgood.operations.diagnose import BATCHES
+from lastgood.operations.evidence import gather
+from lastgood.operations.surroundings import reading
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
+from lastgood.query.topics import identify
 from lastgood.sources.java_properties import parse_properties
-from lastgood.sources.kafka import OffsetRange, committed_ranges, served_ranges
+from lastgood.sources.kafka import OffsetRange, TopicRecreatedError, committed_ranges, served_ranges
 from lastgood.sources.kafka_cluster import ask_kafka
 from lastgood.sources.kafka_config import read_kafka_config
+from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity
 from lastgood.spark.audit import (
     ISOLATION_LEVELS,
     MARK,
@@ -41,6 +47,8 @@ from lastgood.spark.audit import (
 from lastgood.storage import Location, Storage, open_storage, parse_location
 
 _JOB = Path(lastgood.spark.__file__).parent / "audit_job.py"
+_SAME = (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW, TopicIdentity.UNKNOWN)
+"""Where nothing speaks for another topic."""
 _LOCAL_CONF = {"spark.master": "local[*]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "32"}
 
 
@@ -108,6 +116,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     compare: Sequence[str] = (),
     where: str | None = None,
     isolation_level: str | None = None,
+    topic_is_the_same: bool = False,
     spark: SparkSubmit | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Audit:
@@ -128,6 +137,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
         where: SQL over the Kafka record, true for those that the query keeps.
         isolation_level: `read_committed` or `read_uncommitted`, as the query reads; None: find out aborted records
             and report them apart.
+        topic_is_the_same: Whether a person says that the topics are those that were read, where clocks leave it open.
         spark: Where the job runs.
         progress: Is told, in a few words, what is being done.
 
@@ -150,6 +160,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
         compare=compare,
         where=where,
         isolation_level=isolation_level,
+        topic_is_the_same=topic_is_the_same,
     )
     return run_audit(spec, spark=spark, progress=progress)
 
@@ -185,6 +196,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     compare: Sequence[str] = (),
     where: str | None = None,
     isolation_level: str | None = None,
+    topic_is_the_same: bool = False,
 ) -> AuditSpec:
     """What `verify_data` asks the Spark job, found out without Spark; arguments and errors are the same."""
     if isolation_level is not None and isolation_level not in ISOLATION_LEVELS:
@@ -194,8 +206,23 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     committed = read_committed(checkpoint)
     config = None if kafka_config is None else read_kafka_config(kafka_config)
     topics = {each.topic for each in committed.ranges}
-    facts = ask_kafka(kafka, topics, config=config.settings if config else None)
+    evidence = gather(checkpoint, batches=BATCHES)
+    stands = reading(evidence)
+    facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
     ranges = served_ranges(committed.ranges, facts)
+    ids = query_facts(evidence).topic_ids
+    for topic in sorted(topics):
+        _require_same(
+            topic,
+            identify(
+                topic,
+                facts,
+                stands.reads.get(topic, ()),
+                {},
+                recorded_id=ids.get(topic),
+                is_same_topic=topic_is_the_same,
+            ),
+        )
     if not any(each.served for each in ranges):
         raise RangeExpiredError(
             "Kafka serves nothing of what the query has read",
@@ -215,6 +242,24 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
         where=where,
         isolation_level=isolation_level,
         compacted=tuple(sorted(name for name, topic in facts.topics.items() if topic.is_compacted)),
+    )
+
+
+def _require_same(topic: str, answer: IdentityAnswer) -> None:
+    """See that the offsets of a topic are those that were read: of another one they say nothing of the sink.
+
+    Raises:
+        TopicRecreatedError: it is another one, or may be.
+    """
+    if answer.identity in _SAME:
+        return
+    is_known = answer.identity is TopicIdentity.ANOTHER
+    raise TopicRecreatedError(
+        "a topic is not the one that the query has read" if is_known else "a topic may not be the one that was read",
+        subject=topic,
+        found=answer.because,
+        expected="the topic whose offsets the checkpoint holds",
+        effect="not compared: what stands at an offset now would be taken for what was read there",
     )
 
 

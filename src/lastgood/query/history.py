@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
@@ -22,6 +22,8 @@ from lastgood.sources.kafka_ranges import (
     unresolved,
     went_back,
 )
+
+ValueT = TypeVar("ValueT")
 
 InitialOffsets: TypeAlias = Mapping[str, SourceOffset]
 """Source → where it began, for sources that write that down (`sources/<i>/0`)."""
@@ -217,11 +219,11 @@ def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Se
     forgotten can break the line; what stands between two known batches that are not neighbours is unknown.
 
     Args:
-        records: The batches, oldest first; one is held at a time, beside a few numbers for each partition that is gone.
+        records: The batches, oldest first; one is held at a time, beside a number for each source and partition that is gone.
         is_sparse: The query writes its progress down only now and then: batches that are missing never were.
     """
     found: list[Seam] = []
-    position: dict[tuple[str, str, int], int] = {}
+    left: _Left = {}
     previous: BatchRecord | None = None
     for record in records:
         if not isinstance(record.offsets, OffsetEntry) or not record.is_committed:
@@ -229,8 +231,8 @@ def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Se
         if previous is not None and record.batch_id != previous.batch_id + 1 and not is_sparse:
             found.append(Seam("UNKNOWN", record.batch_id))
         before = previous.offsets if previous and isinstance(previous.offsets, OffsetEntry) else None
-        for read in reads(record.offsets, before) if before and not _is_onward(before, record.offsets) else ():
-            found += _breaks(record.batch_id, read, position)
+        if before and not _is_onward(before, record.offsets):
+            found += _breaks(record.batch_id, reads(record.offsets, before), left)
         previous = record
     return found
 
@@ -272,27 +274,33 @@ def _is_onward(before: OffsetEntry, entry: OffsetEntry) -> bool:
     return True
 
 
-def _breaks(batch_id: int, read: SourceRead, position: dict[tuple[str, str, int], int]) -> list[Seam]:
-    """Partitions that went back, or came again after they had been forgotten, at another offset, or at none."""
-    found = [
-        Seam("UNRESOLVED", batch_id, topic, partition)
-        for topic, partitions in read.unresolved.items()
-        for partition in partitions
-    ]
-    for topic, partitions in read.went_back.items():
-        for partition, (start, end) in partitions.items():
-            found.append(Seam("OVERLAP", batch_id, topic, partition, (end, start)))
-    for topic, ends in read.gone.items():
-        for partition, end in ends.items():
-            position[read.source_id, topic, partition] = end
-    for topic, ends in read.added.items():
-        for partition, end in ends.items():
-            left = position.pop((read.source_id, topic, partition), None)
-            if left is not None and min(left, end) < 0:
-                found.append(Seam("UNRESOLVED", batch_id, topic, partition))
-            elif left is not None:  # a partition that is new to the query is read from its earliest offset again
-                found.append(Seam("OVERLAP", batch_id, topic, partition, (0, min(left, end))))
-    return found
+_Left: TypeAlias = dict[tuple[str, int], dict[str, int]]
+"""Topic and partition → the sources that have given it up, and where each of them left it."""
+
+
+def _breaks(batch_id: int, found: Sequence[SourceRead], left: _Left) -> Iterator[Seam]:
+    """Partitions that went back, or came again after they had been forgotten, at another offset, or at none.
+
+    They may come again to another source than the one that had read them: as where two sources change places.
+    """
+    for read in found:
+        for topic, partition, end in _each(read.gone):
+            left.setdefault((topic, partition), {})[read.source_id] = end
+    for read in found:
+        yield from (Seam("UNRESOLVED", batch_id, topic, partition) for topic, partition, _ in _each(read.unresolved))
+        for topic, partition, (start, end) in _each(read.went_back):
+            yield Seam("OVERLAP", batch_id, topic, partition, (end, start))
+        for topic, partition, end in _each(read.added):
+            ends = left.get((topic, partition), {})
+            at = ends.pop(read.source_id, max(ends.values(), default=None))
+            if at is not None and min(at, end) < 0:
+                yield Seam("UNRESOLVED", batch_id, topic, partition)
+            elif at is not None:  # a partition that is new to a source is read from its earliest offset again
+                yield Seam("OVERLAP", batch_id, topic, partition, (0, min(at, end)))
+
+
+def _each(places: Mapping[str, Mapping[int, ValueT]]) -> Iterator[tuple[str, int, ValueT]]:
+    return ((topic, partition, value) for topic, parts in places.items() for partition, value in parts.items())
 
 
 def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:

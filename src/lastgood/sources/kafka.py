@@ -29,7 +29,7 @@ class TopicMissingError(LastgoodError):
 
 
 class TopicRecreatedError(LastgoodError):
-    """A topic holds less than the query has read of it: it is another one with the same name."""
+    """A topic is, or looks like, another one than the query has read, of the same name."""
 
     condition = "SOURCE_TOPIC_RECREATED"
     exit_code = 62

@@ -3,15 +3,18 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.operations import verify
 from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableError, read_committed, sink_table
-from lastgood.sources.kafka import SourceKindError
-from lastgood.spark.audit import MARK, SinkTable
+from lastgood.sources.kafka import SourceKindError, TopicRecreatedError
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.spark.audit import MARK, AuditSpec, SinkTable
 from lastgood.storage import LocationInvalidError
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, KafkaInput
 
 CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 
@@ -88,6 +91,53 @@ def test_committed_batch_without_readable_offsets_is_refused(tmp_path: Path) -> 
 def test_checkpoint_of_another_source_is_refused() -> None:
     with pytest.raises(SourceKindError):
         read_committed(corpus("4.3-stateless-file-healthy"))
+
+
+A, B = "4JsV+tHNSU+gPfgSpzeUDQ", "nDEnP2/uQAmNBGp3x9TKJA"
+PLANNED_MS = 1_795_220_516_284
+
+
+def spec_where_kafka_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic_id: str | None, first: FoundRecord, **options: Any
+) -> AuditSpec:
+    """Of a query that has read 0 to 700 of topic A, as lastgood noted down."""
+    query = CheckpointBuilder(tmp_path / "chk", KafkaInput("orders", 1, 100), started_ms=PLANNED_MS - 6000)
+    query.run(7)
+    (tmp_path / "chk.lastgood").mkdir()
+    (tmp_path / "chk.lastgood/topics.json").write_text(json.dumps({"query": QUERY_ID, "topics": {"orders": A}}))
+    topic = TopicFacts(topic_id, {0: PartitionFacts(0, 1500)}, {"cleanup.policy": "delete"})
+
+    def answer(servers: str, *_: object, times_ms: tuple[int, ...] = (), **__: object) -> KafkaFacts:
+        assert PLANNED_MS + 1 in times_ms
+        return KafkaFacts(servers, PLANNED_MS, {"orders": topic}, {PLANNED_MS + 1: {"orders": {0: first}}})
+
+    monkeypatch.setattr(verify, "ask_kafka", answer)
+    return verify.audit_spec(str(tmp_path / "chk"), kafka="k:9092", sink="table:t", **options)
+
+
+HOUR_LATER, A_MINUTE_LATER = FoundRecord(0, PLANNED_MS + 3_600_000), FoundRecord(0, PLANNED_MS + 60_000)
+UNREAD = FoundRecord(700, PLANNED_MS + 3_600_000)
+
+
+def test_topic_that_was_read_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (compared,) = spec_where_kafka_has(tmp_path, monkeypatch, A, UNREAD).ranges
+    assert (compared.begin, compared.end) == (0, 700)
+
+
+@pytest.mark.parametrize(("topic_id", "first"), [(B, UNREAD), (None, HOUR_LATER), (None, A_MINUTE_LATER)])
+def test_topic_that_is_another_or_may_be_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic_id: str | None, first: FoundRecord
+) -> None:
+    with pytest.raises(TopicRecreatedError) as caught:
+        spec_where_kafka_has(tmp_path, monkeypatch, topic_id, first)
+    assert caught.value.subject == "orders"
+    assert "not compared" in str(caught.value.effect)
+    if topic_id is not None:
+        assert caught.value.found == f"its id was {A} and is {B}"
+
+
+def test_person_settles_what_clocks_leave_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spec_where_kafka_has(tmp_path, monkeypatch, None, A_MINUTE_LATER, topic_is_the_same=True).ranges
 
 
 def test_isolation_level_that_does_not_exist_is_refused() -> None:

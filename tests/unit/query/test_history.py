@@ -139,6 +139,17 @@ def test_contiguous_batches_have_no_seam() -> None:
     assert seams([record(n, kafka(t0=n * 5, t1=n)) for n in range(4)]) == []
 
 
+def test_sources_that_change_places_read_each_other_s_topics_again() -> None:
+    ends = ((kafka(a0=5), kafka(b0=7)), (kafka(a0=10), kafka(b0=14)), (kafka(b0=20), kafka(a0=15)))
+    told = seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends))
+    assert told == [Seam("OVERLAP", 2, "b", 0, (0, 14)), Seam("OVERLAP", 2, "a", 0, (0, 10))]
+
+
+def test_partition_that_another_source_still_reads_is_no_seam() -> None:
+    ends = ((kafka(a0=5), kafka(a0=5)), (kafka(a0=5, b0=3), kafka(a0=5)), (kafka(a0=9, b0=3), kafka(a0=9, b0=4)))
+    assert seams(BatchRecord(n, plan(*each), COMMITTED) for n, each in enumerate(ends)) == []
+
+
 def test_what_was_read_twice_and_what_is_not_known_is_a_seam() -> None:
     found = seams(
         [
