@@ -219,7 +219,8 @@ def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Se
     forgotten can break the line; what stands between two known batches that are not neighbours is unknown.
 
     Args:
-        records: The batches, oldest first; one is held at a time, beside a number for each source and partition that is gone.
+        records: The batches, oldest first; one is held at a time, and a number for each source and partition that is
+            gone.
         is_sparse: The query writes its progress down only now and then: batches that are missing never were.
     """
     found: list[Seam] = []
