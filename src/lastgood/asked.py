@@ -23,7 +23,7 @@ ALLOWED = frozenset(("recover",))
 """Verbs that take another configuration than `lastgood.toml` here."""
 BY_ID = frozenset(("report", "undo"))
 """Verbs of a recovery or an incident; the query is their `--checkpoint`."""
-COMPARED = frozenset(("--kafka", "--kafka-config", "--sink"))
+COMPARED = frozenset(("--kafka", "--kafka-config", "--sink", "--topic-is-the-same"))
 """What `verify --data` takes of the evidence."""
 
 SUPERVISED = frozenset(("--sink", "--kafka", "--source-replays"))
