@@ -18,12 +18,14 @@ from typing import Any
 
 from figures import Figure, print_figures
 
-from lastgood.operations import evidence, inspect, offsets, state_sizes, status, verify_logs
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.audit import logs as verify_logs
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe import evidence, offsets, state_sizes
+from lastgood.operations import inspect, status
+from lastgood.storage.reading import LocalStorage, Location, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.testing.storage import SlowStorage
-from lastgood.writing import LocalWriter
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 STATEFUL = Path(__file__).parents[1] / "tests" / "corpus" / "cases" / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint"

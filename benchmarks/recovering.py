@@ -29,17 +29,17 @@ from lastgood.errors import LastgoodError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.progress import LogWatch
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-from lastgood.storage import parse_location
-from lastgood.supervise.config import Kafka, Pipeline, Query
+from lastgood.settings.config import Kafka, Pipeline, Query
+from lastgood.settings.policy import Policy
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Ended, Event, Repaired, Started
 from lastgood.supervise.loop import Supervisor
-from lastgood.supervise.policy import Policy
-from lastgood.supervise.progress import LogWatch
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
-from lastgood.writing import open_writable
 
 BATCHES = 10_000
 RESTARTS = 20

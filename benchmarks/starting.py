@@ -15,8 +15,8 @@ from pathlib import Path
 
 from figures import Figure, print_figures
 
+from lastgood.demo.stage import CLASSES_JOB, set_up
 from lastgood.lab.spark import class_archive, default_spark, small_conf, submit
-from lastgood.operations.demo.stage import CLASSES_JOB, set_up
 from lastgood.process.java import find_java
 
 STARTS = 5

@@ -39,9 +39,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
+@pytest.fixture(scope="session")
+def _nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture(autouse=True)
-def _no_product_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the person who runs the tests must not reach what is tested."""
+def _no_product_environment(monkeypatch: pytest.MonkeyPatch, _nobodys_home: Path) -> None:
+    """Settings, keys and notes of the person who runs the tests must not reach what is tested."""
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(_nobodys_home / name.lower()))
     for name in list(os.environ):
         spark = name.startswith(("SPARK_", "PYSPARK_"))
         ours = name.startswith("LASTGOOD_") and name not in {"LASTGOOD_CACHE", "LASTGOOD_FUZZ_EXAMPLES"}

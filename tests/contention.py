@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from lastgood.storage import Location
-from lastgood.writing import WritableStorage
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import WritableStorage
 
 ROUNDS = 100
 WRITERS = 4

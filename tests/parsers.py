@@ -23,9 +23,9 @@ from lastgood.checkpoint.state_files import parse_lineage, parse_snapshot, parse
 from lastgood.delta_log.actions import TableCommit, parse_commit
 from lastgood.delta_log.snapshot import parse_checkpoint, parse_checksum
 from lastgood.errors import LastgoodError
+from lastgood.mirror.backups import Backup, parse_backup
+from lastgood.mirror.copies import Copy, compress, decode_copies, decompress, encode_copies
 from lastgood.records.files import parse_driver, parse_records
-from lastgood.recovery.backups import Backup, parse_backup
-from lastgood.recovery.copies import Copy, compress, decode_copies, decompress, encode_copies
 from lastgood.sinks.iceberg import IcebergMetadata, parse_iceberg_metadata
 from lastgood.sinks.iceberg import evidence_of as iceberg_evidence
 from lastgood.sources.java_properties import parse_jaas, parse_properties

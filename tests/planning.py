@@ -9,14 +9,14 @@ from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
+from lastgood.planning.draft import Draft, Known
+from lastgood.planning.goals.values import Goal
+from lastgood.planning.planner import draft
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
 from lastgood.query.world import World
-from lastgood.recovery.draft import Draft, Known
-from lastgood.recovery.goals import Goal
-from lastgood.recovery.planner import draft
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, Input
 
 SPARK = SPARK_4_2

@@ -18,6 +18,7 @@ from typing import NoReturn
 import pytest
 from emulators import Azurite, EmulatorError, FakeGcs, find_azurite, find_gcs
 
+from lastgood.demo import set_up
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.jars import JarsUnavailableError, fetch_jars
 from lastgood.lab.kafka import KafkaBroker
@@ -25,10 +26,9 @@ from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError, find_s3
 from lastgood.lab.spark import SparkEnvironment, SparkUnavailableError, spark_environment
 from lastgood.lab.toxiproxy import Toxiproxy, ToxiproxyError, find_toxiproxy
-from lastgood.operations.demo import set_up
 from lastgood.process.java import Java, JavaMissingError, find_java
-from lastgood.storage import Location, parse_location
-from lastgood.writing import WritableStorage, open_writable, require_exclusive_create
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import WritableStorage, open_writable, require_exclusive_create
 
 
 def require_service(reason: str) -> NoReturn:

@@ -13,7 +13,7 @@ from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS, SparkVersion
 from lastgood.query.world import World
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 BATCHES = 6
 

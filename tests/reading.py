@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.storage.reading import LocalStorage, Location, parse_location
 
 CASES = Path(__file__).parent / "corpus" / "cases"
 ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"

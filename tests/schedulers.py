@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 from lastgood.operations.backup import create
-from lastgood.storage import parse_location
-from lastgood.supervise.hold import hold_checkpoint, lock_file
+from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 ROOT = Path(__file__).parents[1]

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lastgood.errors import StorageError
+from lastgood.failures.ending import Cause
+from lastgood.ladder.rungs import Standing
+from lastgood.observe.progress import Progress
 from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
+from lastgood.settings.policy import Policy
 from lastgood.supervise import events
 from lastgood.supervise.care import PersonNeededError, Wait
-from lastgood.supervise.failure import Cause
-from lastgood.supervise.ladder import Standing
 from lastgood.supervise.loop import Supervisor, Watch
-from lastgood.supervise.policy import Policy
-from lastgood.supervise.progress import Progress
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 FAST = Policy(max_attempts=3, backoff_seconds=0.01, grace_seconds=0.5)

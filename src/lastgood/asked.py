@@ -26,6 +26,9 @@ BY_ID = frozenset(("report", "undo"))
 COMPARED = frozenset(("--kafka", "--kafka-config", "--sink", "--topic-is-the-same"))
 """What `verify --data` takes of the evidence."""
 
+DEAD = "--driver-is-dead"
+"""What a person says who has seen it; a command that is printed with it says to look first."""
+
 SUPERVISED = frozenset(("--sink", "--kafka", "--source-replays"))
 """What `run -- COMMAND` takes of the evidence."""
 

@@ -19,16 +19,17 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
 from lastgood.errors import LastgoodError
-from lastgood.operations import apply as _apply
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations import diagnose as _diagnose
-from lastgood.operations import plan as _plan
 from lastgood.operations import recover as _recover
-from lastgood.operations.apply import Recovery
-from lastgood.operations.decision import Decision
-from lastgood.operations.positions import Where
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Waiver
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Waiver
+from lastgood.recovery import applying as _apply
+from lastgood.recovery import plans as _plan
+from lastgood.recovery.applying import Recovery
+from lastgood.recovery.decision import Decision
 
 __all__ = [
     "Decision",
@@ -117,7 +118,7 @@ def diagnose(
     Raises:
         LastgoodError: there is no checkpoint, an option is not understood, the storage does not answer (subclasses).
     """
-    options = _diagnose.DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log, show_data=show_data)
+    options = DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log, show_data=show_data)
     return _diagnose.diagnose(target, options, config=config)
 
 

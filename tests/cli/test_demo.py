@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lastgood import demo as package
 from lastgood.cli.main import main
-from lastgood.operations import demo as package
-from lastgood.operations.demo import Demo, Scene, Script, Seconds, Step, Tally
+from lastgood.demo import Demo, Scene, Script, Seconds, Step, Tally
 from lastgood.sources.kafka_ranges import Ranges
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 from lastgood.supervise.events import Event

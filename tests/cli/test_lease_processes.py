@@ -20,9 +20,9 @@ HASTY = {**PATIENT, "lease_seconds": 1.0}
 HOLDER = """
 import json, sys, time
 from lastgood.errors import LastgoodError
-from lastgood.recovery.lease import Holder, Pace, take_lease
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.journal.lease import Holder, Pace, take_lease
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 
 def say(**told):
     print(json.dumps(told), flush=True)

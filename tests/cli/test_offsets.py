@@ -60,7 +60,7 @@ def test_bare_offsets_are_nothing_but_the_option(arguments: tuple[str, ...], off
 
 
 def test_the_json_is_the_librarys(checkpoint: Path) -> None:
-    from lastgood.operations.offsets import offsets_after
+    from lastgood.observe.offsets import offsets_after
 
     done = run(checkpoint, "--stable-lag", "2", "--format", "json")
     assert json.loads(done.stdout) == offsets_after(str(checkpoint), stable_lag=2).to_json()

@@ -17,8 +17,8 @@ from lastgood.cli.main import VERBS, lastgood
 from lastgood.diagnosis.catalogue import names, topics
 from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.explain import explain
-from lastgood.supervise.config import load_config
-from lastgood.supervise.policy import Policy
+from lastgood.settings.config import load_config
+from lastgood.settings.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "examples").glob("**/*.md"))]
@@ -114,7 +114,7 @@ def test_the_values_on_the_page_of_run_are_the_defaults_but_for_those_that_are_o
 
 
 def shown(value: object) -> object:
-    from lastgood.supervise.config import parse_duration
+    from lastgood.settings.config import parse_duration
 
     if isinstance(value, str) and value[:1].isdigit():
         return parse_duration(value)

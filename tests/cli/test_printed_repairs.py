@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from printed import Answer, Printed, parsed, require_same, run
 
-from lastgood.recovery.plan import ASKED, parse_plan
-from lastgood.storage import parse_location
-from lastgood.supervise.hold import Work, hold_checkpoint, lock_file
+from lastgood.planning.plan import ASKED, parse_plan
+from lastgood.recovery.hold import Work, hold_checkpoint, lock_file
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
 DEAD = "--driver-is-dead"

@@ -18,8 +18,8 @@ from typed import call
 
 from lastgood.lab.ports import free_port
 from lastgood.operations.backup import create
-from lastgood.storage import parse_location
-from lastgood.supervise.hold import hold_checkpoint, lock_file
+from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from lastgood.cli.main import main
+from lastgood.journal.incident import Attempt, Incident
+from lastgood.journal.incidents import Incidents, incident_file
 from lastgood.operations.backup import create
-from lastgood.recovery.incident import Attempt, Incident
-from lastgood.recovery.incidents import Incidents, incident_file
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
-from lastgood.writing import LocalWriter
 
 ID = "20261121-002300-0001"
 DEAD = "--driver-is-dead"

@@ -18,11 +18,11 @@ import pytest
 from supervising import make_open_batch
 from typed import call
 
+from lastgood.journal.incident import Incident
+from lastgood.journal.incidents import Incidents
 from lastgood.operations.backup import create
-from lastgood.recovery.incident import Incident
-from lastgood.recovery.incidents import Incidents
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 COMMIT = """

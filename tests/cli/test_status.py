@@ -186,9 +186,9 @@ def test_who_cannot_be_reached_is_unknown_and_no_failure(root: Path) -> None:
 
 
 def test_lost_logs_are_told_with_the_command_that_brings_them_back(root: Path) -> None:
-    from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-    from lastgood.storage import LocalStorage, parse_location
-    from lastgood.writing import LocalWriter
+    from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+    from lastgood.storage.reading import LocalStorage, parse_location
+    from lastgood.storage.writing import LocalWriter
 
     location, storage = parse_location(str(root / "orders")), LocalStorage()
     folder = mirror_folder(location)

@@ -11,8 +11,9 @@ from conformance.edits_of_kafka import read_topic
 from conformance.flavours import FLAVOURS
 from conformance.inputs import TABLE, log_of_death, query_id_of
 
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Stage
 
 _FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}

@@ -13,8 +13,9 @@ from conformance.judging import compare, prediction
 from plugin_laboratory import OpenLaboratory
 
 from lastgood.diagnosis.findings import Severity
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome
 
 pytestmark = pytest.mark.spark

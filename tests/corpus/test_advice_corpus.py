@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lastgood.diagnosis.rules_advice import CONDITIONS
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 
 CASES = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[1] / "unit" / "diagnosis" / "logs"

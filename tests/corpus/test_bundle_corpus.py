@@ -10,9 +10,9 @@ import pytest
 
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.rules_advice import find_advice
-from lastgood.operations.advice_facts import advice_facts
-from lastgood.operations.bundle import open_bundle, save_bundle
-from lastgood.operations.evidence import gather
+from lastgood.observe.advice_facts import advice_facts
+from lastgood.observe.bundle import open_bundle, save_bundle
+from lastgood.observe.evidence import gather
 from lastgood.query.world import World
 from lastgood.testing.checkpoints import STARTED_MS
 

@@ -53,7 +53,7 @@ from lastgood.checkpoint.state_files import (
     parse_lineage,
     parse_snapshot,
 )
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

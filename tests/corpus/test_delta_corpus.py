@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.parallel import Deadline
 from lastgood.sinks.delta import DeltaSink
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import LocalStorage, parse_location
 
 DELTA = Path(__file__).parent / "delta"
 FACTS: dict[str, dict[str, Any]] = json.loads((DELTA / "facts.json").read_text())

@@ -11,8 +11,9 @@ import pytest
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome
 
 CASES = Path(__file__).parent / "cases"

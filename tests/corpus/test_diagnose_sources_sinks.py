@@ -33,7 +33,7 @@ from lastgood.sinks.sink import open_sink
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import ask_files
 from lastgood.sources.kafka_facts import KafkaFacts, facts_from_json
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

@@ -18,7 +18,7 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
-from lastgood.operations.state_checksums import unsound_state
+from lastgood.observe.state_checksums import unsound_state
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.prediction.spark_version import parse_spark_version
@@ -26,7 +26,7 @@ from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.sink import open_sink
 from lastgood.sources.kafka_facts import facts_from_json
-from lastgood.storage import open_storage, parse_location
+from lastgood.storage.reading import open_storage, parse_location
 
 OBSERVED = Path(__file__).parent / "observed"
 NOW_MS = 1_795_268_668_614

@@ -11,14 +11,14 @@ import pytest
 from planning import carried_out, delta, fence, files, known, silent
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.log_edits import edited
+from lastgood.planning.planner import draft
+from lastgood.planning.steps import FileStep, MoveStep, in_order, parse_step
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
-from lastgood.recovery.draft import Draft, Known, RepairRefusedError
-from lastgood.recovery.goals import Fresh, Goal, Replan, Reposition, Resume
-from lastgood.recovery.log_edits import edited
-from lastgood.recovery.planner import draft
-from lastgood.recovery.steps import FileStep, MoveStep, in_order, parse_step
 from lastgood.sinks.evidence import SinkEvidence
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus"

@@ -14,7 +14,7 @@ from printed import Answer, Printed, parsed, require_same, run
 from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import command_line
-from lastgood.operations.evidence import gather
+from lastgood.observe.evidence import gather
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"

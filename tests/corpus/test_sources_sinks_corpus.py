@@ -21,7 +21,6 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.parallel import Deadline
 from lastgood.query.sink_batches import origins
 from lastgood.sinks.delta import DeltaSink, evidence_of
 from lastgood.sinks.evidence import SinkEvidence
@@ -34,7 +33,8 @@ from lastgood.sources.delta import starting_version
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, facts_from_json
 from lastgood.sources.kafka_ranges import Offsets, below, from_on, offset_count, only_in, planned, served, went_back
 from lastgood.sources.kafka_retention import ReadUpTo, TopicIdentity, identify_topic
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import LocalStorage, parse_location
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 CORPUS, SAMPLES = SHARED / "corpus", SHARED / "sink-samples"

@@ -23,7 +23,7 @@ from lastgood.diagnosis.findings import Severity
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS
 from lastgood.query.world import World
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 SPARK = Path(__file__).parent / "spark"
 FACTS: dict[str, dict[str, Any]] = json.loads((SPARK / "facts.json").read_text())

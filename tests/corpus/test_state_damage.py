@@ -18,7 +18,7 @@ from lastgood.diagnosis.findings import Severity
 from lastgood.query.prediction.restart import Outcome, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
 from lastgood.query.world import World
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"
 HDFS, ROCKSDB = "3.5-agg-hdfs-healthy", "3.5-agg-rocksdb-healthy"

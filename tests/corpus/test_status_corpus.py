@@ -12,10 +12,11 @@ import pytest
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
-from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.query.kafka import Losing
 
 CASES = Path(__file__).parent / "cases"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lastgood.diagnosis.grade import Grade
-from lastgood.operations.evidence import gather
+from lastgood.observe.evidence import gather
+from lastgood.observe.offsets import offsets_after
+from lastgood.observe.surroundings import EvidenceOptions, look_around, reading
 from lastgood.operations.inspect import inspect_batches
-from lastgood.operations.offsets import offsets_after
 from lastgood.operations.status import Status, status, status_below
-from lastgood.operations.surroundings import EvidenceOptions, look_around, reading
 from lastgood.query.kafka import Losing, exposure_of
 from lastgood.query.sinks import Agreement
 

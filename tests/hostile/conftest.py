@@ -10,10 +10,10 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from hostile.attacker import Attacker, Listener, Told, listening, tree
 
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.price import Waiver
+from lastgood.planning.price import Waiver
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 OTHERS_ID = "4f0e60a2-1111-4222-8333-944445555666"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hostile.bounded import RESIDENT_KIB, arguments, bounded
 
-from lastgood.recovery import copies as module
-from lastgood.recovery.copies import CopiesTooLargeError, Copy, compress, decompress, decompressed_lines, encode_copies
+from lastgood.mirror import copies as module
+from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decompress, decompressed_lines, encode_copies
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 DEEP = {"arrays": b"[" * 200_000, "objects": b'{"a":' * 200_000, "digits": b'{"at_ms":%b}' % (b"9" * 1_000_000)}

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lastgood.errors import Retry
-from lastgood.recovery.lease import NUMBER_MAX, Holder, LeaseHeldError, LeaseInvalidError, take_lease
-from lastgood.storage import Location, parse_location
+from lastgood.journal.lease import NUMBER_MAX, Holder, LeaseHeldError, LeaseInvalidError, take_lease
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import LocalWriter, WritableStorage
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
-from lastgood.writing import LocalWriter, WritableStorage
 
 WORK = parse_location("s3a://lake/chk.lastgood")
 HOLDER = Holder("host", None, 77, 1234, "ann")

@@ -11,13 +11,13 @@ import pytest
 from hostile.bounded import RESIDENT_KIB, arguments, bounded
 
 from lastgood.ledger.opening import open_ledger
-from lastgood.operations import ledger as module
-from lastgood.operations.ledger import fill_from_records
-from lastgood.operations.recorded import tail_of
+from lastgood.observe import ledger as module
+from lastgood.observe.ledger import fill_from_records
+from lastgood.observe.recorded import tail_of
 from lastgood.records.files import parse_records
 from lastgood.records.record import Progress, Source, StateOperator
 from lastgood.spark.record_sinks import records_folder
-from lastgood.storage import FsspecStorage, open_storage, parse_location
+from lastgood.storage.reading import FsspecStorage, open_storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 NAME = "1795220516284-77.000001.jsonl"

@@ -23,7 +23,7 @@ from hostile.attacker import call
 from hostile.conftest import table
 from typed import call as call_typed
 
-from lastgood.operations import keys as module
+from lastgood.settings import keys as module
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 

@@ -8,12 +8,12 @@ import pytest
 from repair.engine_cases import KINDS, OurLease, changes, killed, moments
 from repair.engine_cases import Case as UnsignedCase
 
+from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.planning.plan import parse_plan
+from lastgood.planning.steps import FileStep
 from lastgood.recovery.engine import Engine, Surveyor, UndoRefusedError
-from lastgood.recovery.plan import parse_plan
-from lastgood.recovery.room import Room, Stage, open_recovery
-from lastgood.recovery.steps import FileStep
 from lastgood.signing import NO_KEYS, Key, KeyRing, SignatureMissingError, SignatureWrongError
-from lastgood.writing import WritableStorage
+from lastgood.storage.writing import WritableStorage
 
 OURS = KeyRing((Key(b"o" * 32),), "test")
 ROTATED = KeyRing((Key(b"n" * 32), *OURS.keys), "test")
@@ -144,7 +144,7 @@ def test_no_field_of_a_signed_plan_can_be_changed(field: str) -> None:
 
 def unsigned(told: dict[str, object]) -> bytes:
     """A plan file as anybody can make it."""
-    from lastgood.recovery.plan import _checksum
+    from lastgood.planning.plan import _checksum
 
     return json.dumps({**told, "checksum": _checksum(told)}).encode()
 

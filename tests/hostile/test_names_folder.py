@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lastgood.cli.main import main
-from lastgood.operations import below
-from lastgood.operations.below import Reach, checkpoints_below
+from lastgood.observe import below
+from lastgood.observe.below import Reach, checkpoints_below
 from lastgood.operations.status import status_below
-from lastgood.storage import open_storage, parse_location
+from lastgood.storage.reading import open_storage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 

@@ -18,11 +18,11 @@ from verbs import arguments
 
 from lastgood.cli.main import main
 from lastgood.errors import StorageError
-from lastgood.local_tree import LinkNotFollowedError
-from lastgood.storage import LocalStorage, Location, open_storage, parse_location
-from lastgood.supervise.hold import CheckpointHeldError, hold_checkpoint, lock_file
+from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint, lock_file
+from lastgood.storage.local_tree import LinkNotFollowedError
+from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
+from lastgood.storage.writing import LocalWriter, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import LocalWriter, open_writable
 
 SECRET = b"the secret of the victim"
 PLACES = ["metadata", "offsets/8", "commits/7", "sources/0/0", "offsets", "commits", "sources/0", "sources", "state"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lastgood.lab.spark import default_spark, submit
+from lastgood.observe.evidence import CheckpointHasLinksError, gather
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.evidence import CheckpointHasLinksError, gather
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.spark

@@ -12,13 +12,13 @@ import pytest
 
 import lastgood
 from lastgood.ledger.opening import open_ledger
-from lastgood.local_tree import LinkNotFollowedError
-from lastgood.operations.ledger import fill_from_records
-from lastgood.operations.recorded import tail_of
+from lastgood.observe.ledger import fill_from_records
+from lastgood.observe.recorded import tail_of
 from lastgood.records.record import Progress
 from lastgood.spark.agent.files import FileSink
 from lastgood.spark.record_sinks import BesideCheckpoints, records_folder, sink_for
-from lastgood.storage import LocalStorage, Location, open_storage, parse_location
+from lastgood.storage.local_tree import LinkNotFollowedError
+from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID
 
 SOURCE = Path(lastgood.__file__).parent
@@ -51,7 +51,7 @@ CALLS = frozenset(
     }
 )
 """Calls that reach a file by its path, as far as their names tell."""
-OTHERS = ("lab/", "testing/", "operations/demo/", "spark/agent/site/")
+OTHERS = ("lab/", "testing/", "demo/", "spark/agent/site/")
 """Folders of programs that work in what they have made themselves."""
 THEIR_OWN = {
     "bundle/archive.py": "the bundle that was named",
@@ -59,50 +59,50 @@ THEIR_OWN = {
     "cli/report.py": "the file of `-o`",
     "cli/streams.py": "/dev/null",
     "ledger/store.py": "the ledger that was named",
-    "local_tree.py": "this is the tree",
-    "operations/advice_facts.py": "/proc",
-    "operations/broker.py": "the file of `--kafka`",
-    "operations/bundle.py": "the file of `--save`, or the bundle that was named",
+    "storage/local_tree.py": "this is the tree",
+    "observe/advice_facts.py": "/proc",
+    "observe/broker.py": "the file of `--kafka`",
+    "observe/bundle.py": "the file of `--save`, or the bundle that was named",
     "operations/diagnose.py": "the bundle that was named, the file of `--log`",
-    "operations/filling.py": "folders of the agents, in this user's state folder",
-    "operations/keys.py": "the file of the keys",
-    "operations/positions.py": "the file of `--at`",
-    "operations/prove.py": "a folder of its own, for one proof",
-    "operations/recover.py": "the file of `-o`, or this user's state folder",
+    "supervise/filling.py": "folders of the agents, in this user's state folder",
+    "settings/keys.py": "the file of the keys",
+    "observe/positions.py": "the file of `--at`",
+    "recovery/prover.py": "a folder of its own, for one proof",
+    "recovery/deciding.py": "the file of `-o`, or this user's state folder",
     "operations/report.py": "the configuration",
     "operations/run.py": "folders of the agents, in this user's state folder",
-    "operations/stubs.py": "the file of `--kafka-config`",
-    "operations/target.py": "whether the configuration is there, or what was named",
+    "recovery/stubs.py": "the file of `--kafka-config`",
+    "settings/target.py": "whether the configuration is there, or what was named",
     "operations/verify.py": "the file of `--kafka-config`, and a folder of its own",
-    "operations/whereabouts.py": "this user's state folder",
+    "recovery/whereabouts.py": "this user's state folder",
     "process/driver.py": "the program of the driver",
     "process/guard.py": "/proc",
     "process/java.py": "the program of Java",
-    "recovery/lease.py": "/proc",
-    "rights.py": "folders that are open, or are made where no root is named",
+    "journal/lease.py": "/proc",
+    "storage/rights.py": "folders that are open, or are made where no root is named",
     "sources/kafka_config.py": "the file of `--kafka-config`, and those that it names",
     "spark/agent/driver.py": "/proc, and the folder that the supervisor has named",
     "spark/agent/files.py": "a folder that it is given open",
     "spark/audit_job.py": "the question of `verify`",
     "spark/kafka.py": "the file that says where to start, which the application has named",
     "spark/proof_job.py": "the question of `prove`",
-    "storage.py": "whether /dbfs is there",
-    "storage_hdfs.py": "HADOOP_CONF_DIR",
+    "storage/reading.py": "whether /dbfs is there",
+    "storage/hdfs.py": "HADOOP_CONF_DIR",
     "supervise/agents.py": "the folder of this run's agents",
-    "supervise/config.py": "the configuration",
+    "settings/config.py": "the configuration",
     "supervise/output.py": "the log of the application that this user has named",
-    "supervise/ownership.py": "whose the configuration is",
-    "writing.py": "places that the tree has told",
+    "settings/ownership.py": "whose the configuration is",
+    "storage/writing.py": "places that the tree has told",
 }
 """Who opens files by their path, and whose they are: of no checkpoint, and of nothing beside one."""
 PATHS_OF_LOCATIONS = {
     "ledger/url.py": "the ledger that was named",
-    "operations/bundle.py": "compared with the place of the new bundle",
-    "operations/warrant.py": "compared: whether a file lies in a lake",
-    "operations/advice_facts.py": "compared with the mounts",
+    "observe/bundle.py": "compared with the place of the new bundle",
+    "recovery/warrant.py": "compared: whether a file lies in a lake",
+    "observe/advice_facts.py": "compared with the mounts",
     "spark/kafka.py": "the file that says where to start, which the application has named",
     "spark/record_sinks.py": "opened by the tree",
-    "supervise/hold.py": "opened by the tree",
+    "recovery/hold.py": "opened by the tree",
 }
 """Who makes a path of a location: nothing is opened by it, but what was named itself."""
 

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lastgood.journal.incidents import list_incidents
+from lastgood.journal.room import recoveries
+from lastgood.mirror.backups import BackupMissingError, backups_folder, list_backups, new_backup, remove_older
+from lastgood.mirror.copies import Copy, decode_copies
 from lastgood.operations import backup as verbs
-from lastgood.operations.prove import _copy
-from lastgood.overlay import OverlayStorage
-from lastgood.recovery.backups import BackupMissingError, backups_folder, list_backups, new_backup, remove_older
-from lastgood.recovery.copies import Copy, decode_copies
-from lastgood.recovery.incidents import list_incidents
-from lastgood.recovery.room import recoveries
-from lastgood.storage import Entry, FsspecStorage, parse_location
+from lastgood.recovery.prover import _copy
+from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.reading import Entry, FsspecStorage, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import LocalWriter
 
 AT_MS = 1_795_220_516_284
 ELSEWHERE = "../../../victim/secret"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from lastgood.checkpoint.layout import LogFile, LogName, TemporaryFile, classify
-from lastgood.drafts import draft_name, is_draft
 from lastgood.recovery.sweeping import KEPT_MS, sweep_drafts
-from lastgood.storage import parse_location
+from lastgood.storage.drafts import draft_name, is_draft
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import open_writable
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 DEAD = "--driver-is-dead"
@@ -74,8 +74,8 @@ def test_repair_sweeps_what_is_left_of_ours_and_nothing_else(checkpoint: Path) -
 def test_kill_in_the_middle_of_a_write_leaves_what_can_be_swept(checkpoint: Path) -> None:
     code = """
 import os, signal, sys
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 place = parse_location(sys.argv[1])
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 open_writable(place).write(place / "offsets" / "5", b"half")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.supervise import ownership
+from lastgood.settings import ownership
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"

@@ -219,7 +219,7 @@ def test_bug_of_ours_is_exit_code_4_and_a_file_to_send(
         password = "password=geheim123"
         raise ZeroDivisionError(f"oh no: {password}\nmore")
 
-    monkeypatch.setattr("lastgood.operations.verify_logs.verify_logs", broken)
+    monkeypatch.setattr("lastgood.audit.logs.verify_logs", broken)
     code, told = typed(capsys, "verify", tmp_path / "chk")
     assert code == 4
     assert "Traceback" not in told

@@ -154,7 +154,7 @@ def test_names_in_a_checkpoint_are_shown_as_text(tmp_path: Path, is_terminal: bo
 def test_report_shows_foreign_text_as_text(text: str) -> None:
     import re
 
-    from lastgood.operations.report_page import _code, _text
+    from lastgood.incident.report_page import _code, _text
 
     told = _text(f"{text}\n# not a head\u202e\x1b[2J")
     assert told.isprintable()

@@ -11,8 +11,8 @@ import pytest
 
 from lastgood.spark.agent.driver import Heartbeat
 from lastgood.spark.agent.files import FileSink
-from lastgood.storage import parse_location
-from lastgood.writing import LocalWriter
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct, autouse=True)

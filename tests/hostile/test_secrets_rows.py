@@ -14,12 +14,12 @@ from hostile.attacker import call
 from spellings import SECRET, SPELLINGS, spelled
 
 from lastgood.cli.main import main
+from lastgood.failures.ending import cause_of, error_line
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ledger.telling import telling_of
 from lastgood.records.record import Cause, Failure, Terminated
 from lastgood.redaction import as_told
 from lastgood.spark.record_sinks import AsTold
-from lastgood.supervise.failure import cause_of, error_line
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 LINES = [

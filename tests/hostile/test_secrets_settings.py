@@ -12,7 +12,7 @@ import pytest
 
 from lastgood.errors import ConfigError
 from lastgood.redaction import redact_nothing_else, redacted
-from lastgood.supervise.config import load_config
+from lastgood.settings.config import load_config
 
 PIPELINE = '[pipeline.a]\ncommand = ["true"]\n'
 

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spellings import SECRET, SPELLINGS, spelled
 
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.recovery.incident import Attempt, Incident, kept_plan, parse_incident
-from lastgood.recovery.plan import ASKED, Alternative, Plan, PlannedSink, parse_plan
-from lastgood.recovery.price import Waiver
-from lastgood.recovery.proof import Proof
-from lastgood.recovery.room import Room, Stage
-from lastgood.storage import parse_location
+from lastgood.journal.incident import Attempt, Incident, kept_plan, parse_incident
+from lastgood.journal.room import Room, Stage
+from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink, parse_plan
+from lastgood.planning.price import Waiver
+from lastgood.planning.proof import Proof
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.supervise import events
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import LocalWriter
 from lastgood.written import as_written
 
 EVENTS = [each for each in events.Event.__subclasses__() if each.__module__ == events.__name__]

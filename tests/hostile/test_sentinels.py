@@ -28,7 +28,7 @@ from lastgood.cli.main import lastgood as command_line
 from lastgood.records.record import Cause, Failure, Terminated
 from lastgood.redaction import redact_nothing_else
 from lastgood.spark.record_sinks import AsTold, records_folder, sink_for
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 DEAD = "--driver-is-dead"

@@ -20,9 +20,9 @@ from hostile.test_trust_fuzz import SEED, _no_waiting, lake
 from hostile.test_trust_hosts import reading
 from hostile.test_trust_plans import DEAD, finishing
 
-from lastgood.operations import apply
-from lastgood.recovery.lease import Pace, take_lease
-from lastgood.storage import StorageDeniedError
+from lastgood.journal.lease import Pace, take_lease
+from lastgood.recovery import applying as apply
+from lastgood.storage.reading import StorageDeniedError
 
 __all__ = ["_no_waiting", "lake"]
 

@@ -19,8 +19,8 @@ from hostile.test_trust_hosts import reading
 from hostile.test_trust_plans import OTHER, STAGES, finishing, parsed, taking_back
 
 from lastgood.errors import LastgoodError
-from lastgood.operations import apply
-from lastgood.recovery.lease import Pace, take_lease
+from lastgood.journal.lease import Pace, take_lease
+from lastgood.recovery import applying as apply
 from lastgood.testing.checkpoints import QUERY_ID
 
 SEED = int(os.environ.get("LASTGOOD_SEED", "1"))

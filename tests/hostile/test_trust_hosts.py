@@ -13,9 +13,9 @@ import pytest
 from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, writing
 from hostile.test_trust_plans import VERBS, finishing, parsed
 
-from lastgood.recovery.lease import Holder, LeaseHeldError, take_lease
-from lastgood.storage import parse_location
-from lastgood.supervise.hold import CheckpointHeldError, hold_checkpoint
+from lastgood.journal.lease import Holder, LeaseHeldError, take_lease
+from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 from lastgood.testing.storage import MemoryWriter
 

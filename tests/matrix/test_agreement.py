@@ -25,14 +25,14 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
+from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
+from lastgood.planning.planner import draft
+from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
-from lastgood.recovery.draft import Draft, Known, RepairRefusedError
-from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
-from lastgood.recovery.planner import draft
-from lastgood.recovery.price import Guarantee
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Ranges

@@ -20,12 +20,12 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.findings import Severity
+from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
+from lastgood.planning.planner import draft
+from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
-from lastgood.recovery.draft import Draft, Known, RepairRefusedError
-from lastgood.recovery.goals import Goal, Replan, Reposition, Resume
-from lastgood.recovery.planner import draft
-from lastgood.recovery.price import Guarantee
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lastgood.operations.demo import Application, DemoFailedError
-from lastgood.supervise.care import AttemptsExhaustedError
-from lastgood.supervise.config import Pipeline, Query
+from lastgood.demo import Application, DemoFailedError
+from lastgood.recovery.attempts import AttemptsExhaustedError
+from lastgood.settings.config import Pipeline, Query
+from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Ended, Event, Recovered, Started
-from lastgood.supervise.policy import Policy
 
 # The first life plans and commits until it is killed in a batch; the second commits that batch, and waits.
 _QUERY = """

@@ -16,8 +16,8 @@ import pytest
 from answering import SENSELESS
 from schedulers import ALIVE, DEAD, DRIVER_CHECKS, SCHEDULERS, UNKNOWN, await_, driver_check, run_driver_check
 
-from lastgood.operations.driver_death import DriverNotProvenDeadError, prove_driver_dead
-from lastgood.supervise.config import load_config
+from lastgood.recovery.driver_death import DriverNotProvenDeadError, prove_driver_dead
+from lastgood.settings.config import load_config
 
 SCRIPTS = sorted(DRIVER_CHECKS.glob("*.py"))
 

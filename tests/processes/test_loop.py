@@ -22,10 +22,10 @@ from supervising import (
     supervisor,
 )
 
+from lastgood.recovery.attempts import AttemptsExhaustedError
+from lastgood.settings.policy import Policy
 from lastgood.supervise import events
-from lastgood.supervise.care import AttemptsExhaustedError
 from lastgood.supervise.loop import Watch
-from lastgood.supervise.policy import Policy
 
 
 def test_success_ends_the_supervision(tmp_path: Path) -> None:

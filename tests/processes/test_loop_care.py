@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from supervising import DEADLINE_SECONDS, Caring, Counter, Listener, in_background, supervisor
 
+from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.supervise.care import AttemptsExhaustedError, PersonNeededError, Wait
-from lastgood.supervise.failure import Cause
-from lastgood.supervise.ladder import Standing
-from lastgood.supervise.policy import Policy
+from lastgood.ladder.rungs import Standing
+from lastgood.recovery.attempts import AttemptsExhaustedError
+from lastgood.settings.policy import Policy
+from lastgood.supervise.care import PersonNeededError, Wait
 
 
 def test_queries_are_looked_at_before_every_start(tmp_path: Path) -> None:

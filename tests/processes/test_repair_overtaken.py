@@ -19,18 +19,18 @@ from pathlib import Path
 import pytest
 from repair.stopped_apply import of_a_machine
 
-from lastgood.operations import apply
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import RecoveryUnknownError, open_recovery
+from lastgood.observe.positions import Where
 from lastgood.operations.backup import create
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.recovery.lease import LeaseLostError
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Waiver
-from lastgood.recovery.room import RecoveryUnknownError, open_recovery
-from lastgood.recovery.steps import FileStep
-from lastgood.storage import Location, parse_location
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Waiver
+from lastgood.planning.steps import FileStep
+from lastgood.recovery import applying as apply
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import WritableStorage, open_writable
 
 LEASE_SECONDS = 1.0
 SEED = os.environ.get("LASTGOOD_SEED", "1")

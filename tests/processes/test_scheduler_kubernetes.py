@@ -11,7 +11,7 @@ import yaml
 from schedulers import SCHEDULERS, Machine, await_, later, trying_again
 
 from lastgood.process.java import Java
-from lastgood.supervise.config import Pipeline, load_config
+from lastgood.settings.config import Pipeline, load_config
 
 FOLDER = SCHEDULERS / "kubernetes"
 MANIFESTS = ("settings.yaml", "run.yaml", "recover.yaml")

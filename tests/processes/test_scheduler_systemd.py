@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from schedulers import SCHEDULERS, Machine, await_, later, trying_again
 
-from lastgood.supervise.config import load_config
+from lastgood.settings.config import load_config
 
 FOLDER = SCHEDULERS / "systemd"
 UNITS = ("orders.service", "orders-submit.service")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.audit.logs import LogAudit, verify_logs
 from lastgood.checkpoint import stretches
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.stretches import plain_stretches
-from lastgood.operations.verify_logs import LogAudit, verify_logs
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.operations.apply import apply_plan, undo
+from lastgood.observe.positions import Where
 from lastgood.operations.backup import create
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.recovery.price import Waiver
+from lastgood.planning.price import Waiver
+from lastgood.recovery.applying import apply_plan, undo
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 pytestmark = pytest.mark.proof

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.storage.reading import LocalStorage, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
-from lastgood.writing import LocalWriter
 
 DAY_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lastgood.checkpoint.contents import Checkpoint, Mode
 from lastgood.checkpoint.reader import read_batches, read_checkpoint
 from lastgood.checkpoint.state import Loads, unique_ids_of
-from lastgood.storage import Entry, Location
+from lastgood.storage.reading import Entry, Location
 
 EXAMPLES = max(60, int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES", "0")) // 50)
 """A whole checkpoint takes some fifty times as long as one file."""

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import Room
+from lastgood.journal.seal import seal_of
+from lastgood.planning.plan import Plan, PlannedSink, Promise, parse_plan
+from lastgood.planning.price import Guarantee
+from lastgood.planning.steps import FileStep, MoveStep, Step, digest, in_order
 from lastgood.recovery.engine import Engine, Surveyor, listing_digest, log_folders
-from lastgood.recovery.lease import LeaseLostError
-from lastgood.recovery.plan import Plan, PlannedSink, Promise, parse_plan
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.room import Room
-from lastgood.recovery.seal import seal_of
-from lastgood.recovery.steps import FileStep, MoveStep, Step, digest, in_order
-from lastgood.storage import Location, Storage, parse_location
+from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.writing import WritableStorage
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
-from lastgood.writing import WritableStorage
 
 KINDS = ("drop", "lift", "complete", "cut", "edit")
 

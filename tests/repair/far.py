@@ -22,9 +22,9 @@ from conformance.sparks import RunningSpark
 from repair.roads import Far, Traveller
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.recovery.plan import Plan, parse_plan
-from lastgood.storage import fsspec_path, parse_location
-from lastgood.writing import FsspecWriter, WritableStorage, open_writable
+from lastgood.planning.plan import Plan, parse_plan
+from lastgood.storage.reading import fsspec_path, parse_location
+from lastgood.storage.writing import FsspecWriter, WritableStorage, open_writable
 
 VERSION = "4.2.0"
 RUN_SECONDS = 150

@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-from lastgood.operations import apply
+from lastgood.recovery import applying as apply
+from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import open_writable
 
 
 def main(subject: str, when: str, verb: str = "apply") -> None:

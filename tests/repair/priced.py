@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.edits_of_kafka import read_topic
 from conformance.flavours import RECORDS_PER_FILE
 
-from lastgood.recovery.plan import Plan
+from lastgood.planning.plan import Plan
 from lastgood.sources.kafka_ranges import Ranges
 
 _NUMBER = re.compile(r"f(\d+)\.json$")

@@ -19,17 +19,17 @@ from repair.priced import duplicated_rows, lost_rows, rows_of_file
 from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.errors import LastgoodError
-from lastgood.operations.apply import apply_plan, undo
+from lastgood.observe.evidence import BatchUnknownError, CheckpointMissingError
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
-from lastgood.operations.evidence import BatchUnknownError, CheckpointMissingError
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.plan import Plan, Promise
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.sink_steps import DeltaStep
-from lastgood.recovery.steps import Step
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.plan import Plan, Promise
+from lastgood.planning.price import Guarantee
+from lastgood.planning.sink_steps import DeltaStep
+from lastgood.planning.steps import Step
+from lastgood.recovery.applying import apply_plan, undo
+from lastgood.recovery.plans import PlanOptions, make_plan
 
 GOALS = ("resume", "replan", "reposition", "fresh")
 REFUSED = "refused"

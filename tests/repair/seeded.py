@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.operations.apply import apply_plan
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Guarantee
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
+from lastgood.recovery.applying import apply_plan
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.sources.kafka_ranges import Ranges
 
 PARTITIONS = 2

@@ -11,14 +11,14 @@ from repair.engine_cases import SINK, Case, OurLease
 
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import commit_name
+from lastgood.journal.room import Room
+from lastgood.planning.plan import PlannedSink
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
+from lastgood.planning.steps import Step
 from lastgood.recovery.engine import Engine, Surveyor
-from lastgood.recovery.plan import PlannedSink
-from lastgood.recovery.room import Room
-from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
-from lastgood.recovery.steps import Step
-from lastgood.storage import Location, parse_location
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import MemoryWriter
-from lastgood.writing import WritableStorage
 
 KINDS = ("rows", "mark", "number", "expired", "files")
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"

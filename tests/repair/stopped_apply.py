@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
-from lastgood.operations import apply
-from lastgood.recovery.lease import Pace, take_lease
+from lastgood.journal.lease import Pace, take_lease
+from lastgood.recovery import applying as apply
+from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import open_writable
 
 LEASES = "/leases/"
 

@@ -14,7 +14,7 @@ from conformance.flavours import FLAVOURS
 from conformance.trials import TerminalReporter
 from repair.repairs import REFUSED, Repair, tried
 
-from lastgood.recovery.price import Guarantee
+from lastgood.planning.price import Guarantee
 
 WRONG = "wrong"
 _WORDS = (*(word.value for word in Guarantee), REFUSED, WRONG)

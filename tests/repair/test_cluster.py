@@ -22,12 +22,12 @@ from schedulers import ALIVE, DRIVER_CHECKS, UNKNOWN
 
 from lastgood.lab.ports import LOOPBACK, accepts, free_ports
 from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit_env
-from lastgood.operations.apply import apply_plan
 from lastgood.operations.backup import create
-from lastgood.operations.driver_death import DriverNotProvenDeadError
-from lastgood.operations.plan import PlanOptions, make_plan
 from lastgood.process.child import Child
 from lastgood.process.java import Java
+from lastgood.recovery.applying import apply_plan
+from lastgood.recovery.driver_death import DriverNotProvenDeadError
+from lastgood.recovery.plans import PlanOptions, make_plan
 
 APP = Path(__file__).with_name("cluster_app.py")
 DEADLINE_SECONDS = 180

@@ -24,16 +24,16 @@ from conformance.sparks import RunningSpark
 
 from lastgood.errors import LastgoodError
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.operations import apply as operation
-from lastgood.operations.apply import apply_plan
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
-from lastgood.operations.driver_death import DriverNotProvenDeadError
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.process.java import Java
-from lastgood.storage import Location
+from lastgood.recovery import applying as operation
+from lastgood.recovery.applying import apply_plan
+from lastgood.recovery.driver_death import DriverNotProvenDeadError
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import open_writable
 
 VERSION = "4.2.0"
 BATCHES = 3

@@ -19,6 +19,12 @@ from repair.engine_cases import (
 )
 
 from lastgood.errors import StorageError
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.journal.seal import seal_of
+from lastgood.planning.plan import Plan, PlannedSink
+from lastgood.planning.price import Guarantee
+from lastgood.planning.steps import FileStep, digest
 from lastgood.recovery.engine import (
     CheckpointChangedError,
     Engine,
@@ -26,16 +32,10 @@ from lastgood.recovery.engine import (
     Surveyor,
     UndoRefusedError,
 )
-from lastgood.recovery.lease import LeaseLostError
-from lastgood.recovery.plan import Plan, PlannedSink
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.room import Room, Stage, open_recovery
-from lastgood.recovery.seal import seal_of
-from lastgood.recovery.steps import FileStep, digest
-from lastgood.storage import Location
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import LocalWriter
 
 
 @pytest.fixture(params=KINDS)

@@ -7,9 +7,9 @@ from repair.engine_cases import Killed, TakenOver, changes, moments
 from repair.sink_cases import KINDS, Q, SinkCase, added
 
 from lastgood.delta_log.actions import FENCE, PUT_BACK, TAKE_BACK
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import CheckpointChangedError, Room, Stage, open_recovery
 from lastgood.recovery.engine import PlanStaleError, UndoRefusedError
-from lastgood.recovery.lease import LeaseLostError
-from lastgood.recovery.room import CheckpointChangedError, Room, Stage, open_recovery
 from lastgood.testing.storage import FaultyWriter
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from repair.engine_cases import Case, Killed, OurLease, moments
 
+from lastgood.journal.room import CheckpointChangedError, Room, open_recovery
+from lastgood.planning.plan import PlanInvalidError, parse_plan
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import digest
 from lastgood.recovery.engine import Engine, PlanStaleError, Surveyor
-from lastgood.recovery.plan import PlanInvalidError, parse_plan
-from lastgood.recovery.room import CheckpointChangedError, Room, open_recovery
-from lastgood.recovery.start_steps import StartFileStep
-from lastgood.recovery.steps import digest
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import WritableStorage
 
 START = parse_location("/app/start.json")
 OLD, NEW = b"earliest\n", b'{"orders":{"0":7}}\n'

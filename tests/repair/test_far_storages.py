@@ -26,8 +26,8 @@ from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.spark import SparkEnvironment
 from lastgood.lab.toxiproxy import Toxiproxy
+from lastgood.planning.plan import Plan
 from lastgood.process.java import Java
-from lastgood.recovery.plan import Plan
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 DEADLINE_SECONDS = 120

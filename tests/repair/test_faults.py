@@ -9,9 +9,9 @@ import pytest
 from repair.engine_cases import Case, changes, moments
 
 from lastgood.errors import NoSpaceError, StorageError
-from lastgood.operations import apply as operation
-from lastgood.recovery.room import open_recovery
-from lastgood.storage import StorageDeniedError
+from lastgood.journal.room import open_recovery
+from lastgood.recovery import applying as operation
+from lastgood.storage.reading import StorageDeniedError
 from lastgood.testing.storage import FaultyWriter
 
 ERRORS = (NoSpaceError, StorageDeniedError)

@@ -15,16 +15,16 @@ from deltalake import DeltaTable
 
 from lastgood.delta_log.actions import FENCE, USE_UP
 from lastgood.lab.spark import SparkEnvironment, submit
-from lastgood.operations.apply import apply_plan
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
 from lastgood.process.child import Child
 from lastgood.process.java import Java
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Guarantee
+from lastgood.recovery.applying import apply_plan
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.sink_acts import TableWork
-from lastgood.storage import parse_location
-from lastgood.writing import LocalWriter
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 
 APP = Path(__file__).with_name("held_app.py")
 COMMITTED = 3

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from repair.seeded import AFTER, BEFORE, PARTITIONS, Application, MakeApplication, judged
 
-from lastgood.operations.positions import Where
-from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Guarantee
+from lastgood.observe.positions import Where
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
 
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 MORE = 20

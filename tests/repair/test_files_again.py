@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conformance.sparks import RunningSpark
 
+from lastgood.observe.evidence import gather
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.evidence import gather
 from lastgood.operations.inspect import file_now, find_file
 from lastgood.sources.files import Then
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from repair.seeded import AFTER, BEFORE, COLUMNS, PARTITIONS, TXN_APP_ID, MakeApplication, judged
 
-from lastgood.operations.apply import undo
+from lastgood.observe.positions import Where
 from lastgood.operations.backup import create
-from lastgood.operations.positions import Where
-from lastgood.recovery.draft import RepairRefusedError
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.price import Guarantee, Waiver
+from lastgood.recovery.applying import undo
 from lastgood.recovery.engine import PlanStaleError
-from lastgood.recovery.price import Guarantee, Waiver
 from lastgood.sources.start_files import StartFile
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY

@@ -11,12 +11,14 @@ from repair.seeded import BEFORE, TXN_APP_ID, Application, MakeApplication, judg
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.plan import PlanOptions
-from lastgood.operations.positions import Where
-from lastgood.operations.recover import Verdict, recover
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.price import Guarantee, Waiver
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
+from lastgood.operations.recover import recover
+from lastgood.planning.price import Guarantee, Waiver
+from lastgood.recovery.decision import Verdict
+from lastgood.recovery.plans import PlanOptions
 
 SINKS = [
     pytest.param("delta", {}, id="delta"),

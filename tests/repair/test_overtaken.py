@@ -13,10 +13,10 @@ from collections.abc import Callable
 import pytest
 from repair.engine_cases import KINDS, STATE, Case, Killed, changes
 
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import Room, Stage, open_recovery
 from lastgood.recovery.engine import CheckpointChangedError, Engine, PlanStaleError, UndoRefusedError
-from lastgood.recovery.lease import LeaseLostError
-from lastgood.recovery.room import Room, Stage, open_recovery
-from lastgood.storage import Location
+from lastgood.storage.reading import Location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")

@@ -20,9 +20,9 @@ from plugin_laboratory import OpenLaboratory
 from repair.repairs import GOALS, Repair, broken_promise, carry_out, differing, make_mirror, planned, random_repair
 
 from lastgood.errors import LastgoodError
-from lastgood.operations.promise import Kept, Promised, check_promise
-from lastgood.operations.surroundings import options_of
-from lastgood.recovery.plan import Plan
+from lastgood.incident.promise import Kept, Promised, check_promise
+from lastgood.observe.surroundings import options_of
+from lastgood.planning.plan import Plan
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 VERSION = "4.2.0"

@@ -15,13 +15,13 @@ from conformance.flavours import FLAVOURS, add_files, truth
 from conformance.folders import ids
 from conformance.sparks import RunningSpark
 
-from lastgood.operations.apply import apply_plan
-from lastgood.operations.driver_death import DriverNotProvenDeadError
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.recovery.room import Room
-from lastgood.recovery.seal import put_up, seal_of, take_down
-from lastgood.storage import parse_location
-from lastgood.writing import LocalWriter
+from lastgood.journal.room import Room
+from lastgood.journal.seal import put_up, seal_of, take_down
+from lastgood.recovery.applying import apply_plan
+from lastgood.recovery.driver_death import DriverNotProvenDeadError
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 
 FLAVOUR = FLAVOURS["files"]
 BATCHES = 3

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.operations.apply import apply_plan, undo
+from lastgood.journal.endings import endings_of
+from lastgood.journal.room import recoveries_folder
+from lastgood.mirror.backups import BackupMissingError
+from lastgood.observe.positions import Where
 from lastgood.operations.backup import create, restore
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.recovery.backups import BackupMissingError
-from lastgood.recovery.endings import endings_of
-from lastgood.recovery.plan import Plan, PlanInvalidError
-from lastgood.recovery.price import Waiver
-from lastgood.recovery.room import recoveries_folder
+from lastgood.planning.plan import Plan, PlanInvalidError
+from lastgood.planning.price import Waiver
+from lastgood.recovery.applying import apply_plan, undo
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.sources.start_files import StartFile, StartForm
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 ACCEPTED = (Waiver.DUPLICATES, Waiver.LOSS)

@@ -13,7 +13,7 @@ from conformance.folders import ids
 from plugin_laboratory import OpenLaboratory
 from repair.repairs import Repair, broken_promise, carry_out, differing, planned, wrong_price
 
-from lastgood.recovery.draft import RepairRefusedError
+from lastgood.planning.draft import RepairRefusedError
 
 VERSION = "4.2.0"
 AHEAD = 3

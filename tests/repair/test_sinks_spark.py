@@ -17,9 +17,9 @@ from plugin_laboratory import OpenLaboratory
 from repair.matrix import Damage, damages, repairs
 from repair.repairs import Repair, broken_promise, carry_out, differing, orphaned, planned, taken_back, tree, tried
 
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
 
 VERSION = "4.2.0"
 BACK = 2

@@ -14,20 +14,20 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.delta_log.listing import commit_name
-from lastgood.operations.apply import apply_plan, undo
-from lastgood.operations.driver_death import DriverNotProvenDeadError
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.draft import RepairRefusedError
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Guarantee
+from lastgood.planning.sink_steps import DeltaStep
+from lastgood.recovery.applying import apply_plan, undo
+from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.engine import UndoRefusedError
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.price import Guarantee
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.sink_acts import TableWork
-from lastgood.recovery.sink_steps import DeltaStep
 from lastgood.sinks.sink import open_sink
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
-from lastgood.writing import open_writable
 
 FIRST_MODIFIED = 1_790_000_000
 DAY_MS = 86_400_000

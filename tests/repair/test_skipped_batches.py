@@ -13,8 +13,8 @@ from conformance.folders import ids
 from plugin_laboratory import OpenLaboratory
 from repair.repairs import Repair, carry_out, differing, make_mirror, planned, taken_back, tree
 
-from lastgood.recovery.price import Guarantee
-from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
+from lastgood.planning.price import Guarantee
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
 
 pytestmark = pytest.mark.spark
 

@@ -15,15 +15,15 @@ from conformance.sparks import RunningSpark
 from repair.far import VERSION, FarQuery
 from repair.roads import Far
 
+from lastgood.journal.room import open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.spark import SparkEnvironment
-from lastgood.operations.apply import apply_plan
-from lastgood.operations.plan import PlanOptions, make_plan
+from lastgood.planning.price import Waiver
 from lastgood.process.java import Java
+from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.engine import PlanStaleError
-from lastgood.recovery.price import Waiver
-from lastgood.recovery.room import open_recovery
-from lastgood.storage import parse_location
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.storage.reading import parse_location
 from lastgood.testing.network import Proxy
 
 pytestmark = pytest.mark.proof

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from repair.seeded import BEFORE, COLUMNS, Application, MakeApplication
 
-from lastgood.operations.apply import undo
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
-from lastgood.operations.decision import Decision, Verdict
-from lastgood.operations.plan import PlanOptions
-from lastgood.operations.positions import Where
 from lastgood.operations.recover import recover
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.price import Guarantee, Waiver
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.price import Guarantee, Waiver
+from lastgood.recovery.applying import undo
+from lastgood.recovery.decision import Decision, Verdict
+from lastgood.recovery.plans import PlanOptions
 
 
 def recovered(app: Application, *accept: Waiver) -> Decision:

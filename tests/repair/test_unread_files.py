@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from conformance.sparks import RunningSpark
 
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.price import Guarantee
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
+from lastgood.planning.price import Guarantee
+from lastgood.recovery.plans import PlanOptions, make_plan
 
 EXACT, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.LOSSY
 

@@ -12,7 +12,7 @@ from conformance.sparks import RunningSpark
 import lastgood.spark
 from lastgood.errors import LastgoodError
 from lastgood.operations.verify import audit_spec
-from lastgood.recovery.price import Guarantee
+from lastgood.planning.price import Guarantee
 from lastgood.spark.audit import Audit, Difference
 
 _JOB = str(Path(lastgood.spark.__file__).with_name("audit_job.py"))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lastgood.operations.demo import DemoFailedError, Stage, open_stage
-from lastgood.operations.demo.stage import FLIGHTS_MAX, TOPIC
-from lastgood.operations.demo.tally import ARCHIVE
+from lastgood.demo import DemoFailedError, Stage, open_stage
+from lastgood.demo.stage import FLIGHTS_MAX, TOPIC
+from lastgood.demo.tally import ARCHIVE
 
 pytestmark = pytest.mark.services
 

@@ -17,8 +17,8 @@ from lastgood.lab import server
 from lastgood.lab.hdfs import HdfsCluster, HdfsStartError
 from lastgood.lab.ports import LOOPBACK, free_ports, is_free
 from lastgood.process.java import Java
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 
 pytestmark = pytest.mark.services
 

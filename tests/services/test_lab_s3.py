@@ -16,8 +16,8 @@ from contention import contend_for_files
 from lastgood.lab import server as lab_server
 from lastgood.lab.ports import LOOPBACK, accepts, free_ports
 from lastgood.lab.s3 import S3Program, S3Server, S3ServerError
-from lastgood.storage import open_storage, parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.writing import open_writable
 
 pytestmark = pytest.mark.services
 

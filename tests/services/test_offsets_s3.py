@@ -10,7 +10,7 @@ from lastgood.errors import StorageError
 from lastgood.lab.s3 import S3Server
 from lastgood.sinks.delta_offsets import read_offsets
 from lastgood.sinks.offset_columns import parse_offset_columns
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 
 COLUMNS = parse_offset_columns("topic,partition,offset")
 

@@ -20,11 +20,11 @@ from verbs import ANSWER_SECONDS, CASES, FEW_VERBS, LASTGOOD, ROUND_TRIPS_MAX, S
 
 from lastgood.errors import StorageError
 from lastgood.lab.ports import LOOPBACK
-from lastgood.storage import StorageDeniedError, open_storage, parse_location
-from lastgood.storage_clouds import AccountMismatchError
+from lastgood.storage.clouds import AccountMismatchError
+from lastgood.storage.reading import StorageDeniedError, open_storage, parse_location
+from lastgood.storage.writing import FsspecWriter, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.network import Proxy
-from lastgood.writing import FsspecWriter, open_writable
 
 pytestmark = pytest.mark.services
 

@@ -21,10 +21,10 @@ from lastgood.lab.hdfs import SUPERUSER, HdfsCluster
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.lab.spark import default_spark, submit
 from lastgood.process.java import Java
-from lastgood.storage import FsspecStorage, StorageDeniedError, parse_location
+from lastgood.storage.reading import FsspecStorage, StorageDeniedError, parse_location
+from lastgood.storage.writing import FsspecWriter, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.network import Proxy
-from lastgood.writing import FsspecWriter, open_writable
 
 pytestmark = pytest.mark.services
 

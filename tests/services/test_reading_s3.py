@@ -31,8 +31,8 @@ from verbs import (
 from lastgood.errors import StorageError
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.s3 import S3Program, S3Server
-from lastgood.storage import open_storage, parse_location
-from lastgood.storage_services import impatient
+from lastgood.storage.reading import open_storage, parse_location
+from lastgood.storage.services import impatient
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.network import Proxy
 

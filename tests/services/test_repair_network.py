@@ -11,14 +11,14 @@ import pytest
 from repair.roads import KINDS, QUICK, Far, Traveller, far_hdfs, far_s3
 
 from lastgood.errors import StorageError
+from lastgood.journal.room import open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.toxiproxy import Toxic, Toxiproxy
-from lastgood.recovery.plan import parse_plan
-from lastgood.recovery.room import open_recovery
-from lastgood.recovery.steps import files_after
-from lastgood.storage import parse_location
+from lastgood.planning.plan import parse_plan
+from lastgood.planning.steps import files_after
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
-from lastgood.writing import WritableStorage, open_writable
 
 pytestmark = pytest.mark.services
 

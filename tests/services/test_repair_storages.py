@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from repair.engine_cases import KINDS, Case, changes, killed, moments
 
-from lastgood.recovery.room import open_recovery
-from lastgood.storage import Location
-from lastgood.writing import HdfsWriter, WritableStorage
+from lastgood.journal.room import open_recovery
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import HdfsWriter, WritableStorage
 
 pytestmark = pytest.mark.services
 

@@ -11,10 +11,10 @@ from repair.engine_cases import Killed, changes, moments
 from repair.sink_cases import KINDS, SinkCase
 
 from lastgood.errors import LastgoodError
-from lastgood.recovery.room import open_recovery
-from lastgood.storage import Location
+from lastgood.journal.room import open_recovery
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter
-from lastgood.writing import WritableStorage
 
 pytestmark = pytest.mark.services
 

@@ -20,10 +20,8 @@ from emulators import Azurite, FakeGcs
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import HdfsCluster
 from lastgood.lab.s3 import S3Program, S3Server
-from lastgood.storage import Location, parse_location
-from lastgood.testing.network import Proxy
-from lastgood.testing.storage import MemoryWriter
-from lastgood.writing import (
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import (
     ExclusiveCreateUnsupportedError,
     HdfsWriter,
     MarkingWriter,
@@ -33,6 +31,8 @@ from lastgood.writing import (
     open_writable,
     require_exclusive_create,
 )
+from lastgood.testing.network import Proxy
+from lastgood.testing.storage import MemoryWriter
 
 pytestmark = pytest.mark.services
 
@@ -184,8 +184,8 @@ def test_of_four_threads_that_create_one_file_exactly_one_does(place: Place) -> 
 
 RACER = """
 import json, sys
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 root, options, writer, rounds = json.loads(sys.argv[1])
 root = parse_location(root)
 storage = open_writable(root, options)

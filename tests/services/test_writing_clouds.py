@@ -12,15 +12,15 @@ from emulators import WRONG_KEY, Azurite, FakeGcs
 from repair.engine_cases import Case, first_step, killed
 
 from lastgood.errors import StorageError
-from lastgood.recovery.room import open_recovery
-from lastgood.storage import Location, StorageDeniedError, parse_location
-from lastgood.testing.network import Proxy
-from lastgood.writing import (
+from lastgood.journal.room import open_recovery
+from lastgood.storage.reading import Location, StorageDeniedError, parse_location
+from lastgood.storage.writing import (
     ExclusiveCreateUnsupportedError,
     MarkingWriter,
     open_writable,
     require_exclusive_create,
 )
+from lastgood.testing.network import Proxy
 
 pytestmark = pytest.mark.services
 

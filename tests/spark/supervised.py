@@ -16,10 +16,10 @@ from typing import Self, TypeVar
 from lastgood.errors import LastgoodError
 from lastgood.lab.spark import default_spark, small_conf, submit_command
 from lastgood.operations.run import prepare, supervise
-from lastgood.supervise.config import Pipeline, Query
+from lastgood.settings.config import Pipeline, Query
+from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Ended, Event, Started
 from lastgood.supervise.loop import Supervisor
-from lastgood.supervise.policy import Policy
 
 APP = Path(__file__).with_name("run_app.py")
 DEADLINE_SECONDS = 180

@@ -20,9 +20,9 @@ from spark.delta_forms import FORMS
 from lastgood.delta_log.listing import commit_name
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.lab.spark import default_spark
-from lastgood.parallel import Deadline
 from lastgood.process.java import Java
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import LocalStorage, parse_location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -14,11 +14,11 @@ import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.lab.spark import default_spark, submit
-from lastgood.operations.evidence import now_ms
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.observe.evidence import now_ms
 from lastgood.process.java import Java
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.storage import LocalStorage, parse_location
-from lastgood.writing import LocalWriter
+from lastgood.storage.reading import LocalStorage, parse_location
+from lastgood.storage.writing import LocalWriter
 
 pytestmark = pytest.mark.spark
 

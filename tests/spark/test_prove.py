@@ -22,12 +22,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.prove import Prover
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.operations.survey import survey
-from lastgood.recovery.plan import Promise, parse_plan
-from lastgood.recovery.proving import PlanDisprovedError
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.survey import survey
+from lastgood.planning.plan import Promise, parse_plan
+from lastgood.planning.proving import PlanDisprovedError
+from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.recovery.prover import Prover
 from lastgood.sources.delta import DeltaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 

@@ -22,7 +22,7 @@ from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK
 from lastgood.lab.spark import default_spark, submit
 from lastgood.ledger.opening import open_ledger
-from lastgood.operations.ledger import fill_ledger
+from lastgood.observe.ledger import fill_ledger
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.records.files import parse_records

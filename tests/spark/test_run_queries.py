@@ -11,9 +11,9 @@ import pytest
 from spark.supervised import Lines, Running
 
 from lastgood.process.java import Java
-from lastgood.supervise.care import AttemptsExhaustedError
+from lastgood.recovery.attempts import AttemptsExhaustedError
+from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Committed, Diagnosed, Ended, Promised, Recovered, Repaired, Stalled, Started
-from lastgood.supervise.policy import Policy
 
 FIRST, SECOND = "first", "second"
 

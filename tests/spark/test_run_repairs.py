@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from spark.supervised import Running
 
+from lastgood.journal.incidents import Incidents
 from lastgood.process.java import Java
-from lastgood.recovery.incidents import Incidents
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Committed, Promised, Recovered, Repaired
-from lastgood.writing import open_writable
 
 pytestmark = pytest.mark.spark
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lastgood.lab.spark import default_spark, submit
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.planning.price import Guarantee
 from lastgood.process.java import Java
-from lastgood.recovery.price import Guarantee
+from lastgood.recovery.plans import PlanOptions, make_plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 

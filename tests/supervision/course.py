@@ -22,13 +22,13 @@ from deltalake import DeltaTable
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.operations.demo.stage import TOPIC, Stage
-from lastgood.recovery.incident import Incident, ranges_of
-from lastgood.recovery.incidents import list_incidents, read_incident
-from lastgood.storage import open_storage, parse_location
+from lastgood.demo.stage import TOPIC, Stage
+from lastgood.journal.incident import Incident, ranges_of
+from lastgood.journal.incidents import list_incidents, read_incident
+from lastgood.settings.policy import ACCEPTABLE, Policy
+from lastgood.storage.reading import open_storage, parse_location
 from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Called, Committed, Ended, Promised, Repaired, Started
-from lastgood.supervise.policy import ACCEPTABLE, Policy
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 _LIMITS = (200, 500, 1000)

@@ -10,7 +10,7 @@ import pytest
 from supervision.course import Course
 from supervision.verifying import require_verified
 
-from lastgood.operations.demo.stage import open_stage
+from lastgood.demo.stage import open_stage
 
 STEPS = 4
 STEPS_OF_TEST = 3

@@ -12,8 +12,8 @@ from supervision.course import LASTGOOD, Course, Place
 
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.operations.demo.stage import TOPIC
-from lastgood.recovery.price import Guarantee
+from lastgood.demo.stage import TOPIC
+from lastgood.planning.price import Guarantee
 
 _SECONDS = 300
 _KINDS = ("lost", "duplicated", "changed", "unknown")

@@ -26,7 +26,7 @@ from lastgood.signing import (
     place_of,
     to_text,
 )
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 
 KEY = Key(bytes(range(32)))
 LINE = "lastgood-key-1:756075c2:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

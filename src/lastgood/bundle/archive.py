@@ -24,7 +24,7 @@ from typing import IO, Any, Self
 
 from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
-from lastgood.storage import PARALLEL_LOCAL, Entry, Location
+from lastgood.storage.reading import PARALLEL_LOCAL, Entry, Location
 
 FORMAT = 1
 MANIFEST, LISTING = "manifest.json", "listing.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 from lastgood.bundle.values import ShapeError
 from lastgood.errors import Retry, StorageError
-from lastgood.storage import Entry, Location
+from lastgood.storage.reading import Entry, Location
 
 CHECKPOINT, WORK = "checkpoint", "lastgood"
 """The names that a checkpoint and its work folder have in a bundle."""

@@ -218,3 +218,9 @@ def folder_number(name: str) -> int | None:
     """The number that a folder of the state is named by; None for any other name."""
     parsed = parse_log_name(name)
     return parsed.batch_id if parsed and parsed.is_canonical else None
+
+
+def batch_of(path: str, log: str) -> int | None:
+    """The batch whose entry in `log` this is; None for any other file."""
+    folder, _, name = path.rpartition("/")
+    return int(name) if folder == log and name.isdecimal() else None

@@ -35,7 +35,7 @@ from lastgood.checkpoint.query import parse_query_metadata
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.checkpoint.state import State, StateOperator, judge_state
 from lastgood.checkpoint.state_reader import commits_needed, list_operators, look_into_stores
-from lastgood.storage import Location, Storage
+from lastgood.storage.reading import Location, Storage
 
 BATCHES_DEFAULT = 10
 ALL_BATCHES = sys.maxsize

@@ -10,7 +10,7 @@ from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.reader import read_file
-from lastgood.storage import Location, Storage
+from lastgood.storage.reading import Location, Storage
 
 
 @dataclass(frozen=True, slots=True)

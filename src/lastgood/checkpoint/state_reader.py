@@ -38,7 +38,7 @@ from lastgood.checkpoint.state_files import (
     parse_snapshot,
     parse_state_file_name,
 )
-from lastgood.storage import PARALLEL_REMOTE, Location, Storage
+from lastgood.storage.reading import PARALLEL_REMOTE, Location, Storage
 
 _COMMITS_MAX = 200
 _CHECKED_BYTES_MAX = 1024 * 1024

@@ -18,7 +18,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import Batch, read_batches
 from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
-from lastgood.storage import LocalStorage, Location
+from lastgood.storage.reading import LocalStorage, Location
 
 BATCHES_MIN = 10_000
 """Of fewer batches one process has read all before others have started."""

@@ -14,8 +14,8 @@ from lastgood.cli.repair import naming_options, print_plan, take_back, teller
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lastgood.operations.warrant import Outside
-    from lastgood.recovery.plan import Plan
+    from lastgood.planning.plan import Plan
+    from lastgood.recovery.warrant import Outside
 
 
 @click.command()
@@ -65,8 +65,8 @@ def apply(
     first; 52 something has moved; 53 somebody else is at work; 54 the driver may be alive; 59 changed by somebody
     else; 80, 81 there is a key, and it was not signed by one; 10-14 storage.
     """
-    from lastgood.operations.apply import apply_plan
-    from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.recovery.applying import apply_plan
 
     progress = teller(console(stderr=output_format == "json"))
     done = apply_plan(

@@ -17,7 +17,7 @@ class _Duration(click.ParamType[int]):
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from lastgood.supervise.config import parse_duration
+        from lastgood.settings.config import parse_duration
 
         try:
             return int(parse_duration(value) * 1000)

@@ -15,7 +15,7 @@ from lastgood import __version__
 from lastgood.cli.output import DEBUG
 from lastgood.errors import LastgoodError, command_line
 from lastgood.redaction import as_told, first_words
-from lastgood.rights import make_private, private
+from lastgood.storage.rights import make_private, private
 from lastgood.visible import visible_lines
 
 

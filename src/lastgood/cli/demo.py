@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from lastgood.operations.demo import Demo, Scene
+    from lastgood.demo import Demo, Scene
     from lastgood.supervise.events import Event
 
 _COLOURS = {"exactly once": "green", "at least once": "yellow", "lossy": "red"}
@@ -80,8 +80,8 @@ def demo(
 
     Exit codes: 0 lost and doubled is exactly what was said; 1 anything else is; 79 it did not get that far.
     """
-    from lastgood.operations.demo import Script, parse_scenes
-    from lastgood.operations.demo import demo as operation
+    from lastgood.demo import Script, parse_scenes
+    from lastgood.demo import demo as operation
 
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     script = Script(flights=flights, rate=rate, kills=kills, seed=seed, scenes=parse_scenes(scenes))
@@ -104,7 +104,7 @@ def demo(
 def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]]:
     """Shows each scene once it is over; on a terminal, the last line tells what is going on."""
     from lastgood.cli.timeline import timeline
-    from lastgood.operations.demo import Scene
+    from lastgood.demo import Scene
 
     if is_whole:
         with timeline(out, live=True, also=_tell) as tell:
@@ -137,7 +137,7 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
 
 def _tell(event: Event) -> list[Text]:
     """What only the demo does, for the timeline."""
-    from lastgood.operations.demo import Killed, Step
+    from lastgood.demo import Killed, Step
 
     match event:
         case Step():
@@ -151,7 +151,7 @@ def _tell(event: Event) -> list[Text]:
 
 def _now(event: Event, doing: str) -> tuple[str, str | None]:
     """What the demo is about, and what the last line says of it."""
-    from lastgood.operations.demo import Killed, Step
+    from lastgood.demo import Killed, Step
     from lastgood.supervise import events
 
     match event:

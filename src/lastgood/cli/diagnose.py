@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lastgood.diagnosis.engine import Report
     from lastgood.diagnosis.findings import Finding
-    from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.observe.surroundings import EvidenceOptions
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _OUTCOMES = {
@@ -99,7 +99,8 @@ def diagnose(
     Exit codes: 0; 1 findings at or above --fail-on; 2 usage; 20 no checkpoint; 10-13 storage.
     """
     from lastgood.diagnosis.findings import Severity
-    from lastgood.operations.diagnose import DiagnoseOptions, diagnose_and_save
+    from lastgood.observe.world import DiagnoseOptions
+    from lastgood.operations.diagnose import diagnose_and_save
 
     done = diagnose_and_save(
         target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save, show_data)

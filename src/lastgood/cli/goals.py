@@ -13,10 +13,10 @@ from lastgood.cli.times import DURATION, TIME
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
-    from lastgood.operations.positions import Where
-    from lastgood.recovery.price import Waiver
+    from lastgood.observe.positions import Where
+    from lastgood.planning.price import Waiver
+    from lastgood.settings.policy import Policy
     from lastgood.sources.start_files import StartFile
-    from lastgood.supervise.policy import Policy
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WAIVERS = ("duplicates", "loss")
@@ -29,7 +29,7 @@ class Waivers(click.ParamType["tuple[Waiver, ...]"]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Waiver, ...]:
         """See `click.ParamType`."""
-        from lastgood.recovery.price import Waiver
+        from lastgood.planning.price import Waiver
 
         if isinstance(value, tuple):
             return value  # the default
@@ -157,8 +157,8 @@ def goal_options(command: _F) -> _F:
         takes_any_number: bool,
         **others: Any,
     ) -> Any:
-        from lastgood.operations.plan import PlanOptions
-        from lastgood.operations.target import policy_of
+        from lastgood.recovery.plans import PlanOptions
+        from lastgood.settings.target import policy_of
 
         def policy() -> Policy:
             return policy_of(others["target"], others.get("policy"))
@@ -204,7 +204,7 @@ def _where(given: dict[str, Any]) -> Where:
     Raises:
         UsageError: a margin without a time.
     """
-    from lastgood.operations.positions import MARGIN_MS, Where
+    from lastgood.observe.positions import MARGIN_MS, Where
 
     margin = given.pop("margin")
     if margin is not None and not given["at_last_commit"]:

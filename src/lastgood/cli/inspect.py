@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lastgood.operations.evidence import Evidence
+    from lastgood.observe.evidence import Evidence
+    from lastgood.observe.rows import BatchRow
+    from lastgood.observe.shown import Comparison, ShownBatch
+    from lastgood.observe.state_sizes import StateSizes
+    from lastgood.observe.surroundings import EvidenceOptions, Surroundings
     from lastgood.operations.inspect import FileNow, Inspection
-    from lastgood.operations.rows import BatchRow
-    from lastgood.operations.shown import Comparison, ShownBatch
-    from lastgood.operations.state_sizes import StateSizes
-    from lastgood.operations.surroundings import EvidenceOptions, Surroundings
     from lastgood.query.history import SourceRead
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
@@ -70,15 +70,15 @@ def inspect(
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
+    from lastgood.observe.shown import Comparison
     from lastgood.operations import inspect as operation
-    from lastgood.operations.shown import Comparison
 
     asked = {"--batch": batch, "--state": state or None, "--offset": place, "--file": file_name, "--time": time_ms}
     questions = [name for name, value in asked.items() if value is not None]
     if len(questions) > 1:
         raise UsageError("one question at a time", found=" and ".join(questions), expected="one of them")
     if state:
-        from lastgood.operations.state_sizes import inspect_state
+        from lastgood.observe.state_sizes import inspect_state
 
         _show(inspect_state(target), _print_state, output_format)
         return 0
@@ -247,8 +247,8 @@ def print_summary(evidence: Evidence, out: Console) -> None:
 
 def _print_batch(row: BatchRow, evidence: Evidence, around: Surroundings, how: str | None, out: Console) -> None:
 
+    from lastgood.observe.shown import Comparison
     from lastgood.operations.inspect import batch_json
-    from lastgood.operations.shown import Comparison
 
     if how is not None:
         out.print(styled(f"{how} is in ", (f"batch {row.batch}", "bold")))

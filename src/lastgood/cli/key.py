@@ -50,7 +50,7 @@ def create(file: Path | None, *, output_format: str) -> int:
     Exit codes: 0; 2 there is a file already; 10, 11 it cannot be written.
     """
     from lastgood.operations.key import create as operation
-    from lastgood.operations.keys import default_file
+    from lastgood.settings.keys import default_file
 
     made = operation(file)
     if output_format == "json":

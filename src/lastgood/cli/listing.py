@@ -12,10 +12,10 @@ from typing import Any
 from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
 from lastgood.cli.output import console, nothing_changed
 from lastgood.cli.progress import batches_read
+from lastgood.observe.rows import AllRows
+from lastgood.observe.shown import Comparison
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.inspect import head_json, inspect_all, row_json, surroundings_of
-from lastgood.operations.rows import AllRows
-from lastgood.operations.shown import Comparison
-from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.visible import json_line, visible
 
 _LINES_AT_ONCE = 500

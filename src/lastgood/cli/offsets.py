@@ -13,8 +13,8 @@ from lastgood.cli.times import TIME, clock
 from lastgood.visible import visible
 
 if TYPE_CHECKING:
-    from lastgood.operations.offsets import Standing
-    from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.observe.offsets import Standing
+    from lastgood.observe.surroundings import EvidenceOptions
 
 
 @click.command()
@@ -63,7 +63,7 @@ def offsets(
     """
     import json
 
-    from lastgood.operations.offsets import offsets_after
+    from lastgood.observe.offsets import offsets_after
 
     standing = offsets_after(
         target, batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger

@@ -15,8 +15,8 @@ from lastgood.cli.repair import carry_out, print_plan
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
-    from lastgood.operations.plan import PlanOptions
-    from lastgood.recovery.plan import Plan
+    from lastgood.planning.plan import Plan
+    from lastgood.recovery.plans import PlanOptions
 
 _UNPROVEN = 3
 
@@ -85,10 +85,10 @@ def plan(
     57 refused, and why; 64 no Kafka source; 80, 81 there is a key, and an earlier recovery was not signed by one;
     10-13 storage; 130 Ctrl-C.
     """
-    from lastgood.operations.keys import Keys
-    from lastgood.operations.plan import make_plan
-    from lastgood.operations.whereabouts import note_made
-    from lastgood.rights import private
+    from lastgood.recovery.plans import make_plan
+    from lastgood.recovery.whereabouts import note_made
+    from lastgood.settings.keys import Keys
+    from lastgood.storage.rights import private
 
     wanted = replace(wanted, prove=prove)
     keys = Keys()

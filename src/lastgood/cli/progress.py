@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lastgood.cli.output import console, styled
 
 if TYPE_CHECKING:
-    from lastgood.operations.walk import Progress
+    from lastgood.observe.walk import Progress
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from lastgood.cli.times import clock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.operations.attempts import FailedBatch
-    from lastgood.operations.decision import Decision
-    from lastgood.operations.plan import PlanOptions
+    from lastgood.recovery.attempts import FailedBatch
+    from lastgood.recovery.decision import Decision
+    from lastgood.recovery.plans import PlanOptions
 
 
 @click.command()

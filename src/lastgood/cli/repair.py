@@ -13,10 +13,10 @@ from lastgood.errors import command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.operations.apply import Recovery
-    from lastgood.recovery.plan import Plan
-    from lastgood.recovery.proof import Proof
-    from lastgood.recovery.steps import Step
+    from lastgood.planning.plan import Plan
+    from lastgood.planning.proof import Proof
+    from lastgood.planning.steps import Step
+    from lastgood.recovery.applying import Recovery
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
 _THEN = {
@@ -101,7 +101,7 @@ def _print_proof(proof: Proof, out: Console) -> None:
 
 def carry_out(plan: Plan, file: object) -> str:
     """How a saved plan is carried out: what to see first, and what to type."""
-    from lastgood.operations.driver_death import word_needed
+    from lastgood.recovery.driver_death import word_needed
 
     words = word_needed(plan.checkpoint, plan)
     return f"{_first(words)}Carry it out with: {command_line('apply', file, *words)}"

@@ -13,7 +13,7 @@ from lastgood.errors import UsageError
 from lastgood.visible import json_line
 
 if TYPE_CHECKING:
-    from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.observe.surroundings import EvidenceOptions
 
 
 @click.command()
@@ -44,8 +44,8 @@ def report(
     Exit codes: 0; 1 the promise was broken; 2 usage; 37 the incident's file is damaged; 56 no such incident; 10-13
     storage.
     """
+    from lastgood.incident.report_page import page
     from lastgood.operations.report import report as operation
-    from lastgood.operations.report_page import page
 
     found = operation(recovery, checkpoint=checkpoint, options=options)
     if output is not None:
@@ -61,7 +61,7 @@ def report(
 
 
 def _save(text: str, file: Path) -> None:
-    from lastgood.rights import private
+    from lastgood.storage.rights import private
 
     try:
         with open(file, "w", encoding="utf-8", errors="backslashreplace", opener=private) as stream:

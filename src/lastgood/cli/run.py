@@ -17,7 +17,7 @@ from lastgood.errors import UsageError, command_line
 if TYPE_CHECKING:
     from lastgood.diagnosis.findings import Finding
     from lastgood.operations.run import Prepared
-    from lastgood.supervise.config import Pipeline
+    from lastgood.settings.config import Pipeline
 
 _COMMAND = "lastgood.command"
 
@@ -153,7 +153,7 @@ class _Told(NamedTuple):
 
 
 def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
-    from lastgood.supervise.config import choose_pipeline, load_config, pipeline_of_command
+    from lastgood.settings.config import choose_pipeline, load_config, pipeline_of_command
 
     if command is not None:
         if names:
@@ -190,7 +190,7 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
 
 
 def _print_check(prepared: Prepared, output_format: str) -> None:
-    from lastgood.operations.retention import retention_of
+    from lastgood.observe.retention import retention_of
 
     facts = prepared.to_json()
     warnings: list[Finding] = []

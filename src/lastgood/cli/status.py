@@ -15,8 +15,8 @@ from lastgood.cli.times import DURATION, clock
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lastgood.observe.surroundings import EvidenceOptions
     from lastgood.operations.status import Status
-    from lastgood.operations.surroundings import EvidenceOptions
     from lastgood.query.agreement import SinkStanding
     from lastgood.query.kafka import Exposure
 
@@ -67,7 +67,7 @@ def status(
     storage.
     """
     from lastgood.diagnosis.grade import Grade
-    from lastgood.operations.below import Reach, is_root
+    from lastgood.observe.below import Reach, is_root
     from lastgood.operations.status import status as one
     from lastgood.operations.status import status_below
 
@@ -235,7 +235,7 @@ def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
 def _print_table(root: str, found: list[Status], out: Console) -> None:
     from rich.table import Table
 
-    from lastgood.storage import parse_location
+    from lastgood.storage.reading import parse_location
 
     if not found:
         out.print(f"no checkpoint below {root}")

@@ -30,7 +30,7 @@ class _Duration(click.ParamType[int]):
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from lastgood.supervise.config import parse_duration
+        from lastgood.settings.config import parse_duration
 
         if isinstance(value, int):
             return value

@@ -38,8 +38,8 @@ def undo(
     54 the driver may be alive; 55 the query has gone on since; 56 no such recovery; 59 changed by somebody else; 80,
     81 there is a key, and it was not signed by one; 10-14 storage.
     """
-    from lastgood.operations.apply import undo as operation
-    from lastgood.operations.surroundings import EvidenceOptions
+    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.recovery.applying import undo as operation
 
     progress = teller(console(stderr=output_format == "json"))
     done = operation(

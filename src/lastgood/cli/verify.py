@@ -109,8 +109,8 @@ def verify(
                 f"{options[0]} goes with --data", next=command_line("verify", target, "--data", *options_said())
             )
         return _verify_logs(target, output_format)
-    from lastgood.operations.target import resolve_target
     from lastgood.operations.verify import SparkSubmit, verify_data
+    from lastgood.settings.target import resolve_target
 
     known = resolve_target(target)
     kafka = kafka or (known.kafka.bootstrap if known.kafka else None)
@@ -148,7 +148,7 @@ def verify(
 
 
 def _verify_logs(target: str, output_format: str) -> int:
-    from lastgood.operations.verify_logs import verify_logs
+    from lastgood.audit.logs import verify_logs
 
     with batches_read() as progress:
         audit = verify_logs(target, progress=progress)

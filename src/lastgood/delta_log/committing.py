@@ -14,8 +14,8 @@ from lastgood import __version__
 from lastgood.checkpoint.lines import byte_lines
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import DELTA_LOG, commit_name
-from lastgood.storage import Location
-from lastgood.writing import WritableStorage
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import WritableStorage
 
 Action = Mapping[str, Any]
 """One line of the file of a version."""

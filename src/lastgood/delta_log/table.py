@@ -35,8 +35,8 @@ from lastgood.delta_log.listing import (
 )
 from lastgood.delta_log.protocol import judging_obstacle
 from lastgood.delta_log.snapshot import TableSnapshot, json_size, parse_checkpoint, parse_checksum
-from lastgood.parallel import Deadline, ask_all, ask_one
-from lastgood.storage import Location, Storage
+from lastgood.storage.parallel import Deadline, ask_all, ask_one
+from lastgood.storage.reading import Location, Storage
 
 COMMITS_DEFAULT = 500
 """How many of the newest versions are read one by one: five rounds of requests to an object store."""

@@ -18,7 +18,7 @@ from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.query.world import World
-from lastgood.storage import LocationInvalidError, parse_location
+from lastgood.storage.reading import LocationInvalidError, parse_location
 
 CONDITIONS: tuple[Condition, ...] = told.CONDITIONS
 

@@ -23,7 +23,7 @@ from lastgood.ledger.schema import LedgerMissingError, migrate
 from lastgood.ledger.telling import Telling, telling_of
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import Record
-from lastgood.rights import make_private
+from lastgood.storage.rights import make_private
 
 BATCHES_AT_ONCE = 500
 """In one transaction: others who write wait for no more."""

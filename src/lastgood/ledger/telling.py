@@ -16,7 +16,7 @@ from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, 
 from lastgood.ledger.joining import joined
 from lastgood.records.record import Crashed, Failure, Progress, Record, Started, StartFailed, Terminated
 from lastgood.records.told import failure_as_told
-from lastgood.storage import LocationInvalidError, parse_location
+from lastgood.storage.reading import LocationInvalidError, parse_location
 
 _T = TypeVar("_T")
 

@@ -14,13 +14,10 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError, command_line
+from lastgood.journal.endings import as_left, endings_of
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
-from lastgood.operations.evidence import CheckpointMissingError, now_ms
-from lastgood.operations.keys import signer_of
-from lastgood.operations.ledger import chosen_ledger, fill_with
-from lastgood.operations.target import Target, resolve_target
-from lastgood.recovery.backups import (
+from lastgood.mirror.backups import (
     Backup,
     BackupMissingError,
     CheckpointNotEmptyError,
@@ -36,12 +33,15 @@ from lastgood.recovery.backups import (
     restore_order,
     write_backup,
 )
-from lastgood.recovery.copies import Copy, standing
-from lastgood.recovery.endings import as_left, endings_of
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.mirror.copies import Copy, standing
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.observe.evidence import CheckpointMissingError, now_ms
+from lastgood.observe.ledger import chosen_ledger, fill_with
+from lastgood.settings.keys import signer_of
+from lastgood.settings.target import Target, resolve_target
 from lastgood.signing import Signer
-from lastgood.storage import Location, open_storage, parse_location
-from lastgood.writing import WritableStorage, open_writable
+from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.writing import WritableStorage, open_writable
 
 MIRROR = "mirror"
 """What `backup restore --from` takes for the newest state of the mirror."""

@@ -15,12 +15,12 @@ from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.operations.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
-from lastgood.operations.find import OffsetSearch, find_file_quickly, find_file_thoroughly
-from lastgood.operations.rows import AllRows, BatchRow, rows_of
-from lastgood.operations.shown import Comparison
-from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around
-from lastgood.operations.walk import Progress
+from lastgood.observe.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.find import OffsetSearch, find_file_quickly, find_file_thoroughly
+from lastgood.observe.rows import AllRows, BatchRow, rows_of
+from lastgood.observe.shown import Comparison
+from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
 from lastgood.sources.files import FileFacts, Then, ask_files, then
 from lastgood.sources.kafka_facts import KafkaFacts
@@ -69,30 +69,12 @@ def head_json(evidence: Evidence, comparison: Comparison) -> dict[str, Any]:
         }
         for sink in comparison.sinks
     ]
-    return {**summary(evidence), "sinks": told}
+    return {**evidence.to_json(), "sinks": told}
 
 
 def row_json(row: BatchRow, comparison: Comparison) -> dict[str, Any]:
     """A batch with what the sinks show of it."""
     return {**row.to_json(), "sinks": [each.to_json() for each in comparison.of(row)]}
-
-
-def summary(evidence: Evidence) -> dict[str, Any]:
-    """What every reading verb says of a checkpoint first."""
-    checkpoint = evidence.checkpoint
-    versions = checkpoint.spark_versions
-    return {
-        "checkpoint": str(evidence.location),
-        "query_id": evidence.query_id,
-        "mode": checkpoint.mode.value,
-        "spark": str(versions) if versions else None,
-        "stateful": checkpoint.is_stateful,
-        "last_planned": checkpoint.last_planned,
-        "last_committed": checkpoint.last_committed,
-        "last_loadable_state": checkpoint.last_loadable,
-        "damaged": {path: str(damage) for path, damage in checkpoint.damage.items()},
-        "absent": list(checkpoint.absent),
-    }
 
 
 def inspect_batches(

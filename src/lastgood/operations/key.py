@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.errors import UsageError, command_line
-from lastgood.operations.keys import (
+from lastgood.journal.signed_files import SignedFile, signed_files
+from lastgood.settings.keys import (
     TEXT_VARIABLE,
     KeyMissingError,
     default_file,
@@ -19,11 +20,10 @@ from lastgood.operations.keys import (
     read_key_file,
     write_key_file,
 )
-from lastgood.operations.target import resolve_target
-from lastgood.recovery.signed_files import SignedFile, signed_files
+from lastgood.settings.target import resolve_target
 from lastgood.signing import KeyRing, Signer, Standing, new_key
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 
 
 @dataclass(frozen=True, slots=True)

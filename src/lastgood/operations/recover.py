@@ -2,64 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-import platformdirs
-
-from lastgood.asked import Asked
-from lastgood.checkpoint.contents import Presence
-from lastgood.diagnosis.findings import Finding
-from lastgood.diagnosis.rules_left import first_start_unproven
-from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.operations.apply import Owner, Recovery, apply_plan, undo
-from lastgood.operations.attempts import Attempts
-from lastgood.operations.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
-from lastgood.operations.decision import Decision, Verdict
-from lastgood.operations.driver_death import DEAD, DriverNotProvenDeadError
-from lastgood.operations.evidence import CheckpointMissingError, now_ms
-from lastgood.operations.incident_notes import note_recover
-from lastgood.operations.keys import Keys
-from lastgood.operations.offsets import offsets_after
-from lastgood.operations.outage import after_outage, outage_of
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.positions import Where
-from lastgood.operations.start_file import StartFileNotNamedError
-from lastgood.operations.survey import Survey, survey
-from lastgood.operations.target import name_policy, pipeline_of, require_known, resolve_target
-from lastgood.operations.topic_notes import note_before_first_start, note_topics
-from lastgood.operations.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
-from lastgood.operations.whereabouts import note_made
-from lastgood.query.prediction.restart import Outcome
-from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.engine import PlanStaleError
-from lastgood.recovery.plan import Plan, PlanInvalidError
-from lastgood.recovery.price import Guarantee, Waiver
-from lastgood.recovery.room import PlanNotOfThisPlaceError, Room, Stage, latest, open_recovery, recoveries_folder
-from lastgood.rights import make_private, private
-from lastgood.signing import SignatureMissingError, SignatureWrongError
-from lastgood.sinks.evidence import ABSENT, SinkEvidence
-from lastgood.storage import Location, open_storage, parse_location
-from lastgood.supervise.ladder import Rung, rungs
-from lastgood.supervise.policy import Policy
-from lastgood.writing import open_writable
-
-Tell = Callable[[str], None]
-
-
-_RESUME = "resume"
-_STANDS = "reposition"
-_ANSWERING = ("delta", "file", "iceberg", "fence", "unknown")
-"""Kinds of sinks that could tell of batches, and what could not be looked at."""
-_FOR_A_PERSON = (
-    StartFileNotNamedError,
-    SinkNotNamedError,
-    FileNotNamedError,
-    PlanNotOfThisPlaceError,
-    DriverNotProvenDeadError,
-)
-"""Why what was found in the lake is not done without a person."""
+from lastgood.incident.notes import note_recover
+from lastgood.observe.evidence import now_ms
+from lastgood.recovery.deciding import Tell, decide
+from lastgood.recovery.decision import Decision
+from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.keys import Keys
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
@@ -71,8 +21,6 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     save_to: Path | None = None,
     tell: Tell = lambda _: None,
     config: Path | None = None,
-    owner: Owner | None = None,
-    lost: Where | None = None,
     first_start: bool = False,
     go_on: bool = False,
 ) -> Decision:
@@ -89,9 +37,6 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         save_to: File for a plan that a person has to decide on; by default one of this user's state folder.
         tell: Gets a line for a person at each turn.
         config: Another configuration than `lastgood.toml` here.
-        owner: Who calls, if it is the supervisor of the application itself.
-        lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
-            where a mirror or the sink's mark say.
         first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
         go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
 
@@ -99,394 +44,22 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
-    options = _allowed(target, options or PlanOptions(), config)
+    options = options or PlanOptions()
     keys = Keys(config)
-    work = _Work(target, options, observe, driver_is_dead, save_to, tell, config, keys, owner, lost, first_start)
     began_at_ms = now_ms()
-    is_counted = owner is None and options.goal == _RESUME
-    if go_on and not is_counted:
-        raise UsageError(
-            "another goal is a person's own word already", subject="--go-on", found=f"--goal {options.goal}"
-        )
-    decision = work.climbed(began_at_ms, go_on=go_on) if is_counted else work.decide()
-    if not observe and owner is None:
+    decision = decide(
+        target,
+        options,
+        observe=observe,
+        driver_is_dead=driver_is_dead,
+        save_to=save_to,
+        tell=tell,
+        config=config,
+        first_start=first_start,
+        go_on=go_on,
+        keys=keys,
+    )
+    if not observe:
         looked = options.evidence
         note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=looked, keys=keys)
     return decision
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One recovery, and how to go about it."""
-
-    target: str
-    options: PlanOptions
-    observe: bool
-    driver_is_dead: bool
-    save_to: Path | None
-    tell: Tell
-    config: Path | None
-    keys: Keys
-    owner: Owner | None = None
-    lost: Where | None = None
-    first_start: bool = False
-
-    def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
-        """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
-        pipeline = pipeline_of(self.target, self.config)
-        policy = Policy() if pipeline is None else pipeline.policy
-        attempts = Attempts.found(
-            target=self.target,
-            location=_location(self.target, self.config),
-            policy=policy,
-            evidence=self.options.evidence,
-            began_ms=began_at_ms,
-            tell=self.tell,
-            config=self.config,
-            keys=self.keys,
-        )
-        if go_on:
-            attempts = attempts.forgotten(is_for_good=not self.observe)
-        try:
-            outage = None if go_on else outage_of(attempts.location, policy, now_ms=began_at_ms, tell=self.tell)
-        except LastgoodError as error:
-            return self.told(error)
-        if outage is None:
-            found = self._climb(attempts, policy)
-        else:
-            found = Climbed(Rung.RESUME, after_outage(outage, self._towards, self._again("--go-on")))
-        decision = replace(found.decision, failed=attempts.failed)
-        if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
-            decision = self._given_up(decision, found.waiting, attempts)
-        elif found.waiting is not None:
-            self.tell(f"more could be done than a restart: {found.waiting.because}; {found.waiting.way_on}")
-        if not self.observe:
-            attempts.keep(decision, found.rung)
-        return decision
-
-    def _climb(self, attempts: Attempts, policy: Policy) -> Climbed:
-        # What was tried often enough is not done once more; only what a person has to decide on is looked for.
-        first = replace(self, observe=self.observe or attempts.gives_up).decide()
-
-        def decide(rung: Rung) -> Decision | None:
-            goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
-            return if_it_can_be_gone(lambda: self._towards(goal, where), is_asked_for=goal == FRESH)
-
-        return climb(rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
-
-    def _towards(self, goal: str, where: Where) -> Decision:
-        """The same with another goal."""
-        options = _allowed(self.target, replace(self.options, goal=goal, where=where), self.config)
-        return replace(self, options=options).decide()
-
-    def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
-        """It has failed too often: a person is called, with what there is to decide on."""
-        if decision.verdict is not Verdict.START:
-            return decision
-        failed, because = attempts.failed, attempts.because
-        error = attempts.exhausted(self._again("--go-on"))
-        if waiting is not None:
-            because = f"{because}, and {waiting.because}"
-            return replace(waiting, because=because, error=waiting.error or error, failed=failed)
-        file = self._saved(decision.plan) if decision.plan is not None and decision.plan.steps else None
-        return Decision(Verdict.PERSON, because, decision.plan, file, error=error, next=error.next, failed=failed)
-
-    def decide(self) -> Decision:
-        """Finish what was interrupted; else plan, and do it."""
-        try:
-            return self.finish() or self.plan()
-        except CheckpointMissingError as error:
-            return self.start_from_nothing(error)
-        except LastgoodError as error:
-            return self.told(error)
-
-    def finish(self) -> Decision | None:
-        """Finish a repair that was interrupted; None if there is none, or none any more."""
-        location = _location(self.target, self.config)
-        storage = open_storage(location)
-        recovery = open_recovery(storage, location)
-        if recovery is None:
-            return None
-        folder = recoveries_folder(location) / recovery
-        stage = latest(storage, folder)
-        is_back = stage is not None and stage.is_back
-        try:
-            out_of_lake(location, recovery, self._named(), self.keys(), is_taken_back=is_back)
-            if self.observe:
-                done_first = "taken back first" if is_back else "finished"
-                return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
-            if is_back:
-                self._take_back(recovery)
-                return None
-            done = self._apply(str(folder / "plan.json"))
-        except PlanStaleError:
-            if latest(storage, folder) is not Stage.BEGUN:  # then there is more than its seal, or nothing left of it
-                raise
-            self._take_back(recovery)
-            return None
-        except _FOR_A_PERSON as error:
-            return self._shown(error, location, recovery)
-        because = f"recovery {recovery}, which was interrupted, is finished"
-        return Decision(Verdict.START, because, done.plan, recovery=done)
-
-    def _shown(self, error: LastgoodError, location: Location, recovery: str) -> Decision:
-        """A repair that was found in the lake, for a person to look at; nothing is done.
-
-        What it names itself is shown, and no part of the command: who pastes that would name it.
-        """
-        try:
-            room = Room(location, recovery, open_writable(location), self.keys())
-            plan = room.plan().said_here(str(location), ())
-        except PlanInvalidError:
-            plan = None
-        following = error.next
-        if isinstance(error, SinkNotNamedError):
-            following = self._again("--sink", "LOCATION")
-        if isinstance(error, FileNotNamedError):
-            following = self._again(*(word for option in error.options for word in (option, "FILE")))
-        if isinstance(error, DriverNotProvenDeadError):
-            following = self._again(DEAD)
-        because = f"recovery {recovery} was interrupted: {error.sentence}"
-        return Decision(Verdict.PERSON, because, plan, error=error, next=following)
-
-    def _named(self) -> Named:
-        """What is named on this machine."""
-        owner = self.owner
-        return Named(self.options.evidence, (self._start_file, owner.start_file if owner else None), self.config)
-
-    def _take_back(self, recovery: str) -> None:
-        """Take an open recovery back, since it cannot be finished; what is right now is planned anew."""
-        self.tell(f"recovery {recovery} was interrupted and cannot be finished: it is taken back")
-        undo(
-            recovery,
-            checkpoint=self.target,
-            driver_is_dead=self.driver_is_dead,
-            tell=self.tell,
-            config=self.config,
-            owner=self.owner,
-            start_file=self._start_file,
-            evidence=self.options.evidence,
-            keys=self.keys,
-        )
-
-    def plan(self) -> Decision:
-        """Plan, and do it."""
-        plan = make_plan(self.target, self.options, config=self.config, keys=self.keys)
-        if not plan.steps and not plan.needs:
-            self._noting(lambda: note_topics(plan))
-            return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
-        if self.observe and not plan.needs:
-            return Decision(Verdict.START, "the plan would be carried out", plan)
-        if plan.needs:
-            file = self._saved(plan)
-            words = " and ".join(waiver.value for waiver in plan.needs)
-            return Decision(Verdict.PERSON, f"nobody has accepted {words}", plan, file, next=self._accepting(plan))
-        try:
-            done = self._apply(plan)
-        except LastgoodError as error:
-            return replace(self.told(error), plan=plan, file=self._saved(plan))
-        return Decision(Verdict.START, "the plan was carried out", plan, recovery=done)
-
-    def _noting(self, note: Callable[[], None]) -> None:
-        """Note down that the query goes on in the topics that are there now."""
-        try:
-            if not self.observe:
-                note()
-        except LastgoodError as error:
-            self.tell(f"of which topics the offsets are is not noted down: {error.sentence}")
-
-    def start_from_nothing(self, missing: CheckpointMissingError) -> Decision:
-        """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
-
-        Raises:
-            LastgoodError: a sink does not let us look; the target may be a pipeline of another folder.
-        """
-        options = self.options
-        found = survey(
-            self.target,
-            evidence=options.evidence,
-            spark=options.spark,
-            config=self.config,
-            may_be_missing=True,
-            keys=self.keys,
-        ).wanting(options.goal_words(), options.accept)
-        for sink in found.world.sinks:
-            if sink.others or sink.last_batch is not None:
-                return self._start_again(missing, found, sink)
-        sinks = found.world.sinks
-        for sink in sinks:
-            if sink.is_silent:
-                because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
-                return Decision(Verdict.LATER, because, error=missing)
-        if self.config is None:
-            require_known(self.target)
-        for sink in sinks:
-            if not sink.known and sink.kind in _ANSWERING and not self.first_start:
-                return self._unproven(missing, sink)
-        self._noting(lambda: note_before_first_start(found))
-        told = "" if sinks else ", and no sink was named"
-        where = str(_location(self.target, self.config))
-        silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
-        is_proven = self.first_start or (sinks and not silent)
-        warning = None if is_proven else first_start_unproven(where, silent)
-        if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
-            # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
-            because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
-            missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
-            return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
-        return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
-
-    def _unproven(self, missing: CheckpointMissingError, sink: SinkEvidence) -> Decision:
-        """There is a table, and it does not tell whether the query has written it; nor will it later."""
-        because = f"there is no checkpoint, and {sink.location} does not tell whether the query has run: {sink.because}"
-        missing.effect = "if it has, a start from batch 0 leaves records out, or writes them twice"
-        missing.expected = "the checkpoint, a backup of it, or --first-start, where the query has never run"
-        return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
-
-    @property
-    def _first_start(self) -> str:
-        """By which a person says that the query has never run."""
-        return self._again("--first-start") if self.owner is None else "the same again, with --first-start"
-
-    def _warning(self, plan: Plan) -> Finding | None:
-        """What is to be said before a plain start on a checkpoint that has no batch."""
-        if self.first_start or plan.promise.outcome != Outcome.STARTS.value:
-            return None
-        left_by = plan.options.get("left_by")
-        if left_by is not None and plan.options["has_begun"] is False:
-            return None
-        if left_by is None and plan.guarantee is Guarantee.EXACTLY_ONCE:
-            return None
-        silent = [sink.location for sink in plan.sinks if sink.kind != ABSENT]
-        if plan.sinks and not silent:
-            return None
-        return first_start_unproven(plan.checkpoint, silent, left_by)
-
-    def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
-        """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
-        fresh = replace(self.options, goal="fresh", where=self._where_if_lost())
-        missing.next = found.world.command("plan", *fresh.goal_words())
-        missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
-        try:
-            return replace(self, options=fresh).plan()
-        except LastgoodError as error:
-            if error.retry is Retry.LATER:
-                return Decision(Verdict.LATER, error.sentence, error=error)
-            missing.found = error.sentence
-            told = "there is no checkpoint, and a sink holds batches of a query"
-            return Decision(Verdict.PERSON, told, error=missing)
-
-    def told(self, error: LastgoodError) -> Decision:
-        """What an error comes to: a person can mend it, or it may be otherwise in a while.
-
-        Raises:
-            LastgoodError: neither.
-        """
-        if isinstance(error, DriverNotProvenDeadError):
-            return Decision(Verdict.PERSON, error.sentence, error=error, next=self._again(DEAD))
-        if isinstance(error, SignatureMissingError | SignatureWrongError):
-            return Decision(Verdict.PERSON, error.sentence, error=error)
-        if isinstance(error, RepairRefusedError):
-            return self._where_it_stands(error) or Decision(Verdict.PERSON, error.sentence, error=error)
-        if error.retry is Retry.LATER or isinstance(error, PlanStaleError):
-            return Decision(Verdict.LATER, error.sentence, error=error)
-        raise error
-
-    def _where_it_stands(self, refused: RepairRefusedError) -> Decision | None:
-        """The offsets where the query stands, moved to what Kafka still serves; None if that is no way out either.
-
-        For what was to be read next and is gone: then no way is exact, and this one loses nothing else.
-        """
-        is_a_way = any(each.goal == _STANDS and each.guarantee is not None for each in refused.alternatives)
-        if self.options.goal != _RESUME or not is_a_way:
-            return None
-        try:
-            stands = Where(batch=offsets_after(self.target, config=self.config).batch)
-            return replace(self, options=replace(self.options, goal=_STANDS, where=stands)).plan()
-        except LastgoodError as error:  # of a refusal the first one says more
-            return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
-
-    def _accepting(self, plan: Plan) -> str:
-        return self._again("--accept", plan.price)
-
-    def _again(self, *words: str) -> str:
-        """The command of the same recovery, with more said."""
-        options = self.options
-        accepted = tuple(waiver.value for waiver in options.accept)
-        start = options.start_words()
-        asked = Asked(self.target, options.evidence.words(), start, accepted, policy=name_policy(self.config))
-        dead = [DEAD] if self.driver_is_dead and DEAD not in words else []
-        output = [] if self.save_to is None else ["--output", str(self.save_to)]
-        return asked.command("recover", *options.goal_words(), *words, *dead, *output)
-
-    def _apply(self, planned: str | Plan) -> Recovery:
-        return apply_plan(
-            planned,
-            driver_is_dead=self.driver_is_dead,
-            tell=self.tell,
-            config=self.config,
-            owner=self.owner,
-            start_file=self._start_file,
-            evidence=self.options.evidence,
-            keys=self.keys,
-        )
-
-    @property
-    def _has_run_here(self) -> bool:
-        """Whether our supervisor has started the application before, so that the folder may be its own."""
-        return self.owner is not None and self.owner.proof is not None
-
-    @property
-    def _start_file(self) -> str | None:
-        """The file that the caller lets a recovery write."""
-        return None if self.options.via is None else self.options.via.location
-
-    def _saved(self, plan: Plan) -> Path | None:
-        """Where a person finds the plan; None if this machine has no room for it."""
-        file = platformdirs.user_state_path("lastgood") / "plans" / f"plan-{plan.recovery}.json"
-        path = self.save_to or file
-        try:
-            make_private(path.parent)
-            with open(path, "wb", opener=private) as stream:
-                stream.write(plan.to_bytes(self.keys()))
-        except OSError as error:
-            if self.save_to is not None:
-                raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error
-            self.tell(f"the plan is not saved: {path}: {error.strerror}")
-            return None
-        note_made(plan)
-        return path
-
-    def _where_if_lost(self) -> Where:
-        if self.lost is not None or self.options.where.is_chosen:
-            return self.lost or self.options.where
-        pipeline = pipeline_of(self.target, self.config)
-        identity = _location(self.target, self.config).identity
-        for query in () if pipeline is None else pipeline.queries:
-            if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
-                return Where(offset_columns=query.offset_columns)
-        return Where()
-
-
-def _why_plain(plan: Plan) -> str:
-    left_by = plan.options.get("left_by")
-    if left_by is None:
-        return f"Spark's own restart does it: {plan.promise.because}"
-    return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
-
-
-def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:
-    """With what the policy of the target's pipeline accepts, and how it starts a query afresh."""
-    pipeline = pipeline_of(target, config)
-    if pipeline is None:
-        return options
-    policy = pipeline.policy
-    accepted = tuple(map(Waiver, policy.accept))
-    options = replace(options, accept=tuple(dict.fromkeys((*options.accept, *accepted))))
-    if options.goal == FRESH and options.via is None and policy.via is not None:
-        return replace(options, via=policy.via, takes_any_number=policy.takes_any_number)
-    return options
-
-
-def _location(target: str, config: Path | None) -> Location:
-    return parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)

@@ -3,128 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import StorageError, UsageError
-from lastgood.operations.advice_facts import RECORDS_FOLDER
-from lastgood.operations.closing import CarriedOut, carried_out, closed
-from lastgood.operations.keys import keys_of
-from lastgood.operations.lost_ranges import LostRange, lost_ranges
-from lastgood.operations.recorded import newest_records
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.operations.target import resolve_target
-from lastgood.operations.whereabouts import whereabouts
+from lastgood.incident.closing import CarriedOut, carried_out, closed
+from lastgood.incident.lost_ranges import LostRange, lost_ranges
+from lastgood.incident.report import Report
+from lastgood.journal.incident import Attempt, Incident, IncidentDamagedError, kept_plan
+from lastgood.journal.incidents import list_incidents, read_incident
+from lastgood.journal.room import LAST, RecoveryUnknownError, Stage, find_recovery, recoveries
+from lastgood.journal.signed_files import file_of_incident, worst
+from lastgood.observe.advice_facts import RECORDS_FOLDER
+from lastgood.observe.recorded import newest_records
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress
-from lastgood.recovery.incident import Attempt, Incident, IncidentDamagedError, kept_plan
-from lastgood.recovery.incidents import list_incidents, read_incident
-from lastgood.recovery.plan import Plan
-from lastgood.recovery.room import LAST, RecoveryUnknownError, Stage, find_recovery, recoveries
-from lastgood.recovery.signed_files import file_of_incident, worst
-from lastgood.rights import WORK_SUFFIX
-from lastgood.signing import Standing
-from lastgood.storage import Location, Storage, parse_location
-from lastgood.supervise.config import CONFIG_NAME, load_config
-from lastgood.writing import open_writable
+from lastgood.recovery.whereabouts import whereabouts
+from lastgood.settings.config import CONFIG_NAME, load_config
+from lastgood.settings.keys import keys_of
+from lastgood.settings.target import resolve_target
+from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import open_writable
 
 _SECOND = len("20261121-160058")
 _NEIGHBOURS = 5
 _NOTHING_ASKED = EvidenceOptions()
-_WORDS = {
-    Stage.BEGUN: "the checkpoint was sealed",
-    Stage.APPLYING: "what is touched was backed up",
-    Stage.APPLIED: "all steps were done and verified",
-    Stage.CLOSED: "the checkpoint was opened again: a driver may start",
-    Stage.UNDOING: "to be taken back: the checkpoint was sealed",
-    Stage.TAKING_BACK: "the steps were being taken back",
-    Stage.UNDONE: "every byte was as before",
-    Stage.TAKEN_BACK: "taken back: the checkpoint was opened again",
-}
-_BEGINNING = {Stage.CLOSED: Stage.BEGUN, Stage.TAKEN_BACK: Stage.UNDOING}
-_DID = {
-    "restart": "started again",
-    "repair": "repaired",
-    "wait": "waited",
-    "stop": "left to a person",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One line of the timeline."""
-
-    at_ms: int
-    what: str
-    seconds: float | None = None
-    """How long it took, where that is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All that is known of an incident."""
-
-    incident: Incident
-    """With its first new batch and the promise, also where only this look at it has found them."""
-    recoveries: tuple[CarriedOut, ...] = ()
-    """The plans of it that were begun."""
-    lost: tuple[LostRange, ...] = ()
-    is_by_hand: bool = False
-    """Whether there is no incident: somebody applied a plan."""
-    signature: Standing | None = None
-    """What the keys of this machine say of the file of the incident; None without a key, or without an incident."""
-
-    @property
-    def outcome(self) -> str:
-        """As of the incident; `undone`, `interrupted`, if that became of its last recovery."""
-        state = self.recoveries[-1].state if self.recoveries else None
-        return state if state in ("undone", "interrupted") else self.incident.outcome
-
-    @property
-    def timeline(self) -> tuple[Turn, ...]:
-        """What happened, in order of time."""
-        return tuple(sorted(self._turns(), key=lambda turn: turn.at_ms))
-
-    def _turns(self) -> Iterator[Turn]:
-        incident = self.incident
-        if not self.is_by_hand:
-            yield Turn(incident.failed_at_ms, incident.cause_line or "it failed")
-        for attempt in incident.attempts:
-            what = "a plan was made" if self.is_by_hand else _DID[attempt.did]
-            yield Turn(attempt.at_ms, f"{what}: {attempt.because}", None if self.is_by_hand else attempt.seconds)
-        for done in self.recoveries:
-            at = dict(done.stages)
-            for stage, at_ms in done.stages:
-                began_ms = at.get(_BEGINNING[stage]) if stage in _BEGINNING else None
-                if at_ms is not None:
-                    yield Turn(at_ms, _WORDS[stage], None if began_ms is None else (at_ms - began_ms) / 1000)
-        if incident.first_batch_at_ms is not None:
-            again = ", which ran again," if incident.rerun else ""
-            yield Turn(incident.first_batch_at_ms, f"batch {incident.first_batch}{again} was committed")
-
-    def to_json(self) -> dict[str, Any]:
-        """What `report --format json` prints."""
-        incident = self.incident
-        return {
-            **incident.to_json(),
-            "outcome": self.outcome,
-            "by_hand": self.is_by_hand,
-            "signature": None if self.signature is None else self.signature.value,
-            "back_after_seconds": incident.back_after_seconds,
-            "timeline": [
-                {
-                    "at_ms": turn.at_ms,
-                    "after_seconds": (turn.at_ms - incident.failed_at_ms) / 1000,
-                    "what": turn.what,
-                    "seconds": turn.seconds,
-                }
-                for turn in self.timeline
-            ],
-            "plan": None if incident.plan is None else dict(incident.plan),
-            "recoveries": [each.to_json() for each in self.recoveries],
-            "lost": [each.to_json() for each in self.lost],
-        }
 
 
 def report(

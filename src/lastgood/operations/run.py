@@ -20,25 +20,25 @@ import psutil
 
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
-from lastgood.operations.filling import Filling, filling
-from lastgood.operations.heal import Healer
-from lastgood.operations.keys import TEXT_VARIABLE
-from lastgood.operations.mirroring import mirroring
-from lastgood.operations.target import Target, target_of
+from lastgood.observe.progress import LogWatch
 from lastgood.process.driver import Launch, prepare_launch
+from lastgood.recovery.hold import hold_checkpoint, lock_file
 from lastgood.redaction import redacted_words
-from lastgood.rights import make_private
+from lastgood.settings.config import Pipeline
+from lastgood.settings.keys import TEXT_VARIABLE
+from lastgood.settings.target import Target, target_of
 from lastgood.sources.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.starting_offsets import KEY_VARIABLE
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
-from lastgood.storage import Location, parse_location
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.rights import make_private
 from lastgood.supervise.agents import Agents
-from lastgood.supervise.config import Pipeline
 from lastgood.supervise.events import Event, Noticed, no_checkpoint
-from lastgood.supervise.hold import hold_checkpoint, lock_file
+from lastgood.supervise.filling import Filling, filling
+from lastgood.supervise.heal import Healer
 from lastgood.supervise.loop import Supervisor
-from lastgood.supervise.progress import LogWatch
+from lastgood.supervise.mirroring import mirroring
 
 _AGENT_FOLDERS_KEPT = 20
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -19,31 +19,32 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.diagnosis.rules_seal import SEALED_BY_LASTGOOD
 from lastgood.errors import LastgoodError, StorageError
-from lastgood.operations.advice_facts import query_facts
-from lastgood.operations.below import Reach, checkpoints_below
-from lastgood.operations.diagnose import BATCHES, examine
-from lastgood.operations.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
-from lastgood.operations.fleet import look_around_all
-from lastgood.operations.keys import keys_of
-from lastgood.operations.surroundings import EvidenceOptions, Surroundings, look_around, reading
-from lastgood.operations.target import Target, resolve_target
+from lastgood.journal.attempts_file import read_attempts
+from lastgood.journal.incident import Incident
+from lastgood.journal.incidents import last_incident
+from lastgood.observe.advice_facts import query_facts
+from lastgood.observe.below import Reach, checkpoints_below
+from lastgood.observe.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
+from lastgood.observe.exposure import exposure_to_kafka
+from lastgood.observe.fleet import look_around_all
+from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.observe.world import BATCHES
+from lastgood.operations.diagnose import examine
+from lastgood.planning.plan import PlanInvalidError
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.agreement import SinkStanding, sink_standing
-from lastgood.query.kafka import Exposure, exposure_of
+from lastgood.query.kafka import Exposure
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.world import LeftBehind, views_of
-from lastgood.recovery.attempts_file import read_attempts
-from lastgood.recovery.incident import Incident
-from lastgood.recovery.incidents import last_incident
-from lastgood.recovery.plan import PlanInvalidError
+from lastgood.settings.keys import keys_of
+from lastgood.settings.target import Target, resolve_target
 from lastgood.signing import NO_KEYS, Standing
 from lastgood.sources.kafka_ranges import Offsets
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 if TYPE_CHECKING:
-    from lastgood.operations.attempts import FailedBatch
+    from lastgood.recovery.attempts import FailedBatch
 _NOTHING_ASKED = EvidenceOptions()
 
 
@@ -386,7 +387,7 @@ def _signature(
     keys = keys_of(config) if isinstance(last, Incident) else NO_KEYS
     if not keys or not isinstance(last, Incident):
         return None
-    from lastgood.recovery.signed_files import file_of_incident, worst  # noqa: PLC0415 - nobody without a key needs it
+    from lastgood.journal.signed_files import file_of_incident, worst  # noqa: PLC0415 - nobody without a key needs it
 
     return worst(file_of_incident(storage, location, last.id, keys))
 
@@ -400,7 +401,7 @@ def _failed(evidence: Evidence) -> FailedBatch | None:
         return None
     if kept is None:
         return None
-    from lastgood.operations.attempts import failed_batch  # noqa: PLC0415 - 50 ms that most queries need not pay
+    from lastgood.recovery.attempts import failed_batch  # noqa: PLC0415 - 50 ms that most queries need not pay
 
     return failed_batch(kept, evidence.checkpoint.last_committed)
 
@@ -415,19 +416,8 @@ def _judge(
 ) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
     report = examine(evidence, around, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
-    checkpoint = evidence.checkpoint
     views = views_of(report.world)
-    exposure = None
-    if around.kafka is not None:
-        held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None
-        exposure = exposure_of(
-            reading(evidence),
-            around.kafka,
-            now_ms=at_ms,
-            recorded_ids=facts.topic_ids,
-            is_same_topic=options.topic_is_the_same,
-            in_sinks=None if held is None else reading(evidence, through=held).next_offsets,
-        )
+    exposure = exposure_to_kafka(evidence, around, facts, options, at_ms=at_ms)
     stand = _stand(evidence, report)
     return Status(
         evidence.location,

@@ -22,10 +22,10 @@ from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
-from lastgood.operations.advice_facts import query_facts
-from lastgood.operations.diagnose import BATCHES
-from lastgood.operations.evidence import gather
-from lastgood.operations.surroundings import reading
+from lastgood.observe.advice_facts import query_facts
+from lastgood.observe.evidence import gather
+from lastgood.observe.surroundings import reading
+from lastgood.observe.world import BATCHES
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
@@ -44,7 +44,7 @@ from lastgood.spark.audit import (
     SinkTable,
     parse_columns,
 )
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 _JOB = Path(lastgood.spark.__file__).parent / "audit_job.py"
 _SAME = (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW, TopicIdentity.UNKNOWN)

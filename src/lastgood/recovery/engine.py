@@ -13,18 +13,18 @@ from typing import Any
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.overlay import OverlayStorage
-from lastgood.recovery.lease import Lease, LeaseLostError, unless_overtaken
-from lastgood.recovery.plan import Plan, PlannedSink, Promise
-from lastgood.recovery.room import CheckpointChangedError, Room, Stage
-from lastgood.recovery.seal import put_up, seal_of, stands, take_down
+from lastgood.journal.lease import Lease, LeaseLostError, unless_overtaken
+from lastgood.journal.room import CheckpointChangedError, Room, Stage
+from lastgood.journal.seal import put_up, seal_of, stands, take_down
+from lastgood.planning.plan import Plan, PlannedSink, Promise
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, MoveStep, Step, digest
 from lastgood.recovery.sink_acts import TableWork, set_aside
-from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
-from lastgood.recovery.start_steps import StartFileStep
-from lastgood.recovery.steps import FileStep, MoveStep, Step, digest
 from lastgood.recovery.written_file import LOG_BYTES_MAX, WritingStep, WrittenFile
-from lastgood.storage import Location, Storage, parse_location
-from lastgood.writing import WritableStorage, open_writable
+from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.writing import WritableStorage, open_writable
 
 
 class PlanStaleError(LastgoodError):

@@ -18,13 +18,13 @@ from lastgood.delta_log.committing import Action, additions, marking, put_versio
 from lastgood.delta_log.listing import DELTA_LOG, commit_name
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_all
-from lastgood.recovery.room import CheckpointChangedError
-from lastgood.recovery.sink_steps import DeltaStep, FileSinkStep
-from lastgood.rights import WORK_SUFFIX
+from lastgood.journal.room import CheckpointChangedError
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
 from lastgood.sinks.delta import write_obstacles
-from lastgood.storage import Location, parse_location
-from lastgood.writing import WritableStorage
+from lastgood.storage.parallel import Deadline, ask_all
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
 
 _SECONDS = 120.0
 _ATTEMPTS_MAX = 50

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
-from lastgood.drafts import is_draft
 from lastgood.errors import StorageError
-from lastgood.rights import WORK_SUFFIX
-from lastgood.storage import Location
-from lastgood.writing import WritableStorage
+from lastgood.storage.drafts import is_draft
+from lastgood.storage.reading import Location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
 
 KEPT_MS = 3_600_000
 """How long a draft is left alone: it is there only for as long as one file takes to be written."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from lastgood.checkpoint.lines import ENTRY_BYTES_MAX
-from lastgood.recovery.room import CheckpointChangedError, Room
-from lastgood.recovery.start_steps import StartFileStep
-from lastgood.recovery.steps import FileStep, digest
-from lastgood.storage import Location, parse_location
-from lastgood.writing import WritableStorage
+from lastgood.journal.room import CheckpointChangedError, Room
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, digest
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import WritableStorage
 
 LOG_BYTES_MAX = max(ENTRY_BYTES_MAX, 64 * 1024 * 1024)
 """Larger files are not log files of a query."""

@@ -12,11 +12,11 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline
 from lastgood.sinks.delta_back import reach_back
 from lastgood.sinks.delta_history import History, history_of
 from lastgood.sinks.evidence import START_MS, DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
-from lastgood.storage import Location, Storage, parse_location
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 _MARKS = range(-1, 2**31)

@@ -23,7 +23,7 @@ from lastgood.sinks.offset_columns import (
     OffsetsSeen,
     TableOffsets,
 )
-from lastgood.storage import Location
+from lastgood.storage.reading import Location
 
 ROWS_READ = 20_000_000
 FILES_READ = 64

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lastgood.errors import Retry, StorageError
-from lastgood.parallel import reason
+from lastgood.storage.parallel import reason
 
 DELTA, FILE, FENCE, ABSENT = "delta", "file", "fence", "absent"
 """Some of the kinds, as in `SinkEvidence.kind`."""

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
-from lastgood.parallel import Deadline, ask_one
 from lastgood.redaction import first_words, without_login
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
+from lastgood.storage.parallel import Deadline, ask_one
 
 TIMEOUT_SECONDS = 10.0
 

@@ -25,9 +25,9 @@ from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_all, ask_one, reason
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
-from lastgood.storage import Location, LocationInvalidError, Storage, parse_location
+from lastgood.storage.parallel import Deadline, ask_all, ask_one, reason
+from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 ENTRIES_DEFAULT = 200

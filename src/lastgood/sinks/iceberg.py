@@ -17,9 +17,9 @@ from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import is_long, read_object
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_one
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence, unknown_evidence
-from lastgood.storage import Location, Storage
+from lastgood.storage.parallel import Deadline, ask_one
+from lastgood.storage.reading import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
 MAIN = "main"

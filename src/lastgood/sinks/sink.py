@@ -9,14 +9,14 @@ from typing import Any
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.listing import DELTA_LOG
 from lastgood.errors import Retry, StorageError
-from lastgood.parallel import Deadline, ask_all, reason
 from lastgood.redaction import without_login
 from lastgood.sinks.delta import DeltaSink
 from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, unknown_evidence
 from lastgood.sinks.fence import open_fence
 from lastgood.sinks.files import FileSink
 from lastgood.sinks.iceberg import MAIN, METADATA_FOLDER, IcebergSink, newest_metadata
-from lastgood.storage import Location, Storage, open_storage, parse_location
+from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 _KINDS = (DeltaSink.kind, FileSink.kind, IcebergSink.kind)

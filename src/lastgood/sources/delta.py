@@ -14,8 +14,8 @@ from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.listing import DeltaLogListing
 from lastgood.delta_log.table import read_table_log
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_all, reason
-from lastgood.storage import Location, Storage, parse_location
+from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.storage.reading import Location, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 SOURCE_VERSION_NEWEST = 3

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError
-from lastgood.parallel import Deadline, ask_all, reason
-from lastgood.storage import Entry, Location, Storage, open_storage, parse_location
+from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.storage.reading import Entry, Location, Storage, open_storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
 MAX_FILE_AGE_DEFAULT_MS = 7 * 24 * 60 * 60 * 1000

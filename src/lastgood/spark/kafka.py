@@ -22,7 +22,7 @@ from lastgood.sources.starting_offsets import (
 from lastgood.spark.agent.failures import failure_of_error
 from lastgood.spark.agent.sessions import is_connect
 from lastgood.spark.agent.topics import Broker
-from lastgood.storage import open_storage, parse_location
+from lastgood.storage.reading import open_storage, parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from lastgood.errors import ExtraMissingError, StorageError
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
-from lastgood.local_tree import Tree
 from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
 from lastgood.records.told import record_as_told
-from lastgood.rights import FILE, is_private
 from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
 from lastgood.spark.agent.writer import Sink
-from lastgood.storage import Location, LocationInvalidError, parse_location
-from lastgood.writing import WritableStorage, open_writable
+from lastgood.storage.local_tree import Tree
+from lastgood.storage.reading import Location, LocationInvalidError, parse_location
+from lastgood.storage.rights import FILE, is_private
+from lastgood.storage.writing import WritableStorage, open_writable
 
 if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger

@@ -17,7 +17,7 @@ from lastgood.spark.agent.sessions import Attachment, attachment, detach, identi
 from lastgood.spark.agent.starts import Start
 from lastgood.spark.agent.writer import Sink, Writer
 from lastgood.spark.record_sinks import RECORDS_FOLDER, AsTold, BesideCheckpoints, LedgerSink, sink_for
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 
 _CLOSE_SECONDS = 2.0
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
+from lastgood.failures.ending import Failed, decisive_failure
+from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
 from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record, Started, StartFailed
-from lastgood.storage import Location, parse_location
+from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.events import Noticed
-from lastgood.supervise.failure import Failed, decisive_failure
 from lastgood.supervise.loop import Watch
-from lastgood.supervise.progress import LogWatch
 
 _DEAD_AFTER_SECONDS = 30.0
 """How long an application may take to start a query again by itself."""

@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.failures.ending import Cause
+from lastgood.ladder.rungs import Standing
 from lastgood.supervise import events
-from lastgood.supervise.failure import Cause
-from lastgood.supervise.ladder import Standing
-
-
-class AttemptsExhaustedError(LastgoodError):
-    """The command failed again and again without committing a batch."""
-
-    condition = "ATTEMPTS_EXHAUSTED"
-    exit_code = 71
-    retry = Retry.AFTER_CHANGE
 
 
 class PersonNeededError(LastgoodError):

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from lastgood.errors import LastgoodError, StorageError
+from lastgood.failures.ending import Cause, cause_of
+from lastgood.ladder.rungs import Standing, Standings
+from lastgood.observe.progress import NOTHING, Progress
 from lastgood.process.child import Child, Ending
 from lastgood.process.driver import Launch
 from lastgood.records.record import Failure
+from lastgood.recovery.attempts import AttemptsExhaustedError
 from lastgood.redaction import redacted_words
+from lastgood.settings.policy import Count, GiveUp, Policy, Restart, backoff
 from lastgood.supervise import events
-from lastgood.supervise.care import AttemptsExhaustedError, Care, PersonNeededError
-from lastgood.supervise.failure import Cause, cause_of
-from lastgood.supervise.ladder import Standing, Standings
+from lastgood.supervise.care import Care, PersonNeededError
 from lastgood.supervise.output import Output
-from lastgood.supervise.policy import Count, GiveUp, Policy, Restart, backoff
-from lastgood.supervise.progress import NOTHING, Progress
 from lastgood.supervise.stalls import Stall, Stalls
 
 _AGENT_POLL_SECONDS = 0.25

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from lastgood.rights import make_private, private
+from lastgood.storage.rights import make_private, private
 
 TAIL_BYTES = 256 * 1024
 """How much of the end is kept in memory to find the last error in: a Spark failure takes some 20 kB."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lastgood.supervise.failure import Cause
-from lastgood.supervise.progress import Progress
+from lastgood.failures.ending import Cause
+from lastgood.observe.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import TypeVar
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lastgood.errors import StorageError
-from lastgood.storage import PARALLEL_REMOTE, Entry, LocalStorage, Location, Storage
-from lastgood.writing import FsspecWriter, WritableStorage
+from lastgood.storage.reading import PARALLEL_REMOTE, Entry, LocalStorage, Location, Storage
+from lastgood.storage.writing import FsspecWriter, WritableStorage
 
 _Answer = TypeVar("_Answer")
 

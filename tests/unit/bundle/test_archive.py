@@ -25,7 +25,7 @@ from lastgood.bundle.archive import (
 )
 from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree
 from lastgood.errors import StorageError, UsageError
-from lastgood.storage import PARALLEL_LOCAL, PARALLEL_REMOTE, parse_location
+from lastgood.storage.reading import PARALLEL_LOCAL, PARALLEL_REMOTE, parse_location
 
 LOCATION = parse_location("/lake/orders")
 ROOTS = {CHECKPOINT: LOCATION, WORK: LOCATION.sibling(".lastgood")}

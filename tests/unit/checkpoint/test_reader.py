@@ -23,7 +23,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint
 from lastgood.errors import StorageError
-from lastgood.storage import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
+from lastgood.storage.reading import Entry, FsspecStorage, LocalStorage, Location, StorageDeniedError, parse_location
 
 
 def test_nothing_there_is_told_from_an_empty_folder(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from trips import fewest
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import SlowStorage
 

@@ -10,7 +10,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.search import Place, search_log
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import StorageError
-from lastgood.storage import LocalStorage, Storage, parse_location
+from lastgood.storage.reading import LocalStorage, Storage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.testing.storage import RefusingStorage, SlowStorage
 

@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.reader import read_batches
 from lastgood.checkpoint.stretches import is_plain, plain_stretches
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, Input, KafkaInput
 
 BATCHES = 8

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 from lastgood.delta_log.actions import TAKE_BACK, TableCommit, Transaction, parse_commit
 from lastgood.delta_log.committing import additions, marking, put_version, removing, version_bytes
 from lastgood.delta_log.listing import commit_name
-from lastgood.storage import parse_location
-from lastgood.writing import LocalWriter
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 
 RECOVERY = "20261121-160058-7f3a"
 

@@ -19,8 +19,8 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log.listing import checksum_name, commit_name
 from lastgood.delta_log.table import LogDamage, TableLog, read_table_log
 from lastgood.errors import ExtraMissingError, StorageError
-from lastgood.parallel import Deadline
-from lastgood.storage import Entry, LocalStorage, Location, parse_location
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Entry, LocalStorage, Location, parse_location
 
 ROWS = pa.table({"i": [1, 2, 3]})
 

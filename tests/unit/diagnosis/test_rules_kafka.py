@@ -20,7 +20,7 @@ from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka_ranges import Offsets
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 INFO, WARNING, ERROR = Severity

@@ -16,7 +16,7 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput
 
 INFO, WARNING, ERROR = Severity

@@ -28,7 +28,7 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sources.delta import DeltaFacts
 from lastgood.sources.files import FileFacts, FileState, WrittenAgain
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
 INFO, WARNING, ERROR = Severity

@@ -6,7 +6,7 @@ import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.state_size import partition_sizes
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 

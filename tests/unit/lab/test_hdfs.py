@@ -8,7 +8,7 @@ import pytest
 from lastgood.errors import StorageError
 from lastgood.lab.hdfs import SUPERUSER, HdfsCluster, HdfsStartError, _xml
 from lastgood.process.java import Java
-from lastgood.storage_hdfs import webhdfs_settings
+from lastgood.storage.hdfs import webhdfs_settings
 
 
 def cluster(folder: Path, port: int | None = None) -> HdfsCluster:

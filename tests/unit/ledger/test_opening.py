@@ -36,7 +36,7 @@ def test_library_that_is_missing_names_its_extra(
 
 
 def test_saying_where_a_ledger_is_needs_no_library() -> None:
-    code = "import sys, lastgood.ledger.opening, lastgood.supervise.config; print('sqlalchemy' in sys.modules)"
+    code = "import sys, lastgood.ledger.opening, lastgood.settings.config; print('sqlalchemy' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"
 

@@ -7,14 +7,14 @@ import pytest
 
 from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.errors import StorageError
+from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.evidence import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
 from lastgood.operations.backup import backups, create, keep, restore
-from lastgood.operations.evidence import CheckpointMissingError, gather
-from lastgood.recovery.backups import BackupMissingError, CheckpointNotEmptyError
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.storage.reading import LocalStorage, Location, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
-from lastgood.writing import LocalWriter
 
 OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 

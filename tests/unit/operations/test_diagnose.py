@@ -13,13 +13,14 @@ from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.plan import PlanOptions
-from lastgood.operations.positions import Where
+from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
+from lastgood.operations.diagnose import diagnose
 from lastgood.operations.recover import recover
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.planning.price import Waiver
 from lastgood.query.prediction.restart import Outcome
-from lastgood.recovery.price import Waiver
+from lastgood.recovery.plans import PlanOptions
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 ROWS = pa.table({"i": [1, 2, 3]})

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.operations.evidence import BatchUnknownError
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.evidence import BatchUnknownError
+from lastgood.observe.state_sizes import inspect_state
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.inspect import (
     NotFoundInHistoryError,
     batch_json,
@@ -19,15 +22,11 @@ from lastgood.operations.inspect import (
     inspect_batch,
     inspect_batches,
     parse_place,
-    summary,
     surroundings_of,
 )
-from lastgood.operations.state_sizes import inspect_state
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
-from lastgood.writing import LocalWriter
 
 CASES = Path(__file__).parents[2] / "corpus" / "cases"
 
@@ -337,7 +336,7 @@ def test_the_summary_names_what_is_damaged_and_absent(name: str, checkpoint: Pat
     verbs: list[Callable[[], dict[str, object]]] = [
         lambda: inspect_batches(str(checkpoint)).to_json(),
         lambda: inspect_state(str(checkpoint)).to_json(),
-        lambda: summary(inspect_batches(str(checkpoint)).evidence),
+        inspect_batches(str(checkpoint)).evidence.to_json,
     ]
     for verb in verbs:
         facts = verb()

@@ -9,15 +9,15 @@ import pytest
 from planning import broker, delta, drafted, known, query
 from predicting import change, line
 
+from lastgood.audit.logs import verify_logs
+from lastgood.observe.offsets import offsets_after
+from lastgood.observe.surroundings import reading
 from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
-from lastgood.operations.offsets import offsets_after
-from lastgood.operations.surroundings import reading
 from lastgood.operations.verify import NoCommittedBatchError, read_committed
-from lastgood.operations.verify_logs import verify_logs
+from lastgood.planning.goals.values import Reposition, Resume
+from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
 from lastgood.query.kafka import Losing, exposure_of
-from lastgood.recovery.goals import Reposition, Resume
-from lastgood.recovery.price import Guarantee
 from lastgood.sources.kafka_facts import KafkaFacts
 
 EARLIEST, LATEST = '{"orders":{"0":-2,"1":15}}', '{"orders":{"0":-1,"1":15}}'
@@ -107,7 +107,7 @@ def test_offsets_names_what_the_plan_holds(tmp_path: Path, text: str, name: str)
 def test_lag_is_counted_from_where_the_query_will_begin(
     tmp_path: Path, text: str, unread: dict[int, tuple[tuple[int, int]]]
 ) -> None:
-    from lastgood.operations.evidence import gather
+    from lastgood.observe.evidence import gather
 
     where = reading(gather(str(at_the_end(tmp_path, text)), batches=2))
     found = exposure_of(where, broker((4, 30), (4, 15)), now_ms=1)

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from lastgood.operations.closing import CarriedOut
-from lastgood.operations.report import Report, Turn, report
-from lastgood.operations.report_page import page
+from lastgood.incident.closing import CarriedOut
+from lastgood.incident.report import Report, Turn
+from lastgood.incident.report_page import page
+from lastgood.journal.incident import Attempt, Incident
+from lastgood.journal.incidents import Incidents
+from lastgood.journal.room import RecoveryUnknownError, Stage
+from lastgood.operations.report import report
 from lastgood.records.record import Progress, Source
-from lastgood.recovery.incident import Attempt, Incident
-from lastgood.recovery.incidents import Incidents
-from lastgood.recovery.room import RecoveryUnknownError, Stage
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
-from lastgood.writing import LocalWriter
 
 RECOVERY = "20261121-002157-7f3a"
 KAFKA = {

@@ -10,19 +10,20 @@ import pytest
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.below import checkpoints_below, is_root
+from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations import status as operation
-from lastgood.operations.below import checkpoints_below, is_root
-from lastgood.operations.diagnose import DiagnoseOptions, diagnose
-from lastgood.operations.evidence import CheckpointMissingError
+from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import status, status_below
-from lastgood.operations.surroundings import EvidenceOptions
 from lastgood.query.kafka import Losing
 from lastgood.query.sinks import Agreement
-from lastgood.recovery.mirror import MirrorWriter, mirror_folder
-from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.storage.reading import LocalStorage, Location, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 from lastgood.testing.storage import RefusingStorage
-from lastgood.writing import LocalWriter
 
 CASES = Path(__file__).parents[2] / "corpus" / "cases"
 HOUR_MS = 3_600_000

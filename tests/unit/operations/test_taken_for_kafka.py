@@ -10,9 +10,9 @@ import pytest
 from foreign import KINESIS, Lines
 from planning import broker, query
 
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
+from lastgood.recovery.plans import PlanOptions, make_plan
 
 
 def taken(checkpoint: Path, kafka: Path | None = None) -> list[str]:

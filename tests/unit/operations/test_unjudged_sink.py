@@ -11,10 +11,10 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.delta_log.listing import commit_name
-from lastgood.operations.plan import PlanOptions, make_plan
-from lastgood.operations.surroundings import EvidenceOptions
-from lastgood.recovery.draft import RepairRefusedError
-from lastgood.recovery.price import Guarantee
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.price import Guarantee
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 CATALOG = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}

@@ -13,7 +13,7 @@ from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableErro
 from lastgood.sources.kafka import SourceKindError, TopicRecreatedError
 from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.spark.audit import MARK, AuditSpec, SinkTable
-from lastgood.storage import LocationInvalidError
+from lastgood.storage.reading import LocationInvalidError
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, KafkaInput
 
 CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"

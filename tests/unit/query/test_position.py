@@ -8,7 +8,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.query.position import locate
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.storage import open_storage, parse_location
+from lastgood.storage.reading import open_storage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 

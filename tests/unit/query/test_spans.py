@@ -8,7 +8,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.query.spans import Span, Stand, orphan_of, read_nothing, spans, stands
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
 

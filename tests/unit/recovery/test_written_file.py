@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.recovery.room import CheckpointChangedError, Room
-from lastgood.recovery.start_steps import StartFileStep
-from lastgood.recovery.steps import FileStep, digest
+from lastgood.journal.room import CheckpointChangedError, Room
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, digest
 from lastgood.recovery.written_file import WritingStep, WrittenFile
-from lastgood.storage import parse_location
-from lastgood.writing import open_writable
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
 
 OLD, NEW = b"as it was", b"as it will be"
 

@@ -17,7 +17,7 @@ from lastgood.delta_log.listing import commit_name
 from lastgood.delta_log.table import TableLog
 from lastgood.sinks.delta import DeltaSink, write_obstacles
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.storage import Entry, FsspecStorage, LocalStorage, Location, parse_location
+from lastgood.storage.reading import Entry, FsspecStorage, LocalStorage, Location, parse_location
 
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 DAY_MS = 86_400_000

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from lastgood.errors import StorageError
 from lastgood.sinks.delta_offsets import read_offsets
 from lastgood.sinks.offset_columns import OffsetColumnsError, TableOffsets, parse_offset_columns
-from lastgood.storage import parse_location
+from lastgood.storage.reading import parse_location
 
 COLUMNS = "topic,partition,offset"
 Row = tuple[str | None, int | None, int | None]

@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.file_logs import SinkFile, sink_log_entry
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sinks.files import FileSink, FileSinkLog
-from lastgood.storage import LocalStorage, Location, StorageDeniedError, parse_location
+from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError, parse_location
 
 
 def file(batch_id: int, part: int = 0, action: str = "add") -> SinkFile:

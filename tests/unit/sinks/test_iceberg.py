@@ -17,7 +17,7 @@ from lastgood.sinks.iceberg import (
     newest_metadata,
     parse_iceberg_metadata,
 )
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 Q = "query"
 

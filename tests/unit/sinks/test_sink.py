@@ -9,7 +9,7 @@ from lastgood.errors import StorageError
 from lastgood.sinks import sink as module
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sinks.sink import open_sink, same_sink
-from lastgood.storage import LocalStorage, LocationInvalidError, StorageDeniedError
+from lastgood.storage.reading import LocalStorage, LocationInvalidError, StorageDeniedError
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from lastgood.sources.delta import (
     data_file,
     starting_version,
 )
-from lastgood.storage import LocalStorage, Location, parse_location
+from lastgood.storage.reading import LocalStorage, Location, parse_location
 
 ROWS = pa.table({"i": [1, 2, 3]})
 

@@ -17,7 +17,7 @@ from lastgood.sources.files import (
     then,
     written_again,
 )
-from lastgood.storage import LocalStorage, Location, StorageDeniedError
+from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError
 
 DAY_MS = 86_400_000
 AT_MS = 1_790_000_005_123

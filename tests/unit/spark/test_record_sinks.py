@@ -23,8 +23,8 @@ from lastgood.spark.agent import writer as agent_writer
 from lastgood.spark.agent.files import FileSink
 from lastgood.spark.agent.writer import Writer
 from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, sink_for
-from lastgood.storage import Location, parse_location
-from lastgood.writing import FsspecWriter
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import FsspecWriter
 
 LAKE = Location("s3a", "lake", "/chk.lastgood/records")
 

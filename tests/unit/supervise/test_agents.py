@@ -9,7 +9,7 @@ from typing import Any
 
 from lastgood.records.record import Crashed, Failure, Progress, Record, Started, Terminated
 from lastgood.spark.agent.files import encode_records
-from lastgood.storage import Location
+from lastgood.storage.reading import Location
 from lastgood.supervise.agents import Agents
 
 FAILURE = Failure(message="out")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lastgood.supervise.progress import Progress
+from lastgood.observe.progress import Progress
 from lastgood.supervise.stalls import Stalls
 
 

@@ -8,7 +8,7 @@ import pytest
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"

@@ -7,9 +7,9 @@ import pytest
 from trips import fewest
 
 from lastgood.errors import StorageError
-from lastgood.storage import Location, parse_location
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import LocalWriter
 from lastgood.testing.storage import FaultyWriter, MemoryWriter, RefusingStorage, SlowStorage
-from lastgood.writing import LocalWriter
 
 
 def test_a_slow_storage_counts_requests_and_those_that_waited_for_each_other(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from lastgood.query.prediction.restart import Outcome, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[3] / "corpus" / "cases"
 HDFS, ROCKSDB, BY_ID = "3.5-agg-hdfs-healthy", "3.5-agg-rocksdb-healthy", "4.3-agg-rocksdb-ckptv2-healthy"

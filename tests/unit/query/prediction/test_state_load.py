@@ -10,7 +10,7 @@ from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.world import World
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[3] / "corpus" / "cases"
 HDFS, CHANGELOG = "3.5-agg-hdfs-healthy", "4.0-agg-rocksdb-changelog-healthy"

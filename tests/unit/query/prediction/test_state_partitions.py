@@ -11,7 +11,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS
 from lastgood.query.prediction.state_partitions import Repinned, repinned
-from lastgood.storage import LocalStorage, parse_location
+from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[3] / "corpus" / "cases"
 HDFS, CHANGELOG = "3.5-agg-hdfs-healthy", "4.0-agg-rocksdb-changelog-healthy"

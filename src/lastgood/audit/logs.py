@@ -1,0 +1,146 @@
+"""`verify`, from the logs alone: every offset in exactly one committed batch, as planned, not as read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
+from lastgood.checkpoint.layout import SOURCES
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.mirror.copies import Copy
+from lastgood.observe.evidence import Evidence, MirrorUse, gather, lineage, records_of
+from lastgood.observe.walk import Progress, Walk
+from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
+from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """Whether the known batches of a query follow each other without gap or overlap."""
+
+    evidence: Evidence
+    first: int | None
+    """The oldest known batch: nothing is said of what came before."""
+    last: int | None
+    """The newest committed batch."""
+    batches: int
+    """How many committed batches were compared."""
+    queries: tuple[str, ...]
+    """Ids of the queries that this checkpoint has had, oldest first."""
+    seams: tuple[Seam, ...]
+    compared: Mapping[str, str] = field(default_factory=dict)
+    """Each source whose offsets have an order, with its name."""
+    not_compared: tuple[NotCompared, ...] = ()
+    """The others."""
+
+    @property
+    def is_contiguous(self) -> bool | None:
+        """True if there is neither gap nor overlap, and no batch is missing between; None if a source does not tell."""
+        if self.seams:
+            return False
+        return None if self.not_compared else True
+
+    def to_json(self) -> dict[str, Any]:
+        """What `verify --format json` prints."""
+        return {
+            **self.evidence.to_json(),
+            "contiguous": self.is_contiguous,
+            "first_batch": self.first,
+            "last_batch": self.last,
+            "batches": self.batches,
+            "queries": list(self.queries),
+            "seams": [seam.to_json() for seam in self.seams],
+            "compared": dict(self.compared),
+            "not_compared": [each.to_json() for each in self.not_compared],
+            "rests_on": "offsets as planned, not as read",
+        }
+
+
+class _Committed:
+    """The committed ones among the batches that pass by, how many they are, and before which others are missing."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._count = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.after_a_hole: list[int] = []
+
+    def __iter__(self) -> Iterator[BatchRecord]:
+        planned = None
+        for record in self._walk:
+            if not record.is_committed:
+                continue
+            self._count += 1
+            self.first = record.batch_id if self.first is None else self.first
+            self.last = record.batch_id
+            if isinstance(record.offsets, OffsetEntry):
+                if planned is not None and record.batch_id != planned + 1 and planned + 1 not in self._walk.passed:
+                    self.after_a_hole.append(record.batch_id)
+                planned = record.batch_id
+            yield record
+
+    @property
+    def count(self) -> int:
+        return self._count + len(self._walk.passed)
+
+
+def verify_logs(target: str, *, config: Path | None = None, progress: Progress | None = None) -> LogAudit:
+    """Check that all known committed batches are contiguous, within a query and from one query to the next.
+
+    Every file of the logs is read, and held no longer than until the next batch.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        config: Another configuration than `lastgood.toml` here.
+        progress: Is told how many batches have been read, and of how many.
+
+    Raises:
+        CheckpointMissingError: there is neither a checkpoint nor a mirror.
+        StorageError: the storage does not answer (subclasses).
+    """
+    evidence = gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS)
+    walk = Walk(evidence, only_ends=True, progress=progress)
+    committed = _Committed(walk)
+    steps = SourceSteps(committed, evidence.initial)
+    found = seams(steps, is_sparse=True)  # of the holes we know which were read
+    found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
+    if evidence.checkpoint.mode is not Mode.ASYNC_PROGRESS:
+        holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
+        found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
+    queries = lineage(evidence)
+    unknown = list(steps.not_compared)
+    for before, after in pairwise(queries):
+        left = None
+        for record in records_of(before.copies):
+            if record.is_committed and isinstance(record.offsets, OffsetEntry):
+                left = record.offsets
+        if left is not None:
+            began = _initial(after.copies)
+            found += seams_between(left, began)
+            unknown += not_joined(left, began)
+    return LogAudit(
+        walk.evidence,
+        committed.first,
+        committed.last,
+        committed.count,
+        tuple(query.query_id for query in queries),
+        tuple(found),
+        {each: name for each, name in steps.names.items() if each not in {one.source_id for one in unknown}},
+        tuple(unknown),
+    )
+
+
+def _initial(copies: tuple[Copy, ...]) -> InitialOffsets:
+    found = {}
+    for copy in copies:
+        folder, _, name = copy.path.rpartition("/")
+        began = parse_initial_offset(copy.content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        if isinstance(began, InitialOffset):
+            found[folder.removeprefix(f"{SOURCES}/")] = began.offset
+    return found

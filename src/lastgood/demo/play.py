@@ -1,0 +1,130 @@
+"""`demo`: the whole story on real input, scene after scene, and every record counted at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.demo.application import DemoFailedError
+from lastgood.demo.checkpoint_scenes import deleted
+from lastgood.demo.driver_scenes import killed, small_driver, too_large
+from lastgood.demo.events import Scene
+from lastgood.demo.offset_scenes import outage, stable_offsets
+from lastgood.demo.script import Script
+from lastgood.demo.stage import Stage, open_stage, set_up
+from lastgood.demo.tally import Tally, count
+from lastgood.errors import LastgoodError
+from lastgood.sources.kafka_ranges import Ranges, union
+from lastgood.supervise.events import Event
+
+_PLAYS: Mapping[str, Callable[[Stage, Script], Iterator[Scene]]] = {
+    "a": killed,
+    "b": too_large,
+    "c": deleted,
+    "d": stable_offsets,
+    "e": outage,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the demo showed."""
+
+    scenes: tuple[Scene, ...]
+    tally: Tally
+    seconds: float
+    """From the start of its broker to the audit; what is downloaded or made once comes before that."""
+    folder: Path
+    bootstrap: str
+
+    @property
+    def is_as_said(self) -> bool:
+        """Whether every flight is in the table once, but for exactly what was said beforehand."""
+        return self.tally.is_as_said
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` ends with."""
+        return {
+            **self.tally.to_json(),
+            "flights": self.tally.sent,
+            "seconds": round(self.seconds, 1),
+            "scenes": [scene.to_json() for scene in self.scenes],
+            "folder": str(self.folder),
+            "kafka": self.bootstrap,
+        }
+
+
+def demo(
+    script: Script,
+    *,
+    tell: Callable[[Event], None],
+    folder: Path | None = None,
+    keep: Callable[[Demo], None] | None = None,
+) -> Demo:
+    """Stream flights through Kafka and Spark into a Delta table, break it in every scene of the script, count.
+
+    Args:
+        script: What is to happen.
+        tell: Gets each event of the supervisor, `Step` and `Killed`, and a `Scene` at the end of each.
+        folder: Work folder; by default a temporary one that is removed at the end.
+        keep: Called with the result while broker and application still run.
+
+    Raises:
+        JavaMissingError, JarsUnavailableError, ExtraMissingError: what the demo needs is not there.
+        DemoFailedError: something took too long, ended that should not, or did not end that should.
+    """
+    parts = set_up(tell)
+    began = time.monotonic()
+    conf = small_driver(script) if "b" in script.scenes else {}
+    with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf, parts=parts) as stage:
+        scenes: list[Scene] = []
+        for letter in script.scenes:
+            for scene in _PLAYS[letter](stage, script):
+                scenes.append(scene)
+                tell(scene)
+        if keep is None:
+            stage.application.stop()
+        stage.application.tell("all flights are committed; counting them")
+        tally = count(
+            stage,
+            lost=_all(each.lost for each in scenes),
+            doubled=_all(each.doubled for each in scenes),
+            progress=stage.application.tell,
+        )
+        shown = Demo(tuple(scenes), tally, time.monotonic() - began, work, stage.broker.bootstrap)
+        if keep is not None:
+            keep(shown)
+    return shown
+
+
+def _all(ranges: Iterable[Ranges]) -> Ranges:
+    nothing: Ranges = {}
+    return functools.reduce(union, ranges, nothing)
+
+
+@contextlib.contextmanager
+def _work_folder(given: Path | None) -> Iterator[Path]:
+    """The folder that was given, else one that is removed at the end, unless its logs tell what failed."""
+    work = (given or Path(tempfile.mkdtemp(prefix="lastgood-demo-"))).absolute()
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        yield work
+    except LastgoodError as error:
+        with contextlib.suppress(OSError):  # what has begun leaves logs that tell why it failed
+            work.rmdir()
+        if isinstance(error, DemoFailedError):
+            error.subject = error.subject or str(work)
+        raise
+    except KeyboardInterrupt:
+        if given is None:
+            shutil.rmtree(work)
+        raise
+    if given is None:
+        shutil.rmtree(work)

@@ -1,0 +1,204 @@
+"""What became of an incident: the recoveries that were carried out, and what the first new batch did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.asked import Asked
+from lastgood.checkpoint.layout import COMMITS
+from lastgood.incident.promise import Kept, Promised, check_promise
+from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident, is_incident_id
+from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries
+from lastgood.journal.signed_files import files_of_recovery, worst
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.plan import Plan, PlanInvalidError
+from lastgood.query.prediction.restart import Outcome
+from lastgood.recovery.driver_death import word_needed
+from lastgood.recovery.whereabouts import looked_at
+from lastgood.settings.target import resolve_target, target_at
+from lastgood.signing import NO_KEYS, KeyRing, Standing
+from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.writing import WritableStorage
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """A recovery that was begun, as its folder tells."""
+
+    recovery: str
+    checkpoint: str
+    plan: Plan | None
+    """None if its file is gone or damaged."""
+    stages: tuple[tuple[Stage, int | None], ...]
+    """Those that it has reached, in their order, and when; None: the storage does not tell."""
+    proof: str | None
+    """Why no driver was alive, as was noted down then: for a person to read."""
+    backup: str
+    """Where every touched file is kept as it was."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
+    signature: Standing | None = None
+    """What the keys of this machine say of its plan and its notes; None without a key."""
+
+    @property
+    def stage(self) -> Stage:
+        """How far it has come."""
+        return self.stages[-1][0]
+
+    @property
+    def state(self) -> str:
+        """`applied`, `undone`; `interrupted`: somebody has to finish it or take it back."""
+        return {Stage.CLOSED: "applied", Stage.TAKEN_BACK: "undone"}.get(self.stage, "interrupted")
+
+    @property
+    def undo_command(self) -> str:
+        """What takes it back."""
+        return Asked(self.checkpoint).command("undo", self.recovery, *self.undo_words)
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `recoveries` of a report."""
+        return {
+            "recovery": self.recovery,
+            "state": self.state,
+            "goal": None if self.plan is None else self.plan.goal,
+            "guarantee": None if self.plan is None else self.plan.guarantee.value,
+            "stages": [{"stage": stage.value, "at_ms": at_ms} for stage, at_ms in self.stages],
+            "proof": self.proof,
+            "backup": self.backup,
+            "undo": None if self.state == "undone" else self.undo_command,
+            "signature": None if self.signature is None else self.signature.value,
+        }
+
+
+def carried_out(
+    storage: WritableStorage, checkpoint: Location, ids: Iterable[str], keys: KeyRing = NO_KEYS
+) -> tuple[CarriedOut, ...]:
+    """What became of recoveries; those of which nothing was ever done are left out. Only reads.
+
+    What is not signed is told as well: each says what the keys make of it.
+
+    Raises:
+        StorageError: one cannot be read (subclasses).
+    """
+    found = (_carried_out(storage, checkpoint, each, keys) for each in ids if is_incident_id(each))
+    return tuple(each for each in found if each is not None)
+
+
+def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str, keys: KeyRing) -> CarriedOut | None:
+    room = Room(checkpoint, recovery, storage)
+    entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
+    stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
+    if not stages:
+        return None
+    try:
+        plan = room.plan()
+    except (RecoveryUnknownError, PlanInvalidError):
+        plan = None
+    proof = room.note(Stage.BEGUN).get("proof")
+    return CarriedOut(
+        recovery,
+        str(checkpoint),
+        plan,
+        stages,
+        proof if isinstance(proof, str) else None,
+        str(room.folder / "before"),
+        word_needed(str(checkpoint)),
+        worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
+    )
+
+
+def closed(  # noqa: PLR0913 - all but the first three by name
+    incident: Incident,
+    done: Sequence[CarriedOut],
+    storage: Storage,
+    *,
+    target: str,
+    options: EvidenceOptions,
+    config: Path | None = None,
+    started_by: Plan | None = None,
+    rows: int | None = None,
+) -> Incident:
+    """The incident with its first new batch, and whether that kept the promise; as it is if there is none yet.
+
+    Args:
+        incident: As it was written down.
+        done: Its recoveries that were begun, oldest first.
+        storage: Of the checkpoint.
+        target: Location of the checkpoint, or its name in `lastgood.toml`.
+        options: The sinks; where none is named, those at which this machine has looked then, else those of the
+            configuration.
+        config: Another configuration than `lastgood.toml` here.
+        started_by: The plan of the last start, if it is known; None: the last one of `done`.
+        rows: How many rows the first new batch read, if the caller saw it.
+
+    Raises:
+        UsageError, ExtraMissingError: as `check_promise` (subclasses).
+        StorageError: the checkpoint cannot be listed (subclasses).
+    """
+    is_told = incident.promise_state in (Kept.KEPT, Kept.BROKEN)
+    is_left = bool(done) and done[-1].stage is not Stage.CLOSED
+    is_waiting = incident.outcome == PERSON and not done
+    if is_told or is_left or is_waiting or incident.outcome == STOPPED:
+        return incident
+    # Which checkpoint an incident names lies in the lake; the one that was asked about does not.
+    location = parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)
+    plan = started_by or (done[-1].plan if done else None)
+    first = _first_batch(incident, plan)
+    newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
+    if newest < first:
+        return incident
+    commit = storage.stat(location / f"{COMMITS}/{first}")
+    if commit is not None and commit.size == 0:
+        return incident  # the seal of a later recovery
+    own = set(incident.recoveries)
+    later = [each for each in recoveries(storage, location) if each > max((*own, incident.id)) and each not in own]
+    if later:
+        promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
+    else:
+        evidence = _evidence(incident, location, options, config)
+        promised = check_promise(plan, target, first, evidence=evidence, config=config, rows=rows)
+    if promised.state is Kept.UNKNOWN and incident.promise is not None:
+        return incident
+    return replace(
+        incident,
+        first_batch=first,
+        rerun=_is_rerun(incident, plan, first) if incident.rerun is None else incident.rerun,
+        first_batch_at_ms=incident.first_batch_at_ms or (None if commit is None else commit.modified_ms),
+        promise=promised.to_json(),
+        outcome=RECOVERED if incident.outcome in (OPEN, PERSON) else incident.outcome,
+    )
+
+
+def _first_batch(incident: Incident, plan: Plan | None) -> int:
+    """The batch that is looked at: the one that was seen, else the one that was promised, else the next one."""
+    told = (incident.plan or {}).get("from_batch")
+    if incident.first_batch is not None:
+        return incident.first_batch
+    if plan is not None and plan.promise.batch is not None:
+        return plan.promise.batch
+    committed = incident.position.get("committed")
+    return told if isinstance(told, int) else 0 if committed is None else committed + 1
+
+
+def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
+    if plan is not None:
+        return plan.promise.outcome == Outcome.RERUNS.value
+    planned = incident.position.get("planned")
+    return planned is not None and planned >= first
+
+
+def _evidence(incident: Incident, location: Location, options: EvidenceOptions, config: Path | None) -> EvidenceOptions:
+    """Where to look: as the caller says, else where this machine has looked then, else as the configuration says.
+
+    What incident and plan say of that lies in the lake, and no host of theirs is asked.
+    """
+    if options.sinks:
+        return options
+    then = looked_at(incident.id)
+    if then.sinks:
+        return then
+    sink = target_at(location, config).sink
+    return options if sink is None else replace(options, sinks=(sink,))

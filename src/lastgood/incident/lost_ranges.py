@@ -1,0 +1,78 @@
+"""Which records were lost, as the owner of their producer needs to know it to send them again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.journal.incident import ranges_of
+from lastgood.records.record import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Records of one partition that no sink shows and that are not read any more."""
+
+    topic: str
+    partition: int
+    start: int
+    """Their first offset."""
+    end: int
+    """One past their last."""
+    bound: bool
+    """True if nobody can know exactly: this is the most it can be."""
+    after_ms: int | None = None
+    """They were written after this time; None if nobody saw it."""
+    before_ms: int | None = None
+    """They were written before this time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `lost` of a report."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.start,
+            "to": self.end,
+            "bound": self.bound,
+            "written_after_ms": self.after_ms,
+            "written_before_ms": self.before_ms,
+        }
+
+
+def lost_ranges(plan: Mapping[str, Any], seen: Sequence[Progress]) -> Iterator[LostRange]:
+    """What a plan says is lost of Kafka, with the time between which it was written, as far as a recorder saw it.
+
+    Args:
+        plan: As `kept_plan` keeps it.
+        seen: What recorders wrote down of the query, in any order.
+    """
+    for source in plan.get("sources", ()):
+        for topic, partition, start, end in ranges_of(source, "lost"):
+            after, before = _written(seen, topic, partition, start, end)
+            yield LostRange(topic, partition, start, end, source["bound"], after, before)
+
+
+def _written(
+    seen: Iterable[Progress], topic: str, partition: int, start: int, end: int
+) -> tuple[int | None, int | None]:
+    """Between two looks at the end of the partition: it lay before the first record, and then behind the last."""
+    after: int | None = None
+    before: int | None = None
+    for progress in seen:
+        for source in progress.sources:
+            latest = _at(source.latest_offset, topic, partition)
+            at_ms = progress.trigger_at_ms
+            if latest is None or at_ms is None:
+                continue
+            if latest <= start:
+                after = max(at_ms, after or at_ms)
+            if latest >= end:
+                before = min(progress.recorded_at_ms, before or progress.recorded_at_ms)
+    return after, before
+
+
+def _at(offsets: Any, topic: str, partition: int) -> int | None:
+    parts = offsets.get(topic) if isinstance(offsets, Mapping) else None
+    found = parts.get(str(partition)) if isinstance(parts, Mapping) else None
+    return found if isinstance(found, int) else None

@@ -1,0 +1,164 @@
+"""What `recover` writes down: an incident, where it has changed something or called a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lastgood.asked import Asked
+from lastgood.errors import LastgoodError
+from lastgood.incident.closing import carried_out, closed
+from lastgood.incident.promise import Kept
+from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan, new_incident_id
+from lastgood.journal.incidents import Incidents
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.recovery.whereabouts import note_whereabouts
+from lastgood.settings.keys import Keys
+from lastgood.settings.target import pipeline_of, resolve_target
+from lastgood.signing import SignatureMissingError, SignatureWrongError
+from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.writing import open_writable
+
+if TYPE_CHECKING:
+    from lastgood.recovery.decision import Decision
+
+Tell = Callable[[str], None]
+
+_ATTEMPTS_MAX = 100
+"""A scheduler that calls every minute is told apart from a hundred incidents."""
+_NOTHING_ASKED = EvidenceOptions()
+
+
+def note_recover(
+    decision: Decision,
+    target: str,
+    *,
+    began_at_ms: int,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    evidence: EvidenceOptions = _NOTHING_ASKED,
+    keys: Keys | None = None,
+) -> None:
+    """Write down what a call of `recover` came to, if it changed something or calls a person.
+
+    A call for the same reason as the last one is written down as one more attempt of the same incident. Before a plain
+    start the last incident is closed, if it is open and its first new batch is there: who started the application in
+    between has told nobody what it did. What cannot be written down stands in nobody's way: `tell` is told.
+
+    Args:
+        decision: What it came to.
+        target: Location, or name in `lastgood.toml`.
+        began_at_ms: When it was called, milliseconds since 1970.
+        tell: Gets a line for a person.
+        config: Another configuration than `lastgood.toml` here.
+        evidence: Where it looked beside the checkpoint.
+        keys: Those of a caller that has read them; None: those of this machine.
+    """
+    try:
+        resolved = resolve_target(target) if config is None else resolve_target(target, config)
+        location = parse_location(resolved.checkpoint)
+        incidents = Incidents(open_writable(location), location, (keys or Keys(config))())
+        if not _is_worth_noting(decision):
+            _close_last(incidents, location, target, evidence, tell, config)
+            return
+        last = _last(incidents, tell)
+        incident = _incident(decision, location, began_at_ms, _pipeline(target, config))
+        if last is not None and decision.recovery is None and _is_same(last, incident):
+            attempts = (*last.attempts, *incident.attempts)
+            incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
+        incidents.write(incident)
+        # A plan that was decided on looks where this machine looked, also one that was found in the lake.
+        looked = () if decision.plan is None else decision.plan.evidence
+        note_whereabouts(incident.id, str(location), looked or evidence.of(resolved).words())
+    except LastgoodError as error:
+        found = error.found or error.subject
+        tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
+
+
+def attempt_of(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
+    """What was decided, as one turn of an incident.
+
+    Args:
+        decision: What it came to.
+        at_ms: When, milliseconds since 1970.
+        seconds: Lastgood's own work.
+    """
+    plan, done = decision.plan, decision.recovery
+    return Attempt(
+        at_ms=at_ms,
+        did="stop" if decision.verdict.value == PERSON else "restart" if done is None else "repair",
+        because=decision.because if done is None else done.plan.summary or decision.because,
+        seconds=round(seconds, 3),
+        recovery=None if done is None else done.id,
+        plan=None if plan is None else kept_plan(plan),
+        proof=None if done is None else done.proof,
+        file=None if decision.file is None else str(decision.file),
+    )
+
+
+def _is_worth_noting(decision: Decision) -> bool:
+    done = decision.recovery
+    is_changed = done is not None and bool(done.plan.steps) and not done.already
+    return is_changed or decision.verdict.value == PERSON
+
+
+def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline: str | None) -> Incident:
+    plan = decision.plan
+    steps = () if plan is None else plan.steps
+    why = "; ".join(dict.fromkeys(step.why for step in steps)) or decision.because
+    if decision.failed is not None and decision.verdict.value == PERSON:
+        why = decision.because  # that it failed again and again is the cause, and the plan only what is left
+    error = decision.error
+    attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
+    position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
+    return Incident(
+        id=new_incident_id(began_at_ms),
+        checkpoint=str(location),
+        pipeline=pipeline,
+        failed_at_ms=began_at_ms,
+        cause={"because": why, "condition": None if error is None else error.condition},
+        position=position,
+        attempts=(attempt,),
+        outcome=PERSON if decision.recovery is None else OPEN,
+    )
+
+
+def _is_same(last: Incident, new: Incident) -> bool:
+    """Whether a person was called for this already, and nothing has happened since."""
+    return (last.outcome, last.cause, last.position) == (PERSON, new.cause, new.position)
+
+
+def _close_last(
+    incidents: Incidents, location: Location, target: str, evidence: EvidenceOptions, tell: Tell, config: Path | None
+) -> None:
+    last = _last(incidents, tell)
+    if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
+        return
+    storage = open_writable(location)
+    done = carried_out(storage, location, last.recoveries)
+    found = closed(last, done, storage, target=target, options=evidence, config=config)
+    if found == last:
+        return
+    incidents.write(found)
+    if found.promise is not None and found.promise_state == Kept.BROKEN:
+        lines = "; ".join(found.promise["because"])
+        tell(f"the promise of incident {found.id} was broken: {lines}")
+        tell(f"see {Asked(target, evidence.words()).command('report', found.id)}")
+
+
+def _last(incidents: Incidents, tell: Tell) -> Incident | None:
+    try:
+        return incidents.last()
+    except IncidentDamagedError:  # it is told by `status` and `report`; a new one is written beside it
+        return None
+    except (SignatureMissingError, SignatureWrongError) as error:  # so that nobody else's words get our signature
+        tell(f"the last incident is left as it is: {error.sentence} ({error.subject})")
+        return None
+
+
+def _pipeline(target: str, config: Path | None) -> str | None:
+    pipeline = pipeline_of(target, config)
+    return None if pipeline is None else pipeline.name

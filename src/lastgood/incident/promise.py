@@ -1,0 +1,199 @@
+"""Whether a recovery may be closed: the first new batch did what its plan said, or somebody is told."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.errors import LastgoodError, StorageError
+from lastgood.incident.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
+from lastgood.observe.advice_facts import RECORDS_FOLDER
+from lastgood.observe.evidence import CheckpointMissingError, Evidence, gather, now_ms
+from lastgood.observe.ledger import chosen_ledger
+from lastgood.observe.recorded import newest_records
+from lastgood.observe.remembered import remembered
+from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.planning.plan import Plan
+from lastgood.query.history import BatchRecord
+from lastgood.query.prediction.restart import Outcome
+from lastgood.records.record import Progress, Record
+from lastgood.settings.target import pipeline_of
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.storage.parallel import reason
+from lastgood.storage.rights import WORK_SUFFIX
+
+
+class Kept(enum.StrEnum):
+    """What became of a promise."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
+    """Nothing contradicts it, and not all of it could be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What came of looking at the first new batch."""
+
+    state: Kept
+    because: tuple[str, ...]
+    """One line each: what is otherwise than promised, then what nobody can tell, then what is as promised."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `promise` of an incident."""
+        return {"state": self.state.value, "because": list(self.because)}
+
+
+def check_promise(
+    plan: Plan | None,
+    checkpoint: str,
+    first_batch: int,
+    *,
+    evidence: EvidenceOptions,
+    config: Path | None = None,
+    rows: int | None = None,
+) -> Promised:
+    """Hold the first new batch against what its plan promised; nothing is changed.
+
+    Its number; where it begins in each source, Kafka partition by partition, by the logs and by a recorder if there is
+    one; that a batch that ran again had the ranges that it had; that every sink that can tell shows it; and that a
+    range that is not empty gave rows. Where it had nothing to read, the batch after it is looked at too.
+
+    Args:
+        plan: What was carried out, or told for a plain restart; None if nobody made a plan: then the batch has to go on
+            where the one before it ended.
+        checkpoint: Location, or name in `lastgood.toml`.
+        first_batch: The first batch that was committed since.
+        evidence: The sinks; Kafka is not asked.
+        config: Another configuration than `lastgood.toml` here.
+        rows: How many rows that batch read, if the caller saw it; None: records and ledger are asked.
+
+    Raises:
+        UsageError, LocationInvalidError, ExtraMissingError: as `look_around`. A storage that does not answer is no
+            error: the state is `unknown`.
+    """
+    number = first_batch
+    if plan is not None and plan.promise.batch is not None:
+        number = min(plan.promise.batch, first_batch)
+    try:
+        found = gather(checkpoint, config=config, batches=2)
+        following = [number + 1] if (found.checkpoint.last_committed or 0) > number else []
+        found = found.with_batches([number - 1, number, *following])
+        sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).sinks
+    except (StorageError, CheckpointMissingError) as error:
+        why = reason(error) if isinstance(error, StorageError) else error.sentence
+        return Promised(Kept.UNKNOWN, (f"the checkpoint does not tell: {why}",))
+    seen = _Seen(found, sinks, config, since_ms=0 if plan is None else plan.made_at_ms)
+    batch = seen.batch(number, rows if number == first_batch else None)
+    judged = list(_judged(plan, first_batch, batch))
+    if following and batch.is_empty and all(each.is_kept is not False for each in judged):
+        is_plain = plan is None or not plan.steps
+        judged += _of_batch(None, seen.batch(number + 1, None), is_rerun=False, is_plain=is_plain)
+    return _summed([*judged, *(Judged(why, is_kept=None) for why in seen.unread)])
+
+
+class _Seen:
+    """What logs, sinks and recorders tell of the batches of a query."""
+
+    def __init__(self, found: Evidence, sinks: Sequence[SinkEvidence], config: Path | None, *, since_ms: int) -> None:
+        self._found = found
+        self._sinks = sinks
+        self._config = config
+        self._since_ms = since_ms
+        self._records: list[Record] | None = None
+        self.unread: list[str] = []
+        """Why something could not be read."""
+
+    def batch(self, number: int, rows: int | None) -> FirstBatch:
+        known = self._found.records([number - 1, number])
+        record = known.get(number, BatchRecord(number, None, None))
+        progress, by = self._progress(record), "the recorder"
+        if rows is None and progress is not None:
+            rows = progress.num_input_rows
+        if rows is None and record.is_committed:
+            rows, by = _rows_in_ledger(self._found, number, self._config), "the ledger"
+        return FirstBatch(
+            record=record,
+            before=known.get(number - 1),
+            initial=self._found.initial,
+            progress=progress,
+            rows=rows,
+            rows_by=by,
+            sinks=self._sinks,
+        )
+
+    def _progress(self, record: BatchRecord) -> Progress | None:
+        """What a recorder beside the checkpoint wrote down of a batch."""
+        entry = record.offsets
+        if not isinstance(entry, OffsetEntry):
+            return None
+        query_id, batch_id = self._found.query_id, record.batch_id
+        ours = [each for each in self._recorded() if isinstance(each, Progress) and each.query_id == query_id]
+        told = [each for each in ours if each.batch_id == batch_id and each.recorded_at_ms >= self._since_ms]
+        return told[-1] if told and is_of(told[-1], entry) else None
+
+    def _recorded(self) -> list[Record]:
+        if self._records is None:
+            self._records = []
+            location, storage = self._found.location, self._found.storage
+            try:
+                folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+                names = [name for name in storage.names(folder) or () if not name.endswith("/")]
+                self._records = newest_records(storage, folder, names) if names else []
+            except StorageError as error:
+                self.unread.append(f"what a recorder saw is not known: {reason(error)}")
+        return self._records
+
+
+def _judged(plan: Plan | None, first_batch: int, batch: FirstBatch) -> Iterator[Judged]:
+    is_number = numbered(plan, first_batch, batch)
+    yield is_number
+    if is_number.is_kept is not True:
+        return  # nothing was promised of another batch
+    is_rerun = plan is None or plan.promise.outcome == Outcome.RERUNS.value  # without a plan it may have been
+    yield from _of_batch(plan, batch, is_rerun=is_rerun, is_plain=plan is None or not plan.steps)
+
+
+def _of_batch(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool, is_plain: bool) -> Iterator[Judged]:
+    yield from begun(plan, batch)
+    yield from shown(() if plan is None else plan.sinks, batch, is_rerun=is_rerun)
+    rows = counted(plan, batch, is_rerun=is_rerun)
+    if rows is not None and not (is_plain and rows.is_kept is None):  # Spark's own restart promises no count
+        yield rows
+    passed_over = unseen(plan, batch, is_rerun=is_rerun)
+    if passed_over is not None:
+        yield passed_over
+
+
+def _summed(judged: Sequence[Judged]) -> Promised:
+    words = [each.is_kept for each in judged]
+    state = Kept.BROKEN if False in words else Kept.UNKNOWN if None in words else Kept.KEPT
+    worst_first = sorted(judged, key=lambda each: (False, None, True).index(each.is_kept))
+    return Promised(state, tuple(each.line for each in worst_first))
+
+
+def _rows_in_ledger(found: Evidence, number: int, config: Path | None) -> int | None:
+    """How many rows a batch read, by the configured ledger; None if there is none, or it does not tell."""
+    place = chosen_ledger(None, found.target, os.environ)
+    if place is None:
+        pipeline = pipeline_of(str(found.location), config)
+        place = None if pipeline is None else pipeline.ledger
+    if place is None:
+        return None
+    from lastgood.ledger.opening import open_ledger  # noqa: PLC0415 - a database that few of us have
+
+    try:
+        with open_ledger(place, create=False) as ledger:
+            known = remembered(ledger, found.location, found.query_id)
+            facts = None if known is None else ledger.batches(known.query, [number]).get(number)
+    except LastgoodError:  # a count that is missing is told as that
+        return None
+    if facts is None or facts.progress is None or not facts.is_progress_of_plan:
+        return None
+    return facts.progress.num_input_rows

@@ -1,0 +1,278 @@
+"""A report as Markdown, for people who were asleep. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from lastgood.incident.report import Report
+from lastgood.journal.incident import PERSON, RECOVERED, Incident, files_of, ranges_of
+from lastgood.signing import Standing
+from lastgood.visible import visible
+
+_FILES_SHOWN = 20
+_PRICES = (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice"))
+_OUTCOMES = {
+    "open": "Open: no new batch has been committed yet.",
+    "recovered": "Recovered.",
+    "person": "A person is needed.",
+    "stopped": "Stopped: it is not started again.",
+    "undone": "The repair was taken back.",
+    "interrupted": "The repair was interrupted: the checkpoint is sealed until it is finished or taken back.",
+}
+_PROMISES = {
+    "kept": "**Kept.** The first new batch did what was promised.",
+    "broken": "**Broken.** The first new batch did something else than was promised; somebody should look at it.",
+    "unknown": "**Not known.** Nothing contradicts it, and not all of it could be seen.",
+}
+_SIGNATURES = {
+    Standing.UNSIGNED: "it carries no signature",
+    Standing.OTHER_KEY: "it names another key",
+    Standing.OTHER_PLACE: "it was signed for another place",
+    Standing.WRONG: "it was changed since it was signed",
+}
+_MARKUP = re.compile(r"([\\`*_\[\]<>|#&~!])")
+_BLANKS = re.compile(r"\s+")
+
+
+def page(report: Report) -> str:
+    """The whole report as Markdown; times are UTC."""
+    sections = (
+        _head(report),
+        _section("What happened", _timeline(report)),
+        _section("Why", _cause(report.incident)),
+        _section("What was done, and why", _attempts(report.incident)),
+        _section("What it cost", _price(report.incident.plan)),
+        _section("What is lost", _lost(report)),
+        _section("What that rests on", _grounds(report.incident.plan)),
+        _section("Why the driver was known to be dead", _proofs(report)),
+        _section("The promise", _promise(report)),
+        _section("What is not signed", _signatures(report)),
+        _section("How to take it back", _undo(report)),
+    )
+    return "\n".join(section for section in sections if section)
+
+
+def _head(report: Report) -> str:
+    incident = report.incident
+    kind = "Recovery" if report.is_by_hand else "Incident"
+    name = incident.pipeline or incident.checkpoint.rpartition("/")[2]
+    rows = {
+        "checkpoint": _code(incident.checkpoint),
+        "pipeline": None if incident.pipeline is None else _text(incident.pipeline),
+        "planned" if report.is_by_hand else "failed": _time(incident.failed_at_ms),
+        "stood at": _position(incident.position),
+        "back after": _back(report),
+        "guarantee": _guarantee(incident.plan),
+        "promise": None if incident.promise_state is None else _text(incident.promise_state),
+    }
+    lines = [f"# {kind} {_text(incident.id)}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
+    return "\n".join([*lines, *_table(("", ""), ((name, told) for name, told in rows.items() if told)), ""])
+
+
+def _position(position: Mapping[str, int | None]) -> str | None:
+    names = {"planned": "planned", "committed": "committed"}
+    told = [f"batch {position[name]} {word}" for name, word in names.items() if position.get(name) is not None]
+    return ", ".join(told) or None
+
+
+def _back(report: Report) -> str | None:
+    seconds = report.incident.back_after_seconds
+    if seconds is None or report.outcome != RECOVERED:
+        return None
+    again = ", which ran again" if report.incident.rerun else ""
+    return f"{_span(seconds)}, with batch {report.incident.first_batch}{again}"
+
+
+def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
+    return None if plan is None or "guarantee" not in plan else _text(str(plan["guarantee"]).replace("_", " "))
+
+
+def _timeline(report: Report) -> Iterator[str]:
+    began = report.incident.failed_at_ms
+    rows = (
+        (
+            _time(turn.at_ms),
+            _span((turn.at_ms - began) / 1000),
+            _text(turn.what),
+            "" if turn.seconds is None else _span(turn.seconds),
+        )
+        for turn in report.timeline
+    )
+    yield from _table(("time", "after", "what", "took"), rows)
+
+
+def _cause(incident: Incident) -> Iterator[str]:
+    cause = incident.cause or {}
+    if cause.get("because"):
+        yield f"{_sentence(cause['because'])}"
+        yield ""
+    names = {"class": "class", "condition": "condition", "error": "error", "exit_code": "exit code", "log": "log"}
+    told = {label: cause.get(name) for name, label in {**names, "signal": "signal"}.items()}
+    yield from (f"- {label}: {_code(str(value))}" for label, value in told.items() if value is not None)
+
+
+def _attempts(incident: Incident) -> Iterator[str]:
+    words = {"restart": "Started again", "repair": "Repaired", "wait": "Waited", "stop": "Left to a person"}
+    for number, attempt in enumerate(incident.attempts, 1):
+        yield f"{number}. {words[attempt.did]}: {_text(attempt.because)}"
+        plan = attempt.plan or {}
+        if attempt.recovery is not None:
+            yield f"   by recovery {_text(attempt.recovery)}, goal {_code(plan.get('goal', 'unknown'))}:"
+        elif plan.get("steps"):
+            yield f"   the plan {_text(str(plan.get('recovery', '')))} would do this:"
+        yield from (f"   - {_text(step['do'])}" for step in plan.get("steps", ()))
+        if attempt.file is not None:
+            yield f"   As was noted down then, the plan waits for a person in {_code(attempt.file)}."
+
+
+def _price(plan: Mapping[str, Any] | None) -> Iterator[str]:
+    if plan is None:
+        return
+    rows = [row for source in plan.get("sources", ()) for row in _prices_of(source)]
+    if not rows:
+        yield "Nothing: no record is read again, lost, or written twice."
+        return
+    yield from _table(("source", "what", "partition", "offsets", "count"), rows)
+    yield ""
+    yield "Ranges are `[from, to)` in offsets, which are not records."
+    if any(source["bound"] for source in plan["sources"]):
+        yield "Where it says *at most*, nobody can know exactly."
+
+
+def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    most = "at most " if source["bound"] else ""
+    name = _text(f"{source['index']} ({source['kind']})")
+    for what, words in _PRICES:
+        for topic, partition, start, end in ranges_of(source, what):
+            place = _text(f"{topic}/{partition}")
+            yield name, words, place, f"[{start:,}, {end:,})", f"{most}{end - start:,}"
+        files = files_of(source, what)
+        shown = [_code(file) for file in files[:_FILES_SHOWN]]
+        more = [f"and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []
+        if files:
+            yield name, words, ", ".join([*shown, *more]), "", f"{most}{len(files):,} files"
+
+
+def _lost(report: Report) -> Iterator[str]:
+    if not report.lost:
+        return
+    yield "For the owner of the producer: these records were not processed. Send them again if they matter."
+    yield ""
+    rows = (
+        (
+            _text(each.topic),
+            str(each.partition),
+            f"{each.start:,} to {each.end - 1:,}",
+            f"{'at most ' if each.bound else ''}{each.end - each.start:,}",
+            _written(each.after_ms, each.before_ms),
+        )
+        for each in report.lost
+    )
+    yield from _table(("topic", "partition", "offsets", "count", "written"), rows)
+
+
+def _written(after_ms: int | None, before_ms: int | None) -> str:
+    told = [f"{word} {_time(at)}" for word, at in (("after", after_ms), ("before", before_ms)) if at is not None]
+    return ", ".join(told) or "not known"
+
+
+def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
+    if plan is None:
+        return
+    yield from (f"- {_text(each)}" for each in plan.get("rests_on", ()))
+    for sink in plan.get("sinks", ()):
+        shows = "not known" if sink["batch"] is None else f"batch {sink['batch']}"
+        yield f"- {_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
+    for name, words in (("accepted", "accepted"), ("needs", "not accepted by anybody yet")):
+        if plan.get(name):
+            yield f"- {words}: {_text(', '.join(map(str, plan[name])))}"
+
+
+def _proofs(report: Report) -> Iterator[str]:
+    told = [attempt.proof for attempt in report.incident.attempts] + [each.proof for each in report.recoveries]
+    yield from (f"- {_text(proof)}" for proof in dict.fromkeys(told) if proof is not None)
+
+
+def _promise(report: Report) -> Iterator[str]:
+    incident = report.incident
+    if incident.promise is not None:
+        yield _PROMISES[incident.promise["state"]]
+        yield ""
+        yield from (f"- {_text(line)}" for line in incident.promise["because"])
+    elif report.outcome == PERSON:
+        yield "Nothing has been promised yet: a person has to decide."
+    elif report.outcome == "undone":
+        yield "It was taken back with the repair."
+    else:
+        yield "No new batch has been committed yet that could keep it."
+
+
+def _signatures(report: Report) -> Iterator[str]:
+    """What nobody with a key of this machine has signed: anybody who can write there may have written it."""
+    told = [] if report.is_by_hand else [(f"incident {report.incident.id}", report.signature)]
+    told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
+    for what, signature in told:
+        if signature is not None and signature is not Standing.SIGNED:
+            yield f"- What is noted down of {what} is not signed by a key of this machine: {_SIGNATURES[signature]}."
+
+
+def _undo(report: Report) -> Iterator[str]:
+    for done in report.recoveries:
+        if done.state == "undone":
+            yield f"Recovery {_text(done.recovery)} was taken back: every byte was put back as it was."
+            continue
+        first = report.incident.first_batch
+        if first is not None:
+            yield f"The query has gone on since ({_code(done.undo_command)} refuses that, and changes nothing)."
+        else:
+            yield f"{_code(done.undo_command)}, as long as the query has not gone on."
+        yield f"Every file that was touched is kept as it was in {_code(done.backup)}."
+    if not report.recoveries:
+        yield "Nothing was changed."
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
+    return f"## {title}\n\n{body}\n" if body else ""
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _text(told: str) -> str:
+    """A text that means itself, on one line: an error may quote anything."""
+    return _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
+
+
+def _sentence(told: str) -> str:
+    text = _text(told)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _code(told: str) -> str:
+    """A text as code, on one line, also within a table."""
+    text = visible(_BLANKS.sub(" ", told).strip()).replace("|", r"\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    blank = " " if "`" in text else ""
+    return f"{fence}{blank}{text}{blank}{fence}"
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+def _span(seconds: float) -> str:
+    sign, rest = ("-" if seconds < 0 else ""), abs(seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if rest >= size:
+            return f"{sign}{rest / size:.1f} {unit}"
+    return f"{sign}{rest:.1f} s"

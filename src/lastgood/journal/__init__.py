@@ -1,0 +1,1 @@
+"""What lies beside a checkpoint: how far each recovery has come, incidents, leases, attempts and ids of topics."""

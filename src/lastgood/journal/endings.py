@@ -1,0 +1,141 @@
+"""How earlier recoveries left a query, and so what of its mirror counts: what one took away no other puts back.
+
+The mirror only ever grows, and nobody need have looked between a recovery and the loss of the checkpoint. So what a
+recovery wrote and removed is read from the plan that it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.journal.room import Stage, latest, read_note, recoveries, recoveries_folder
+from lastgood.mirror.copies import Copy
+from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, parse_plan
+from lastgood.planning.steps import FileStep, digest
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.sinks import NONE
+from lastgood.signing import NO_KEYS, KeyRing, Signer
+from lastgood.storage.reading import Location, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A recovery that is closed, or that was taken back."""
+
+    at_ms: int
+    """When, milliseconds since 1970."""
+    since_ms: int | None
+    """Taken back: when it had begun; in between the checkpoint was not the query's own. None: it is closed."""
+    planned: int
+    """The newest batch that was planned then, or `NONE`."""
+    committed: int
+    """The newest batch that was committed then, or `NONE`."""
+    gone: Mapping[str, str | None] = field(default_factory=dict)
+    """Digest of what is not there any more, by its path: it took that away, or it was its own."""
+    written: tuple[Copy, ...] = ()
+    """What it left in the logs."""
+
+    def voids(self, copy: Copy) -> bool:
+        """Whether what the mirror saw is not of the query as it went on from here."""
+        is_late_enough = self.since_ms is None or copy.seen_ms >= self.since_ms
+        is_of_before = is_late_enough and copy.seen_ms <= self.at_ms
+        planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+        is_beyond = (NONE if planned is None else planned) > self.planned
+        is_beyond |= (NONE if committed is None else committed) > self.committed
+        if is_of_before and is_beyond:
+            return True
+        # No two plans are alike, since each holds its time; a commit that is made anew may be the same.
+        may_be = is_of_before or (is_late_enough and planned is not None)
+        return may_be and copy.path in self.gone and digest(copy.content) == self.gone[copy.path]
+
+
+def as_left(copies: Iterable[Copy], endings: Sequence[Ending]) -> Iterator[Copy]:
+    """What the mirror holds that still counts, and what recoveries have written since it last looked.
+
+    Args:
+        copies: What it saw.
+        endings: Oldest first.
+    """
+    yield from (copy for copy in copies if not any(ending.voids(copy) for ending in endings))
+    for number, ending in enumerate(endings, 1):
+        yield from (copy for copy in ending.written if not any(later.voids(copy) for later in endings[number:]))
+
+
+def endings_of(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> list[Ending]:
+    """Every recovery of a checkpoint that came to an end, oldest first.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Beside which it is looked.
+        keys: Of which one has to have signed what it goes by; none: nobody need have.
+
+    Raises:
+        PlanInvalidError: the plan of one, or what it has noted down, cannot be read.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
+        StorageError: the storage does not answer (subclasses).
+    """
+    ids, look = recoveries(storage, checkpoint), partial(_ending, storage, checkpoint, keys)
+    with ThreadPoolExecutor(storage.parallel) as pool:
+        found = [ending for ending in pool.map(look, ids) if ending is not None]
+    return sorted(found, key=lambda ending: ending.at_ms)
+
+
+def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str) -> Ending | None:
+    folder = recoveries_folder(checkpoint) / recovery
+    stage = latest(storage, folder)
+    if stage not in (Stage.CLOSED, Stage.TAKEN_BACK):
+        return None
+    signer = Signer.at(keys, checkpoint)
+    begun_ms, at_ms = (_noted_ms(storage, folder, each, signer) for each in (Stage.BEGUN, stage))
+    file = folder / "plan.json"
+    raw = storage.read(file, limit=PLAN_BYTES_MAX)
+    if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
+        return None
+    plan = parse_plan(raw, str(file), keys, (checkpoint, recovery))
+    return _closed(plan, at_ms) if stage is Stage.CLOSED else _taken_back(plan, begun_ms, at_ms)
+
+
+def _closed(plan: Plan, at_ms: int) -> Ending:
+    batch, outcome = plan.promise.batch or 0, plan.promise.outcome
+    planned = batch if outcome == Outcome.RERUNS.value else batch - 1
+    steps = _log_steps(plan)
+    query_id = next((_id_in(step.after) for step in steps if step.path == METADATA), plan.query_id)
+    return Ending(
+        at_ms,
+        None,
+        NONE if outcome == Outcome.STARTS.value else planned,
+        NONE if outcome == Outcome.STARTS.value else batch - 1,
+        {step.path: step.before for step in steps if step.before not in (None, digest(step.after))},
+        tuple(Copy(query_id, step.path, at_ms, None, step.after) for step in steps if query_id and step.after),
+    )
+
+
+def _taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
+    planned, committed = (plan.position.get(name) for name in ("planned", "committed"))
+    return Ending(
+        at_ms,
+        begun_ms,
+        planned if isinstance(planned, int) else NONE,
+        committed if isinstance(committed, int) else NONE,
+        {step.path: after for step in _log_steps(plan) if (after := digest(step.after)) not in (None, step.before)},
+    )
+
+
+def _log_steps(plan: Plan) -> list[FileStep]:
+    steps = (step for step in plan.steps if isinstance(step, FileStep))
+    return [step for step in steps if isinstance(classify(step.path), LogFile | QueryMetadataFile)]
+
+
+def _id_in(metadata: bytes | None) -> str | None:
+    parsed = None if metadata is None else parse_query_metadata(metadata)
+    return parsed.query_id if isinstance(parsed, QueryMetadata) else None
+
+
+def _noted_ms(storage: Storage, folder: Location, stage: Stage, signer: Signer) -> int | None:
+    at_ms = read_note(storage, folder, stage, signer).get("at_ms")
+    return at_ms if isinstance(at_ms, int) else None

@@ -1,0 +1,71 @@
+"""Which recovery has left a checkpoint behind on purpose, as its own plan tells that lies beside it.
+
+A checkpoint without a batch is a first start, a lost one, or this: the three are told apart by what lies beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastgood.errors import UsageError
+from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
+from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
+from lastgood.query.world import LeftBehind
+from lastgood.signing import NO_KEYS, KeyRing, Signer
+from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.starting_offsets import read_offsets
+from lastgood.storage.reading import Location, Storage
+
+MARKS = "marks"
+"""Which option of a plan holds the names that sinks knew when it was made."""
+
+
+def left_behind(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> LeftBehind | None:
+    """The recovery that left a checkpoint behind, if it was the last that came to stay; None if there is none.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Beside which it is looked.
+        keys: Of which one has to have signed what it goes by; none: nobody need have.
+
+    Raises:
+        PlanInvalidError: what the newest recovery has noted down cannot be read.
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
+        StorageError: the storage does not answer (subclasses).
+    """
+    for recovery in newest_first(storage, checkpoint):
+        folder = recoveries_folder(checkpoint) / recovery
+        if latest(storage, folder) is not Stage.CLOSED:
+            continue  # taken back, or still to be finished: that is told elsewhere
+        raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
+        if raw is not None:
+            plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
+            return _left(plan, read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint)))
+    return None
+
+
+def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
+    """What a plan tells of it; None for any other plan."""
+    told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
+    if told is None:
+        return None
+    try:
+        (source_id,) = plan.options["offsets"]  # `plan_fresh` refuses several
+        return LeftBehind(
+            recovery=plan.recovery,
+            at_ms=plan.made_at_ms if at_ms is None else int(at_ms),
+            file=StartFile(str(told["location"]), StartForm(told["form"]), told["key"]),
+            starts={source_id: read_offsets(plan.options["starts_at"])},
+            query_id=plan.query_id,
+            word=plan.guarantee.value,
+            marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
+            topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        raise PlanInvalidError(
+            "what the last recovery told the application is not understood",
+            subject=f"{plan.checkpoint}: recovery {plan.recovery}",
+            found=str(error),
+            expected="a plan as lastgood wrote it",
+        ) from error

@@ -1,0 +1,378 @@
+"""Where a recovery works: its checkpoint, and its folder beside it; and what it has noted down there so far.
+
+CHECKPOINT.lastgood/recoveries/ID/plan.json        what is done
+CHECKPOINT.lastgood/recoveries/ID/STAGE.json       how far it has come, a file for each stage
+CHECKPOINT.lastgood/recoveries/ID/before/PATH      each file that it touches, as it was
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.asked import Asked
+from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
+from lastgood.planning.plan import PLAN_BYTES_MAX, SEALS, Plan, PlanInvalidError, parse_plan
+from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
+from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
+from lastgood.written import as_written
+
+LAST = "last"
+_NOTE_BYTES_MAX = 1024 * 1024
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}/?", re.ASCII)
+_UNASKED = Signer()
+
+
+class RecoveryUnknownError(LastgoodError):
+    """No recovery of this id ever touched the checkpoint."""
+
+    condition = "RECOVERY_UNKNOWN"
+    exit_code = 56
+    retry = Retry.AFTER_CHANGE
+
+
+class PlanNotOfThisPlaceError(PlanInvalidError):
+    """A plan lies where it does not belong: it is of another checkpoint, recovery or query.
+
+    A checkpoint that got another name in the middle of a repair, since a disk is mounted elsewhere, is one of another
+    place as well: whoever copies a repair beside another checkpoint of the same query would have it look just so. Have
+    the old name lead to it again, by a mount, or by a link in the place of the folder above it, and finish the repair
+    or take it back under that name; then go on under the new one. Of a copy, go on with the original, or copy it anew.
+    """
+
+    condition = "PLAN_NOT_OF_THIS_PLACE"
+    exit_code = 23
+    retry = Retry.AFTER_CHANGE
+
+
+class CheckpointChangedError(LastgoodError):
+    """A file, or a sink, was changed by somebody else while the checkpoint was sealed."""
+
+    condition = "CHECKPOINT_CHANGED"
+    exit_code = 59
+    retry = Retry.AFTER_CHANGE
+
+
+class RecoveryOpenError(LastgoodError):
+    """Another repair of the checkpoint was begun, and neither finished nor taken back."""
+
+    condition = "RECOVERY_OPEN"
+    exit_code = 49
+    retry = Retry.AFTER_CHANGE
+
+
+class Stage(enum.Enum):
+    """How far a recovery has come; in this order."""
+
+    BEGUN = "begun"
+    """It may have put up its seal; nothing else has been touched."""
+    APPLYING = "applying"
+    """What it touches is backed up; some steps may be done."""
+    APPLIED = "applied"
+    """All steps are done and verified; the seal may stand."""
+    CLOSED = "closed"
+    """The seal is gone: a driver may start."""
+    UNDOING = "undoing"
+    """It is to be taken back, and may have put up its seal again; nothing else has been touched."""
+    TAKING_BACK = "taking_back"
+    """It is sealed; some steps may be back."""
+    UNDONE = "undone"
+    """Every byte is as it was; the seal may stand."""
+    TAKEN_BACK = "taken_back"
+    """As `UNDONE`, and the seal is gone."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the checkpoint may be sealed: somebody has to finish it or take it back."""
+        return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the seal surely stands: that the driver was dead was proven before, and none has started since."""
+        return self in (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
+
+    @property
+    def is_back(self) -> bool:
+        """Whether somebody has begun to take it back: then it cannot be carried out any more."""
+        return self in (Stage.UNDOING, Stage.TAKING_BACK, Stage.UNDONE, Stage.TAKEN_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The place of one recovery."""
+
+    checkpoint: Location
+    recovery: str
+    storage: WritableStorage
+    keys: KeyRing = NO_KEYS
+    """What is written is signed by the first of them, and what is read has to be signed by one; none: as it stands."""
+
+    @property
+    def folder(self) -> Location:
+        """Its own folder."""
+        return recoveries_folder(self.checkpoint) / self.recovery
+
+    def file(self, path: str) -> Location:
+        """A file of the checkpoint."""
+        return self.checkpoint / path
+
+    def aside(self, path: str) -> Location:
+        """Where a file of the checkpoint is kept as it was."""
+        return self.folder / f"before/{path}"
+
+    @property
+    def signer(self) -> Signer:
+        """The keys, at this checkpoint."""
+        return Signer.at(self.keys, self.checkpoint)
+
+    def stage(self) -> Stage | None:
+        """How far it has come; None: nothing was done.
+
+        Raises:
+            PlanInvalidError, SignatureMissingError, SignatureWrongError: with a key, as `note` of any stage.
+        """
+        found = latest(self.storage, self.folder)
+        if self.keys and found is not None:
+            for stage in Stage:  # one that anybody has put in would lead it to another end
+                self.note(stage)
+        return found
+
+    def enter(self, stage: Stage, facts: Mapping[str, Any]) -> None:
+        """Note down that a stage is reached; a second time changes nothing that counts."""
+        told = self.signer.signed(STAGE, (self.recovery, stage.value), as_written(facts))
+        self.storage.write(self.folder / f"{stage.value}.json", json.dumps(told).encode())
+
+    def note(self, stage: Stage) -> dict[str, Any]:
+        """What was noted down with a stage; empty if it was never reached.
+
+        Raises:
+            PlanInvalidError: it is damaged.
+            SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
+        """
+        return read_note(self.storage, self.folder, stage, self.signer)
+
+    def signed_proof(self) -> str | None:
+        """Why no driver was alive when it was sealed, by the word of who has the key; None: nobody with a key says so.
+
+        Raises:
+            PlanInvalidError, SignatureMissingError, SignatureWrongError: as `stage`.
+        """
+        stage = self.stage() if self.keys else None
+        if stage is None or not stage.is_sealed:
+            return None
+        proof = self.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
+        return proof if isinstance(proof, str) else None
+
+    def seal(self) -> tuple[str, ...]:
+        """The files that seal the checkpoint while it is open.
+
+        Raises:
+            RecoveryUnknownError, PlanInvalidError: as `plan` (subclasses).
+        """
+        told = self.note(Stage.TAKING_BACK).get("seal", self.note(Stage.UNDOING).get("seal"))
+        if not isinstance(told, list):
+            return self.plan().seal
+        if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in told):
+            raise PlanInvalidError(
+                "what a recovery has noted down is no seal",
+                subject=str(self.folder),
+                found=f"{told!r:.200}",
+                expected="names of entries in offsets and commits",
+                effect="nothing has been changed",
+            )
+        return tuple(told)
+
+    def forget(self, stage: Stage) -> None:
+        """Take back that a stage was reached."""
+        self.storage.remove(self.folder / f"{stage.value}.json")
+
+    def keep(self, plan: Plan) -> None:
+        """Keep the plan, so that it can be finished and undone without its file.
+
+        One that is there already and does the same stays as it is: the machine that has begun it knows it by its bytes.
+        With a key it stays only if one of ours has signed it.
+        """
+        try:
+            kept = self.plan()
+        except (RecoveryUnknownError, PlanInvalidError, SignatureMissingError, SignatureWrongError):
+            kept = None
+        if kept is None or kept.said_here(plan.checkpoint, ()) != plan.said_here(plan.checkpoint, ()):
+            self.storage.write(self.folder / "plan.json", plan.to_bytes(self.keys))
+
+    def plan(self) -> Plan:
+        """The plan that was kept.
+
+        Raises:
+            RecoveryUnknownError: there is none.
+            PlanNotOfThisPlaceError: it is of another checkpoint, or of another recovery.
+            PlanInvalidError: it is damaged.
+            SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
+        """
+        file = self.folder / "plan.json"
+        raw = self.storage.read(file, limit=PLAN_BYTES_MAX)
+        if raw is None:
+            raise RecoveryUnknownError(f"there is no recovery {self.recovery}", subject=str(self.checkpoint))
+        plan = parse_plan(raw, str(file), self.keys, (self.checkpoint, self.recovery))
+        if not _is_at(plan.checkpoint, self.checkpoint) and plan.recovery == self.recovery:
+            raise _moved(plan, self.checkpoint, file)
+        if not _is_at(plan.checkpoint, self.checkpoint) or plan.recovery != self.recovery:
+            raise PlanNotOfThisPlaceError(
+                "the plan is not of the place where it lies",
+                subject=str(file),
+                found=f"recovery {plan.recovery} of {plan.checkpoint}",
+                expected=f"recovery {self.recovery} of {self.checkpoint}",
+                effect="nothing has been changed",
+            )
+        return plan
+
+
+def _moved(plan: Plan, here: Location, file: Location) -> PlanNotOfThisPlaceError:
+    """That a mount is the same place nobody can tell from within it; a person can, who has the old name lead there."""
+    return PlanNotOfThisPlaceError(
+        "the plan was made while the checkpoint had another name: it was moved, is mounted elsewhere, or is a copy",
+        subject=str(file),
+        found=f"recovery {plan.recovery} of {plan.checkpoint}",
+        expected=f"recovery {plan.recovery} of {here}",
+        effect="nothing has been changed",
+        # A person pastes what stands here: it names no place that only the lake names.
+        next=(
+            "if it is the same folder, and no copy of it: mount the folder above it where it was, or put a link there,"
+            " and name the checkpoint as it was named then; see lastgood explain PLAN_NOT_OF_THIS_PLACE"
+        ),
+    )
+
+
+def _is_at(text: str, location: Location) -> bool:
+    try:
+        return parse_location(text).identity == location.identity
+    except LocationInvalidError:
+        return False
+
+
+def recoveries_folder(checkpoint: Location) -> Location:
+    """Where all recoveries of a checkpoint are."""
+    return checkpoint.sibling(WORK_SUFFIX) / "recoveries"
+
+
+def recoveries(storage: Storage, checkpoint: Location) -> list[str]:
+    """The ids of all recoveries of a checkpoint that were begun, oldest first."""
+    names = storage.names(recoveries_folder(checkpoint)) or ()
+    return sorted(name.rstrip("/") for name in names if _ID.fullmatch(name))
+
+
+def newest_first(storage: Storage, checkpoint: Location) -> list[str]:
+    """The same, newest first, whatever clocks did meanwhile."""
+    return sorted(recoveries(storage, checkpoint), key=lambda each: _age(storage, checkpoint, each), reverse=True)
+
+
+def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
+    """The newest recovery that somebody has to finish or take back; None if there is none."""
+    for recovery in reversed(recoveries(storage, checkpoint)):
+        stage = latest(storage, recoveries_folder(checkpoint) / recovery)
+        if stage is not None and stage.is_open:
+            return recovery
+    return None
+
+
+def finishing(checkpoint: Location, recovery: str, *words: str) -> str:
+    """The command that finishes a repair, by the plan that is kept with it; with what a person has to say."""
+    return command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json", *words)
+
+
+def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None = None) -> None:
+    """See that no repair of a checkpoint is half done.
+
+    Raises:
+        RecoveryOpenError: one is, another than `but`.
+    """
+    recovery = open_recovery(storage, checkpoint)
+    if recovery in (None, but):
+        return
+    error = RecoveryOpenError(
+        f"recovery {recovery} was begun here, and neither finished nor taken back",
+        subject=str(checkpoint),
+        effect="the checkpoint may be sealed; nothing has been changed",
+        next=finishing(checkpoint, recovery),
+    )
+    error.alternatives = (Otherwise("take it back", Asked(str(checkpoint)).taking_back(recovery, None)),)
+    raise error
+
+
+def require_newest_signed(storage: Storage, checkpoint: Location, keys: KeyRing) -> None:
+    """See that how far the newest recovery says it has come is its own word; without a key nothing is asked.
+
+    A stage that anybody has put in would let one that is half done look as if it had come to an end.
+
+    Raises:
+        PlanInvalidError, SignatureMissingError, SignatureWrongError: as `read_note`.
+        StorageError: the storage does not answer (subclasses).
+    """
+    known = recoveries(storage, checkpoint) if keys else []
+    for newest in known[-1:]:
+        for stage in Stage:
+            read_note(storage, recoveries_folder(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
+
+
+def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
+    """The id of a recovery: `wanted` itself, or for `last` the one that is open, else the newest.
+
+    Raises:
+        RecoveryUnknownError: there is no such recovery; names those there are.
+    """
+    known = recoveries(storage, checkpoint)
+    if wanted == LAST and known:
+        return open_recovery(storage, checkpoint) or max(known, key=lambda each: _age(storage, checkpoint, each))
+    if wanted in known:
+        return wanted
+    raise RecoveryUnknownError(
+        f"there is no recovery {wanted}",
+        subject=str(recoveries_folder(checkpoint)),
+        found=", ".join(known[-5:]) or "no recovery",
+    )
+
+
+def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
+    """What grows from one recovery to the next; its id does not, where a clock went back."""
+    number = read_note(storage, recoveries_folder(checkpoint) / recovery, Stage.BEGUN).get("lease")
+    return number if isinstance(number, int) else 0, recovery
+
+
+def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer = _UNASKED) -> dict[str, Any]:
+    """What the recovery in a folder has noted down with a stage; empty if it was never reached.
+
+    Raises:
+        PlanInvalidError: it is damaged.
+        SignatureMissingError, SignatureWrongError: there is a key, and it was not signed for this place.
+        StorageError: the storage does not answer (subclasses).
+    """
+    file = folder / f"{stage.value}.json"
+    raw = storage.read(file, limit=_NOTE_BYTES_MAX)
+    if raw is None:
+        return {}
+    try:
+        told = json.loads(raw)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise PlanInvalidError(
+            "what a recovery has noted down cannot be read",
+            subject=str(file),
+            found=f"{len(raw)} bytes that are no JSON object",
+            expected="the note as lastgood wrote it, from a backup of this folder",
+            effect="nobody can tell what that recovery has left",
+        )
+    signer.require(STAGE, (folder.name, stage.value), told, file)
+    return told
+
+
+def latest(storage: Storage, folder: Location) -> Stage | None:
+    """How far the recovery in a folder has come; None: nothing was done."""
+    names = set(storage.names(folder) or ())
+    reached = [stage for stage in Stage if f"{stage.value}.json" in names]
+    return reached[-1] if reached else None

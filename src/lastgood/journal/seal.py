@@ -1,0 +1,88 @@
+"""The seal: empty files in the logs of a checkpoint, by which no driver can go on with it and none can start.
+
+A driver between two batches dies at its next plan, because that file is there already; one inside a batch dies at its
+commit; one that starts dies because the newest plan is empty. All of that is Spark's own doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.room import Room, Stage
+
+_BYTES_MAX = 1
+_UP = (Stage.BEGUN, Stage.APPLYING, Stage.UNDOING, Stage.TAKING_BACK)
+"""Stages of a recovery that needs its seal."""
+
+
+def seal_of(planned: int | None, committed: int | None, planned_then: int | None) -> tuple[str, ...]:
+    """The files that seal a checkpoint, in the order in which they are created.
+
+    Args:
+        planned: The newest plan now.
+        committed: The newest commit now.
+        planned_then: The newest plan when all steps are done.
+    """
+    following = 0 if planned is None else planned + 1
+    top = max(following, 0 if planned_then is None else planned_then + 1)
+    running = planned is not None and (committed is None or committed < planned)
+    plans = dict.fromkeys((f"{OFFSETS}/{top}", f"{OFFSETS}/{following}"))
+    return (*plans, f"{COMMITS}/{planned}") if running else tuple(plans)
+
+
+def put_up(room: Room, seal: Iterable[str], check: Callable[[], None] = lambda: None) -> str | None:
+    """Seal a checkpoint; a part that stands already stays.
+
+    Args:
+        room: Where.
+        seal: From `seal_of`.
+        check: Raises LeaseLostError if somebody else has taken over.
+
+    Returns:
+        None, or the path of a part that cannot be put up, because a driver has written there.
+    """
+    for path in seal:
+        check()
+        if room.storage.create(room.file(path), b""):
+            _require_wanted(room, path, check)
+        elif not stands(room, path):
+            return path
+    return None
+
+
+def _require_wanted(room: Room, path: str, check: Callable[[], None]) -> None:
+    """Take a part away again that was put up too late: the one who has taken over had no need of a seal any more."""
+    try:
+        check()
+    except LeaseLostError:
+        if room.stage() not in _UP:
+            take_down(room, [path])
+        raise
+
+
+def take_down(room: Room, seal: Sequence[str], check: Callable[[], None] = lambda: None) -> None:
+    """Take away what is left of a seal: commits first, then plans, the newest of them last.
+
+    Until that last file is gone no driver can start. What a step has written over a part of the seal stays.
+
+    Args:
+        room: Where.
+        seal: From `seal_of`.
+        check: Raises LeaseLostError if somebody else has taken over; called before each part goes.
+    """
+    for path in sorted(seal, key=_removal_rank):
+        if stands(room, path):
+            check()
+            room.storage.remove(room.file(path))
+
+
+def stands(room: Room, path: str) -> bool:
+    """Whether a part of a seal is there: a file, and empty."""
+    return room.storage.read(room.file(path), limit=_BYTES_MAX) == b""
+
+
+def _removal_rank(path: str) -> tuple[bool, int]:
+    folder, _, number = path.partition("/")
+    return folder == OFFSETS, int(number)

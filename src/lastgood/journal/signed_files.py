@@ -1,0 +1,154 @@
+"""What carries a signature beside a checkpoint, and what the keys of this machine say of each file of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lastgood.journal.attempts_file import attempts_file
+from lastgood.journal.incident import INCIDENT_BYTES_MAX, IncidentDamagedError, parse_incident
+from lastgood.journal.incidents import incident_file, list_incidents
+from lastgood.journal.room import Stage, recoveries, recoveries_folder
+from lastgood.mirror.backups import FACTS_BYTES_MAX, backup_ids, backups_folder, digest_of, parse_backup
+from lastgood.mirror.copies import decode_lines, decompressed_lines
+from lastgood.mirror.mirror import FILE_BYTES_MAX
+from lastgood.planning.plan import PLAN_BYTES_MAX, PlanInvalidError, parse_plan
+from lastgood.signing import ATTEMPTS, BACKUP, INCIDENT, PLAN, STAGE, KeyRing, Signer, Standing, place_of
+from lastgood.storage.reading import Location, Storage, parse_location
+
+_NOTE_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SignedFile:
+    """One file that carries a signature, or should."""
+
+    purpose: str
+    names: tuple[str, ...]
+    """Where it belongs at its checkpoint."""
+    file: Location
+    standing: Standing
+    by: str | None
+    """The id of the key that it names."""
+    damage: str | None
+    """Why it is not what it should be, so that nobody can sign it; None: it is."""
+    told: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """As it was read; of a backup with the digest of its content as that is now."""
+
+    @property
+    def label(self) -> str:
+        """As a person calls it: `plan 20261121-160058-7f3a`."""
+        return " ".join((self.purpose, *self.names))
+
+
+def signed_files(storage: Storage, checkpoint: Location, keys: KeyRing) -> Iterator[SignedFile]:
+    """All of them; each recovery's plan before its stages.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    signer = Signer.at(keys, checkpoint)
+    for recovery in recoveries(storage, checkpoint):
+        yield from files_of_recovery(storage, checkpoint, recovery, keys)
+    for incident in list_incidents(storage, checkpoint):
+        yield from file_of_incident(storage, checkpoint, incident, keys)
+    folder = backups_folder(checkpoint)
+    for backup in backup_ids(storage, folder):
+        raw = storage.read(folder / f"{backup}.json", limit=FACTS_BYTES_MAX)
+        if raw is not None:
+            yield _backup(storage, signer, folder, backup, raw)
+    raw = storage.read(attempts_file(checkpoint), limit=_NOTE_BYTES_MAX)
+    if raw is not None:
+        yield _file(signer, ATTEMPTS, (), attempts_file(checkpoint), raw)
+
+
+def file_of_incident(storage: Storage, checkpoint: Location, incident: str, keys: KeyRing) -> Iterator[SignedFile]:
+    """The file of an incident, if there is one.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    file = incident_file(checkpoint, incident)
+    raw = storage.read(file, limit=INCIDENT_BYTES_MAX)
+    if raw is not None:
+        yield _file(Signer.at(keys, checkpoint), INCIDENT, (incident,), file, raw, _incident_damage(raw, incident))
+
+
+def files_of_recovery(storage: Storage, checkpoint: Location, recovery: str, keys: KeyRing) -> Iterator[SignedFile]:
+    """The plan that a recovery keeps, and each stage that it has noted down.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    signer, folder = Signer.at(keys, checkpoint), recoveries_folder(checkpoint) / recovery
+    file = folder / "plan.json"
+    raw = storage.read(file, limit=PLAN_BYTES_MAX)
+    if raw is not None:
+        yield _file(signer, PLAN, (recovery,), file, raw, _plan_damage(raw, checkpoint, recovery))
+    for stage in Stage:
+        file = folder / f"{stage.value}.json"
+        raw = storage.read(file, limit=_NOTE_BYTES_MAX)
+        if raw is not None:
+            yield _file(signer, STAGE, (recovery, stage.value), file, raw)
+
+
+def worst(files: Iterable[SignedFile]) -> Standing | None:
+    """What is to be said of several together; None of none."""
+    found = {each.standing for each in files}
+    return next((each for each in reversed(Standing) if each in found), None)
+
+
+def _file(
+    signer: Signer, purpose: str, names: tuple[str, ...], file: Location, raw: bytes, damage: str | None = None
+) -> SignedFile:
+    told = _object(raw)
+    if told is None:
+        return SignedFile(purpose, names, file, Standing.WRONG, None, "it is no JSON object")
+    signature = told.get("signature")
+    by = signature.get("key") if isinstance(signature, dict) else None
+    standing = signer.standing(purpose, names, told) or Standing.UNSIGNED
+    return SignedFile(purpose, names, file, standing, by if isinstance(by, str) else None, damage, told)
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        told = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _plan_damage(raw: bytes, checkpoint: Location, recovery: str) -> str | None:
+    try:
+        plan = parse_plan(raw, "plan.json")
+    except PlanInvalidError as error:
+        return error.sentence
+    if plan.recovery != recovery:
+        return f"it is a plan of recovery {plan.recovery}"
+    is_ours = place_of(parse_location(plan.checkpoint)) == place_of(checkpoint)
+    return None if is_ours else f"it is a plan of {plan.checkpoint}"
+
+
+def _incident_damage(raw: bytes, incident: str) -> str | None:
+    try:
+        found = parse_incident(raw, "incident").id
+    except IncidentDamagedError as error:
+        return error.sentence
+    return None if found == incident else f"it is incident {found}"
+
+
+def _backup(storage: Storage, signer: Signer, folder: Location, backup_id: str, raw: bytes) -> SignedFile:
+    facts = parse_backup(raw)
+    damage = None if facts is not None and facts.id == backup_id else "it tells of no backup, or of another one"
+    found = _file(signer, BACKUP, (backup_id,), folder / f"{backup_id}.json", raw, damage)
+    file = folder / f"{backup_id}.jsonl.gz"
+    content = storage.read(file, limit=FILE_BYTES_MAX)
+    if content is None:
+        return SignedFile(found.purpose, found.names, found.file, found.standing, found.by, "its content is gone")
+    digest = digest_of(decode_lines(decompressed_lines(content, str(file))))
+    is_same = found.told.get("sha256") == digest
+    standing = found.standing if is_same or found.standing is not Standing.SIGNED else Standing.WRONG
+    told = {**found.told, "sha256": digest}
+    return SignedFile(found.purpose, found.names, found.file, standing, found.by, found.damage, told)

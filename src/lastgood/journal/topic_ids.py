@@ -1,0 +1,61 @@
+"""Of which topics the offsets of a query are, by the ids that tell a topic from a later one of the same name.
+
+CHECKPOINT.lastgood/topics.json
+
+Spark writes no id down, and offsets of a topic that was created again look like those of the first. So the ids are kept
+here whenever it was judged that the query goes on in these topics, and never because it just did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lastgood.storage.reading import Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
+
+_BYTES_MAX = 1024 * 1024
+
+
+def read_topic_ids(storage: Storage, checkpoint: Location, query_id: str | None) -> dict[str, str]:
+    """Topic → id, of the query with this id; of whichever it was if the id is lost. Empty: nobody has noted any down.
+
+    What was noted down before a first start, when the query had no id yet, is of the query that was started then.
+
+    Raises:
+        StorageError: the storage does not answer (subclasses).
+    """
+    raw = storage.read(_file(checkpoint), limit=_BYTES_MAX)
+    told = _parsed(raw) if raw else {}
+    topics = told.get("topics")
+    query = told.get("query")
+    if not isinstance(topics, dict) or (None not in (query, query_id) and query != query_id):
+        return {}
+    return {topic: each for topic, each in topics.items() if isinstance(each, str)}
+
+
+def write_topic_ids(
+    storage: WritableStorage, checkpoint: Location, query_id: str | None, ids: Mapping[str, str]
+) -> None:
+    """Note them down, in place of what was noted before; without an id before a first start.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    content = json.dumps({"query": query_id, "topics": dict(sorted(ids.items()))}).encode() + b"\n"
+    if content != storage.read(_file(checkpoint), limit=_BYTES_MAX):
+        storage.write(_file(checkpoint), content)
+
+
+def _file(checkpoint: Location) -> Location:
+    return checkpoint.sibling(WORK_SUFFIX) / "topics.json"
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(raw)
+    except (ValueError, RecursionError):  # as if nobody had noted anything down: then the times of records tell
+        return {}
+    return told if isinstance(told, dict) else {}

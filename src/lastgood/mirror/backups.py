@@ -1,0 +1,260 @@
+"""Backups: the logs of a query at one moment, in one file that needs nothing else.
+
+CHECKPOINT.lastgood/backups/ID.json        what it holds
+CHECKPOINT.lastgood/backups/ID.jsonl.gz    the copies
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.lines import is_long, is_time_ms
+from lastgood.errors import LastgoodError, Retry
+from lastgood.mirror.copies import Copy, compress, decode_lines, decompressed_lines, encode_copies
+from lastgood.mirror.mirror import FILE_BYTES_MAX
+from lastgood.signing import BACKUP, SIGNATURE, Signer
+from lastgood.storage.reading import Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
+from lastgood.written import as_written
+
+FACTS_BYTES_MAX = 64 * 1024
+_FACTS_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]{4})\.json", re.ASCII)
+_UNASKED = Signer()
+
+
+class BackupMissingError(LastgoodError):
+    """There is no such backup, or its file is not whole."""
+
+    condition = "BACKUP_MISSING"
+    exit_code = 41
+    retry = Retry.AFTER_CHANGE
+
+
+class CheckpointNotEmptyError(LastgoodError):
+    """A lost checkpoint is to be restored where there still is one."""
+
+    condition = "CHECKPOINT_NOT_EMPTY"
+    exit_code = 42
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds."""
+
+    id: str
+    at_ms: int
+    """When it was made, milliseconds since 1970."""
+    query_id: str | None
+    last_planned: int | None
+    last_committed: int | None
+    files: int
+    size: int
+    """Bytes of all files together."""
+    kept: bool = False
+    """True if it is not to be removed with age."""
+    sha256: str | None = None
+    """Of the copies, as `digest_of` has it; None of a backup that was made before this was written down."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in its file, and in `backup list`."""
+        return asdict(self)
+
+
+def backups_folder(checkpoint: Location) -> Location:
+    """Where the backups of a checkpoint are."""
+    return checkpoint.sibling(WORK_SUFFIX) / "backups"
+
+
+def new_backup(copies: Iterable[Copy], *, at_ms: int, mark: str) -> tuple[Backup, bytes]:
+    """A backup of these files, and the bytes of its file.
+
+    Args:
+        copies: One of each file.
+        at_ms: The time, milliseconds since 1970.
+        mark: Four characters that keep two backups of one second apart.
+    """
+    held = sorted(copies, key=restore_order)
+    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+    ids = [copy.query_id for copy in held if copy.query_id]
+    backup = Backup(
+        id=f"{when}-{mark}",
+        at_ms=at_ms,
+        query_id=ids[-1] if ids else None,
+        last_planned=newest_in(held, OFFSETS),
+        last_committed=newest_in(held, COMMITS),
+        files=len(held),
+        size=sum(copy.size for copy in held),
+        sha256=digest_of(held),
+    )
+    return backup, compress(encode_copies(held))
+
+
+def digest_of(copies: Iterable[Copy]) -> str:
+    """SHA-256 of all that copies say, 64 hexadecimal digits; the same in whatever order, and however compressed."""
+    return hashlib.sha256(encode_copies(sorted(copies, key=restore_order))).hexdigest()
+
+
+def write_backup(
+    storage: WritableStorage, folder: Location, backup: Backup, content: bytes, signer: Signer = _UNASKED
+) -> None:
+    """Put a backup in its place and read it back; what it holds comes last, so that a torn one is none.
+
+    Raises:
+        StorageError: it cannot be written, or does not come back as it was written.
+    """
+    file = folder / f"{backup.id}.jsonl.gz"
+    storage.write(file, content)
+    if storage.read(file, limit=FILE_BYTES_MAX) != content:
+        storage.remove(file)
+        raise BackupMissingError("the backup did not come back as it was written", subject=str(file))
+    write_facts(storage, folder, backup, signer)
+
+
+def write_facts(storage: WritableStorage, folder: Location, backup: Backup, signer: Signer = _UNASKED) -> None:
+    """Write down what a backup holds, signed if there is a key."""
+    told = signer.signed(BACKUP, (backup.id,), as_written(backup.to_json()))
+    storage.write(folder / f"{backup.id}.json", json.dumps(told).encode())
+
+
+def list_backups(storage: Storage, folder: Location) -> list[Backup]:
+    """Every backup, oldest first; a file that is none of ours, or says that it is another's, is left out."""
+    found = (_backup_named(storage, folder, each) for each in backup_ids(storage, folder))
+    return sorted((each for each in found if each is not None), key=lambda backup: (backup.at_ms, backup.id))
+
+
+def backup_ids(storage: Storage, folder: Location) -> list[str]:
+    """The ids of which there is a file with facts, whatever that says; a file of another name is none of ours."""
+    named = (_FACTS_NAME.fullmatch(name) for name in storage.names(folder) or ())
+    return [name[1] for name in named if name is not None]
+
+
+def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup | None:
+    """The backup whose file bears this name: what it says of its id must agree, since paths are made of that."""
+    backup = parse_backup(storage.read(folder / f"{backup_id}.json", limit=FACTS_BYTES_MAX) or b"")
+    return backup if backup is not None and backup.id == backup_id else None
+
+
+def parse_backup(raw: bytes) -> Backup | None:
+    """What the file of a backup says; None if it is none of ours."""
+    try:
+        told = json.loads(raw)
+        told.pop(SIGNATURE, None)
+        backup = Backup(**told)
+    except (AttributeError, ValueError, TypeError, RecursionError):
+        return None
+    numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
+    texts = (backup.id, backup.query_id or "", backup.sha256 or "")
+    is_ours = all(is_long(each) for each in numbers) and all(isinstance(each, str) for each in texts)
+    return backup if is_ours and is_time_ms(backup.at_ms) and isinstance(backup.kept, bool) else None
+
+
+def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:
+    """The backup of this id; `last` is the newest.
+
+    Raises:
+        BackupMissingError: there is none; names those there are.
+    """
+    known = list_backups(storage, folder)
+    if backup_id == "last" and known:
+        return known[-1]
+    for backup in known:
+        if backup.id == backup_id:
+            return backup
+    raise BackupMissingError(
+        f"there is no backup {backup_id}",
+        subject=str(folder),
+        found=", ".join(backup.id for backup in known[-5:]) or "no backup",
+    )
+
+
+def require_signed(storage: Storage, folder: Location, backup: Backup, signer: Signer) -> None:
+    """See that what a backup says of itself, and of its content, was signed; without a key nothing is asked.
+
+    Raises:
+        SignatureMissingError, SignatureWrongError: as `Signer.require`.
+        BackupMissingError: it was changed meanwhile.
+    """
+    if not signer.keys:
+        return
+    file = folder / f"{backup.id}.json"
+    raw = storage.read(file, limit=FACTS_BYTES_MAX) or b""
+    if parse_backup(raw) != backup:
+        raise BackupMissingError(f"there is no backup {backup.id}", subject=str(file), found="another one in its file")
+    signer.require(BACKUP, (backup.id,), json.loads(raw), file)
+    if backup.sha256 is None:
+        raise signer.missing(file, "a signature that says nothing of its content")
+
+
+def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy]:
+    """The files of a backup, in the order in which they are put back.
+
+    Raises:
+        BackupMissingError: its file is gone or not whole.
+    """
+    file = folder / f"{backup.id}.jsonl.gz"
+    raw = storage.read(file, limit=FILE_BYTES_MAX)
+    copies = list(decode_lines(decompressed_lines(raw or b"", str(file))))
+    if len(copies) != backup.files or sum(copy.size for copy in copies) != backup.size:
+        raise BackupMissingError(
+            f"backup {backup.id} is not whole",
+            subject=str(file),
+            found="no such file" if raw is None else f"{len(copies)} files",
+            expected=f"{backup.files} files, {backup.size} bytes",
+        )
+    if backup.sha256 not in (None, digest_of(copies)):
+        raise BackupMissingError(
+            f"backup {backup.id} is not as it was made",
+            subject=str(file),
+            found="another content",
+            expected=f"the content with SHA-256 {backup.sha256}",
+            effect="nothing was written",
+        )
+    return sorted(copies, key=restore_order)
+
+
+def keep_backup(
+    storage: WritableStorage, folder: Location, backup: Backup, *, kept: bool, signer: Signer = _UNASKED
+) -> Backup:
+    """Mark a backup as one that age does not remove, or take the mark away.
+
+    Raises:
+        SignatureMissingError, SignatureWrongError: there is a key, and its facts were not signed by one.
+    """
+    require_signed(storage, folder, backup, signer)  # else our signature would come to stand under another's words
+    marked = replace(backup, kept=kept)
+    write_facts(storage, folder, marked, signer)
+    return marked
+
+
+def remove_older(storage: WritableStorage, folder: Location, *, before_ms: int) -> list[Backup]:
+    """Remove the backups made before a time, but those that are kept; return them."""
+    removed = []
+    for backup in list_backups(storage, folder):
+        if backup.at_ms < before_ms and not backup.kept:
+            storage.remove(folder / f"{backup.id}.json")  # first: what is not listed is none
+            storage.remove(folder / f"{backup.id}.jsonl.gz")
+            removed.append(backup)
+    return removed
+
+
+def restore_order(copy: Copy) -> tuple[int, int, str]:
+    """`metadata`, sources, offsets, commits, each ascending: at no instant is a batch committed and not planned."""
+    folder, _, name = copy.path.rpartition("/")
+    rank = {"": 0, OFFSETS: 2, COMMITS: 3}.get(folder, 1)
+    number = name.removesuffix(".compact")
+    return rank, int(number) if number.isdecimal() else -1, copy.path
+
+
+def newest_in(copies: Iterable[Copy], folder: str) -> int | None:
+    """The newest batch id among the copies of one log."""
+    names = [copy.path.removeprefix(f"{folder}/") for copy in copies if copy.path.startswith(f"{folder}/")]
+    return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -1,0 +1,342 @@
+"""Copies of checkpoint files as lines of JSON: the same bytes come out that went in. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import itertools
+import json
+import re
+import sys
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
+from lastgood.checkpoint.lines import is_time_ms
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.errors import Retry, StorageError
+
+_CHUNK_BYTES = 64 * 1024
+_PIECE_BYTES = 1024 * 1024
+_UNPACKED_BYTES_FREE = 64 * 1024 * 1024
+_UNPACKED_TIMES_MAX = 200
+"""Lines of idle batches, which differ in a time only, take a hundredth when they are packed."""
+_LINE_BYTES_MIN = len('{"path":"","query":"","seen_ms":0,"text":""}')
+LINE_BYTES_MAX = 256 * 1024 * 1024
+"""The line of one copy is not longer."""
+_BLOCK_BYTES = 64 * 1024
+_BLOCK_COPIES = 512
+_BLOCKS_OPEN = 8
+"""How many blocks of copies are held as they are: plans and commits of the same batches stand in different ones."""
+_BATCH_LINE = re.compile(rb'\{"path":"(?:offsets|commits)/(\d{1,18})"')
+"""How `encode_copies` begins the line of a batch."""
+_MEMBER_BEGINNING = b"\x1f\x8b\x08"
+
+
+class CopiesTooLargeError(StorageError):
+    """A file of the mirror or of a backup is small, and would unpack to more than logs can: nobody's logs are so."""
+
+    condition = "COPIES_TOO_LARGE"
+    exit_code = 36
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One file of a checkpoint as it once stood."""
+
+    query_id: str | None
+    """The id in the checkpoint's `metadata` at that time; None if there was none that could be read."""
+    path: str
+    """Below the checkpoint, such as `offsets/7`."""
+    seen_ms: int
+    """When it was copied, milliseconds since 1970."""
+    modified_ms: int | None
+    """When the storage says that it was written; None if it does not say."""
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.content)
+
+
+def encode_copies(copies: Iterable[Copy]) -> bytes:
+    """One line of JSON for each copy."""
+    return b"".join(_line(copy) for copy in copies)
+
+
+def decode_copies(raw: bytes) -> Iterator[Copy]:
+    """The copies in `raw`, in their order; a torn last line, and lines that are none of ours, are left out."""
+    return decode_lines(io.BytesIO(raw))
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[Copy]:
+    """The copies in these lines; see `decode_copies`."""
+    for line in lines:
+        copy = _copy(line)
+        if copy is not None:
+            yield copy
+
+
+def without_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes]:
+    """The lines but those of plans and commits of older batches, which are not even parsed."""
+    for line in lines:
+        found = _BATCH_LINE.match(line)
+        if found is None or int(found[1]) >= since:
+            yield line
+
+
+def compress(raw: bytes) -> bytes:
+    """One gzip member, the same for the same bytes; members can be put behind each other."""
+    return gzip.compress(raw, compresslevel=6, mtime=0)
+
+
+def decompress(raw: bytes, subject: str = "copies") -> bytes:
+    """The content of all members; of a torn one what comes before the tear, as a line of its own.
+
+    Raises:
+        CopiesTooLargeError: it would take far more room than it does, as no logs do; `subject` names the file.
+    """
+    return b"".join(_within(_decompressed(raw), len(raw), subject))
+
+
+def decompressed_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
+    """The lines of `decompress` that are long enough for a copy, of which only a few are held at a time.
+
+    Raises:
+        CopiesTooLargeError: as `decompress`, or a line is longer than that of any file.
+    """
+    # Counted before anything is parsed: to unpack takes a moment, to read a million lines half a minute.
+    for _ in _within(_decompressed(raw), len(raw), subject):
+        pass
+    rest: list[bytes] = []
+    size = 0
+    for piece in _decompressed(raw):
+        first, *more = piece.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if size > LINE_BYTES_MAX:
+            raise _too_large(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+        if more:
+            yield b"".join(rest)
+            *whole, last = more
+            yield from (line for line in whole if len(line) >= _LINE_BYTES_MIN)
+            rest, size = [last], len(last)
+    yield b"".join(rest)
+
+
+def _within(pieces: Iterable[bytes], packed_bytes: int, subject: str) -> Iterator[bytes]:
+    most = max(_UNPACKED_BYTES_FREE, packed_bytes * _UNPACKED_TIMES_MAX)
+    left = most
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise _too_large(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
+        yield piece
+
+
+def _too_large(subject: str, found: str) -> CopiesTooLargeError:
+    return CopiesTooLargeError(
+        "a file of copies unpacks to more than copies of logs can",
+        subject=subject,
+        found=found,
+        expected="a file as lastgood wrote it",
+        effect="nothing of it is read any further",
+        next=f"see who wrote {subject}, and move it away: what is left is read without it",
+    )
+
+
+def _decompressed(raw: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(raw):
+        end = yield from _decompress_member(raw, start)
+        if end is None:
+            yield b"\n"
+            end = raw.find(_MEMBER_BEGINNING, start + 1)
+        start = len(raw) if end < 0 else end
+
+
+def _decompress_member(raw: bytes, start: int) -> Generator[bytes, None, int | None]:
+    """Where the member that begins at `start` ends; None if it is torn."""
+    member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    view = memoryview(raw)
+    for position in range(start, len(raw), _CHUNK_BYTES):
+        chunk: bytes | memoryview = view[position : position + _CHUNK_BYTES]
+        while chunk and not member.eof:
+            try:
+                yield member.decompress(chunk, _PIECE_BYTES)
+            except zlib.error:
+                return None
+            chunk = member.unconsumed_tail
+        if member.eof:
+            return min(position + _CHUNK_BYTES, len(raw)) - len(member.unused_data)
+    return None
+
+
+def packed(copies: Iterable[Copy]) -> Iterator[Copy]:
+    """The same copies, whose contents take a tenth of their size until they are asked for.
+
+    Those that are neighbours here are best asked for in a row.
+    """
+    lately: deque[tuple[_Block, bytes]] = deque(maxlen=_BLOCKS_OPEN)
+    held = iter(copies)
+    while block := list(itertools.islice(_up_to(held, _BLOCK_BYTES), _BLOCK_COPIES)):
+        contents = _Block([copy.content for copy in block], lately)
+        for at, copy in enumerate(block):
+            yield _PackedCopy(copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, contents, at)
+
+
+def _up_to(copies: Iterator[Copy], size: int) -> Iterator[Copy]:
+    """The next copies, until they have so many bytes."""
+    for copy in copies:
+        yield copy
+        size -= copy.size
+        if size <= 0:
+            return
+
+
+class _Block:
+    """The contents of several copies in one piece, compressed."""
+
+    __slots__ = ("_ends", "_lately", "_raw")
+
+    def __init__(self, contents: list[bytes], lately: deque[tuple[_Block, bytes]]) -> None:
+        self._raw = zlib.compress(b"".join(contents), 1)
+        self._ends = array("Q", itertools.accumulate(map(len, contents)))
+        self._lately = lately
+
+    def content(self, at: int) -> bytes:
+        whole = next((whole for block, whole in list(self._lately) if block is self), None)
+        if whole is None:
+            whole = zlib.decompress(self._raw)
+            self._lately.append((self, whole))
+        return whole[self._ends[at - 1] if at else 0 : self._ends[at]]
+
+
+class _PackedCopy(Copy):
+    """A copy whose content stands in a block."""
+
+    __slots__ = ("_at", "_held")
+    _at: int
+    _held: bytes | _Block
+
+    def __init__(
+        self,
+        query_id: str | None,
+        path: str,
+        seen_ms: int,
+        modified_ms: int | None,
+        content: bytes | _Block,
+        at: int = 0,
+    ) -> None:
+        given = {"query_id": query_id, "path": path, "seen_ms": seen_ms, "modified_ms": modified_ms}
+        for name, value in {**given, "_held": content, "_at": at}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def content(self) -> bytes:
+        return self._held if isinstance(self._held, bytes) else self._held.content(self._at)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Copy) and _fields(self) == _fields(other)
+
+    def __hash__(self) -> int:
+        return hash(_fields(self))
+
+
+def _fields(copy: Copy) -> tuple[object, ...]:
+    return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
+
+
+def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
+    """Of each file of one query the version that counts, by its path: the newest, or the newest that is not damaged.
+
+    Where Spark planned a batch anew, it had been taken back: what was planned after it, and committed from it on, no
+    longer counts.
+    """
+    current: dict[str, Copy] = {}
+    for copy in sorted(copies, key=lambda each: each.seen_ms):
+        older = current.get(copy.path)
+        if not copy.content and batch_of(copy.path, OFFSETS) is not None:
+            continue  # a seal, or what a crash left: never the plan of a batch
+        if older is not None:
+            if not _is_whole(copy):
+                continue
+            if 0 < _planned_ms(older) < _planned_ms(copy):
+                _forget(current, int(copy.path.rpartition("/")[2]), seen_before_ms=copy.seen_ms)
+        current[copy.path] = copy
+    return current
+
+
+def _planned_ms(copy: Copy) -> int:
+    """Processing time of an entry of the offset log, which an edit keeps and a new plan does not; 0 of other files."""
+    entry = parse_offset_entry(copy.content) if batch_of(copy.path, OFFSETS) is not None else None
+    return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else 0
+
+
+def _is_whole(copy: Copy) -> bool:
+    if batch_of(copy.path, OFFSETS) is not None:
+        return isinstance(parse_offset_entry(copy.content), OffsetEntry)
+    if batch_of(copy.path, COMMITS) is not None:
+        return isinstance(parse_commit_entry(copy.content), CommitEntry)
+    return bool(copy.content)
+
+
+def _forget(current: dict[str, Copy], batch_id: int, *, seen_before_ms: int) -> None:
+    for path, copy in list(current.items()):
+        planned, committed = batch_of(path, OFFSETS), batch_of(path, COMMITS)
+        is_later = planned is not None and planned > batch_id
+        if (is_later or (committed is not None and committed >= batch_id)) and copy.seen_ms < seen_before_ms:
+            del current[path]
+
+
+def _line(copy: Copy) -> bytes:
+    fields: dict[str, object] = {"path": copy.path, "query": copy.query_id, "seen_ms": copy.seen_ms}
+    if copy.modified_ms is not None:
+        fields["modified_ms"] = copy.modified_ms
+    try:
+        fields["text"] = copy.content.decode()
+    except UnicodeDecodeError:
+        fields["base64"] = base64.b64encode(copy.content).decode()
+    return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _copy(line: bytes) -> Copy | None:
+    try:
+        fields = json.loads(line)
+        content = fields["text"].encode() if "text" in fields else base64.b64decode(fields["base64"], validate=True)
+        query_id = fields["query"]
+        copy = Copy(
+            sys.intern(query_id) if isinstance(query_id, str) else query_id,
+            fields["path"],
+            fields["seen_ms"],
+            fields.get("modified_ms"),
+            content,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return copy if _is_ours(copy) else None
+
+
+def _is_ours(copy: Copy) -> bool:
+    """Whether the fields are what we write: a path that leads out of the checkpoint must never be restored."""
+    times: list[Any] = [copy.seen_ms, 0 if copy.modified_ms is None else copy.modified_ms]
+    texts: list[Any] = [copy.path, "" if copy.query_id is None else copy.query_id]
+    return (
+        all(is_time_ms(time) for time in times)
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(classify(copy.path), QueryMetadataFile | LogFile)
+        and all(map(_is_name, copy.path.split("/")))
+    )
+
+
+def _is_name(part: str) -> bool:
+    """Whether a part of a path is the name of a file or folder, and stays one when it becomes bytes."""
+    return part not in ("", ".", "..") and "\0" not in part and not any("\ud800" <= each <= "\udfff" for each in part)

@@ -1,0 +1,247 @@
+"""The mirror: the bytes of every file of a query's logs, kept beside the checkpoint as they appear.
+
+Spark purges its logs after a hundred batches, and a lost checkpoint takes them along; the mirror keeps them. It holds
+`metadata`, `offsets`, `commits` and `sources`, never state.
+
+    CHECKPOINT.lastgood/mirror/parts/TIME-WRITER.jsonl      what one look found
+    CHECKPOINT.lastgood/mirror/DAY-WRITER.jsonl.gz          parts of a day, put together
+
+Files are only ever added, so a reader needs no lock and a writer that dies leaves nothing wrong: at worst a part stands
+in its day's file as well, and is read as the one copy that it is.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, batch_of, parse_log_name
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.mirror.copies import (
+    Copy,
+    compress,
+    decode_lines,
+    decompressed_lines,
+    encode_copies,
+    without_batches_before,
+)
+from lastgood.storage.reading import Entry, Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage
+
+PARTS_MAX = 200
+"""Parts of one writer before they are put together."""
+FILE_BYTES_MAX = 256 * 1024 * 1024
+"""Larger files are not log files of a query."""
+_FILES_AHEAD = 16
+_DAY = len("2026-11-21")
+
+
+def mirror_folder(checkpoint: Location) -> Location:
+    """Where the mirror of a checkpoint is by default."""
+    return checkpoint.sibling(WORK_SUFFIX) / "mirror"
+
+
+class MirrorWriter:
+    """Copies what is new in a query's logs; one thread at a time calls it.
+
+    A log file appears whole (Spark renames it into place, or puts it as one object) and may come back under the same
+    name with other content: a batch that was planned again. Both are kept, in their order.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Location,
+        *,
+        storage: Storage,
+        folder: Location,
+        target: WritableStorage,
+        writer: str,
+        now_ms: Callable[[], int],
+        copied: Callable[[Sequence[Copy]], None] | None = None,
+    ) -> None:
+        """Mirror `checkpoint` into `folder`.
+
+        Args:
+            checkpoint: What is mirrored.
+            storage: Its filesystem.
+            folder: The mirror, such as `mirror_folder(checkpoint)`.
+            target: The filesystem of the mirror.
+            writer: A name that no other writer of this mirror has.
+            now_ms: The clock, milliseconds since 1970.
+            copied: Gets what each look has copied, once it is in the mirror.
+        """
+        self._checkpoint = checkpoint
+        self._storage = storage
+        self._folder = folder
+        self._target = target
+        self._writer = writer
+        self._now_ms = now_ms
+        self._copied = copied
+        self._query_id: str | None = None
+        self._known: dict[str, _Facts] | None = None
+        self._parts: dict[Location, bytes] = {}
+
+    def look(self) -> int:
+        """Copy what is new or changed since the last look; return how many files that were.
+
+        Raises:
+            StorageError: checkpoint or mirror cannot be read or written; what was not copied is copied next time.
+        """
+        if self._known is None:
+            self._known = self._already_mirrored()
+        query_id = self._see_metadata()
+        found = {path: _Facts.of(entry) for path, entry in self._log_files()}
+        copies = self._copy({path: facts for path, facts in found.items() if self._known.get(path) != facts})
+        if copies and self._see_metadata() != query_id:
+            return 0  # the checkpoint was replaced meanwhile: nobody can tell whose files these were
+        if copies:
+            part = self._folder / f"parts/{copies[0].seen_ms:013d}-{self._writer}.jsonl"
+            raw = encode_copies(copies)
+            self._target.write(part, raw)
+            self._parts[part] = raw
+            if self._copied is not None:
+                self._copied(copies)
+        self._known |= {copy.path: found[copy.path] for copy in copies}
+        self._known = {path: facts for path, facts in self._known.items() if path in found}
+        if len(self._parts) >= PARTS_MAX:
+            self.settle()
+        return len(copies)
+
+    def snapshot(self) -> list[Copy]:
+        """A copy of every log file as it stands now, beside what is mirrored.
+
+        Raises:
+            StorageError: the checkpoint cannot be read.
+        """
+        self._see_metadata()
+        return self._copy({path: _Facts.of(entry) for path, entry in self._log_files()})
+
+    def settle(self) -> None:
+        """Put the parts of this writer together; call it once more at the end.
+
+        Raises:
+            StorageError: the mirror cannot be written; its parts stay.
+        """
+        if not self._parts:
+            return
+        day = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
+        file = self._folder / f"{day}-{self._writer}.jsonl.gz"
+        before = self._target.read(file, limit=FILE_BYTES_MAX) or b""
+        self._target.write(file, before + compress(b"".join(self._parts.values())))
+        for part in list(self._parts):
+            self._target.remove(part)
+            del self._parts[part]
+
+    def _see_metadata(self) -> str | None:
+        """The id of the query whose files are there now."""
+        raw = self._storage.read(self._checkpoint / METADATA, limit=FILE_BYTES_MAX)
+        parsed = None if raw is None else parse_query_metadata(raw)
+        if isinstance(parsed, QueryMetadata) and parsed.query_id != self._query_id:
+            if self._query_id is not None:
+                self._known = {}  # another query: its batches begin anew under the same names
+            self._query_id = parsed.query_id
+        return self._query_id
+
+    def _log_files(self) -> Iterator[tuple[str, Entry]]:
+        metadata = self._storage.stat(self._checkpoint / METADATA)
+        if metadata is not None:
+            yield METADATA, metadata
+        # Commits first: what is committed in this look has its plan in it as well.
+        folders = [COMMITS, OFFSETS]
+        sources = self._storage.scan(self._checkpoint / SOURCES, facts=False) or ()
+        folders += [f"{SOURCES}/{entry.name}" for entry in sources if entry.is_folder]
+        for folder in folders:
+            for entry in self._storage.scan(self._checkpoint / folder) or ():
+                if not entry.is_folder and parse_log_name(entry.name, compactible=True) is not None:
+                    yield f"{folder}/{entry.name}", entry
+
+    def _copy(self, wanted: Mapping[str, _Facts]) -> list[Copy]:
+        seen_ms = self._now_ms()
+        with ThreadPoolExecutor(min(len(wanted), self._storage.parallel) or 1) as pool:
+            contents = list(pool.map(self._read, wanted))
+        return [
+            Copy(self._query_id, path, seen_ms, facts.modified_ms, content)
+            for (path, facts), content in zip(wanted.items(), contents, strict=True)
+            # Purged between listing and reading, or written: the next look sees it as it is by then.
+            if content is not None and facts.size in (None, len(content))
+        ]
+
+    def _read(self, path: str) -> bytes | None:
+        return self._storage.read(self._checkpoint / path, limit=FILE_BYTES_MAX)
+
+    def _already_mirrored(self) -> dict[str, _Facts]:
+        """What the parts and the newest two days hold of the batches in the logs: enough to copy little twice."""
+        batches = [batch_of(path, log) for path, _ in self._log_files() for log in (OFFSETS, COMMITS)]
+        since = min((each for each in batches if each is not None), default=0)
+        newest: dict[str | None, dict[str, tuple[int, _Facts]]] = {}
+        seen_ms = -1
+        for copy in read_mirror(self._target, self._folder, days=2, since=since):
+            if copy.seen_ms >= seen_ms:
+                seen_ms, self._query_id = copy.seen_ms, copy.query_id
+            of_query = newest.setdefault(copy.query_id, {})
+            if copy.seen_ms >= of_query.get(copy.path, (-1, None))[0]:
+                of_query[copy.path] = copy.seen_ms, _Facts(copy.size, copy.modified_ms)
+        return {path: facts for path, (_, facts) in newest.get(self._query_id, {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a listing tells of a file: the same as long as nobody writes it."""
+
+    size: int | None
+    modified_ms: int | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> _Facts:
+        return cls(entry.size, entry.modified_ms)
+
+
+def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, since: int = 0) -> Iterator[Copy]:
+    """Every copy in a mirror once, file by file; of two versions the newer one is that with the later `seen_ms`.
+
+    Args:
+        storage: The filesystem of the mirror.
+        folder: The mirror; one that is not there is empty.
+        days: Read only the newest days' files, beside the parts.
+        since: Leave out plans and commits of older batches than this: months of them take seconds.
+
+    Raises:
+        StorageError: the mirror cannot be read.
+    """
+    seen: set[bytes] = set()
+    for name, raw in _mirror_files(storage, folder, days):
+        lines = decompressed_lines(raw, str(folder / name)) if name.endswith(".gz") else io.BytesIO(raw)
+        for copy in decode_lines(without_batches_before(lines, since) if since else lines):
+            what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
+            key = blake2b(what + copy.content, digest_size=12).digest()
+            if key not in seen:
+                seen.add(key)
+                yield copy
+
+
+def _mirror_files(storage: Storage, folder: Location, days: int | None) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file, of which a few are read ahead."""
+    with ThreadPoolExecutor(_FILES_AHEAD) as pool:
+        parts = pool.submit(_names, storage, folder / "parts", ".jsonl")
+        merged = _names(storage, folder, ".gz")
+        if days is not None:
+            newest = sorted({name[:_DAY] for name in merged})[-days:]
+            merged = [name for name in merged if name[:_DAY] in newest]
+        waiting: deque[tuple[str, Future[bytes | None]]] = deque()
+        for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
+            waiting.append((name, pool.submit(storage.read, folder / name, limit=FILE_BYTES_MAX)))
+            if len(waiting) == _FILES_AHEAD:
+                first, content = waiting.popleft()
+                yield first, content.result() or b""
+        for name, content in waiting:
+            yield name, content.result() or b""
+
+
+def _names(storage: Storage, folder: Location, ending: str) -> list[str]:
+    return sorted(entry.name for entry in storage.scan(folder, facts=False) or () if entry.name.endswith(ending))

@@ -1,0 +1,181 @@
+"""Finds out what advice rests on: where a checkpoint lies, and what a recorder last saw of its query.
+
+One round of requests, at the same time and within a time limit; what does not answer is not known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lastgood.checkpoint.layout import METADATA, OFFSETS, SINK_LOG
+from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
+from lastgood.journal.topic_ids import read_topic_ids
+from lastgood.observe.evidence import Evidence
+from lastgood.query.advice_facts import AdviceFacts, TableAround
+from lastgood.storage.parallel import Deadline, ask_all
+from lastgood.storage.reading import LocalStorage, Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+
+TIMEOUT_SECONDS = 5.0
+_ICEBERG_METADATA = ".metadata.json"
+_SIGNS = {"_delta_log": "delta", SINK_LOG: "file", _ICEBERG_METADATA: "iceberg"}
+_FOLDERS_ABOVE = 5
+RECORDS_FOLDER = "records"
+"""Below the work folder of a checkpoint."""
+_MOUNTS = Path("/proc/self/mounts")
+_OWN_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs", "f2fs", "jfs", "reiserfs")
+
+
+def advice_facts(
+    evidence: Evidence, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
+) -> AdviceFacts:
+    """What is known around a checkpoint that advice rests on.
+
+    Args:
+        evidence: The checkpoint, and its mirror if that was read.
+        max_downtime_ms: How long the query may be down (`--max-downtime`); None: as its pipeline says.
+        spark: The version that is to start it (`--spark`), such as `4.2`; None if nobody said.
+        mounts: Where the system lists what is mounted.
+    """
+    storage, location = evidence.storage, evidence.location
+    questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, evidence)}
+    if location.name:
+        questions["topics"] = partial(read_topic_ids, storage, location, evidence.query_id)
+    places = _signs_of_tables(location)
+    for sign, folder in places:
+        questions[f"{sign} {folder}"] = partial(_is_table, storage, folder, sign)
+    oldest = evidence.checkpoint.offsets.ids.oldest
+    if oldest and len(evidence.checkpoint.offsets.ids) <= RETAINED_DEFAULT:
+        questions["metadata"] = partial(_modified, storage, location / METADATA)
+        questions["oldest"] = partial(_modified, storage, location / f"{OFFSETS}/{oldest}")
+    answers = ask_all(
+        list(questions.values()),
+        parallel=storage.parallel,
+        deadline=Deadline.after(TIMEOUT_SECONDS),
+        subject=str(location),
+    )
+    found = {name: answer.value for name, answer in zip(questions, answers, strict=True)}
+    recorded: AdviceFacts = found["records"] or AdviceFacts()
+    tables = (TableAround(str(folder), _SIGNS[sign]) for sign, folder in places if found[f"{sign} {folder}"])
+    return replace(
+        recorded,
+        topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
+        filesystem=_own_disk(location, mounts) if isinstance(storage, LocalStorage) else None,
+        table=next(tables, None),
+        metadata_modified_ms=found.get("metadata"),
+        oldest_plan_modified_ms=found.get("oldest"),
+        query_ids=_query_ids(evidence),
+        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
+        spark=spark,
+    )
+
+
+def query_facts(evidence: Evidence, *, max_downtime_ms: int | None = None) -> AdviceFacts:
+    """Of these facts those on which more than advice rests.
+
+    What was recorded of the query, its topics' ids, and how long it may be down.
+
+    Args:
+        evidence: See `advice_facts`.
+        max_downtime_ms: See `advice_facts`.
+    """
+    questions: list[Callable[[], Any]] = [partial(_recorded, evidence)]
+    if evidence.location.name:
+        questions.append(partial(read_topic_ids, evidence.storage, evidence.location, evidence.query_id))
+    answers = ask_all(
+        questions,
+        parallel=len(questions),
+        deadline=Deadline.after(TIMEOUT_SECONDS),
+        subject=str(evidence.location),
+    )
+    recorded, *topics = (answer.value for answer in answers)
+    facts: AdviceFacts = recorded or AdviceFacts()
+    return replace(
+        facts,
+        topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})},
+        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
+    )
+
+
+def _max_downtime_ms(evidence: Evidence, said_ms: int | None) -> int | None:
+    """What is said now counts before what the configuration of the pipeline says."""
+    return evidence.target.max_downtime_ms if said_ms is None else said_ms
+
+
+def _signs_of_tables(location: Location) -> list[tuple[str, Location]]:
+    """What to look for, and in which of the folders above; nearest first, not in the root."""
+    above = [str(path) for path in PurePosixPath(location.path).parents][:_FOLDERS_ABOVE]
+    return [(sign, replace(location, path=path)) for path in above if path != "/" for sign in _SIGNS]
+
+
+def _is_table(storage: Storage, folder: Location, sign: str) -> bool:
+    if sign == _ICEBERG_METADATA:
+        return any(name.endswith(sign) for name in storage.names(folder / METADATA) or ())
+    found = storage.stat(folder / sign)
+    return found is not None and found.is_folder
+
+
+def _modified(storage: Storage, file: Location) -> int | None:
+    found = storage.stat(file)
+    return found.modified_ms if found else None
+
+
+def _own_disk(location: Location, mounts: Path) -> str | None:
+    """The kind of file system, if it is one of this machine's own disks and not a share or a mounted object store."""
+    if location.scheme != "file":
+        return None
+    path = Path(os.path.realpath(location.path))
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:  # not Linux
+        return None
+    mounted = [line.split(" ")[1:3] for line in lines if line.count(" ") > 2]
+    holding = [(_unescaped(folder), kind) for folder, kind in reversed(mounted)]  # a later one hides an earlier one
+    around = [(len(folder), kind) for folder, kind in holding if path.is_relative_to(folder)]
+    kind = max(around, key=lambda each: each[0])[1] if around else None
+    return kind if kind in _OWN_DISKS else None
+
+
+def _unescaped(folder: str) -> str:
+    r"""A folder as it is named; the kernel writes a blank as `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
+
+
+def _query_ids(evidence: Evidence) -> tuple[str, ...]:
+    """The ids in the mirror, in the order in which they were seen."""
+    copies = sorted(evidence.mirror, key=lambda copy: copy.seen_ms)
+    return tuple(query_id for query_id, _ in groupby(copy.query_id for copy in copies) if query_id is not None)
+
+
+def _recorded(evidence: Evidence) -> AdviceFacts | None:
+    """Batches and runs from the records beside a checkpoint."""
+    if not evidence.location.name:
+        return None
+    folder = evidence.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    names = [name for name in evidence.storage.names(folder) or () if not name.endswith("/")]
+    if not names:
+        return None
+    from lastgood.observe.recorded import (  # noqa: PLC0415 - 10 ms that a query without a recorder need not pay
+        newest_records,
+        recorded_batches,
+        recorded_runs,
+        recorded_subscriptions,
+        recorded_topic_ids,
+    )
+
+    records = newest_records(evidence.storage, folder, names)
+    batches = recorded_batches(records, evidence.query_id)
+    return AdviceFacts(
+        batches=batches,
+        runs=recorded_runs(records),
+        topic_ids=recorded_topic_ids(records, evidence.query_id),
+        subscriptions=recorded_subscriptions(records, evidence.query_id),
+        is_stateful=any(batch.state_rows is not None for batch in batches),
+    )

@@ -1,0 +1,366 @@
+"""`diagnose --save BUNDLE` and `diagnose BUNDLE`: all that a diagnosis rests on in one file, for somebody elsewhere.
+
+No data and no secrets: names, logs without secrets, sizes and times, and what sinks and broker said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import platform
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from lastgood import __version__
+from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
+from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
+from lastgood.bundle.tree import CHECKPOINT, WORK, Tree, tree_from_json
+from lastgood.bundle.values import ShapeError, from_json, to_json
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.layout import (
+    COMMITS,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    LogFile,
+    OperatorMetadataFile,
+    QueryMetadataFile,
+    StateSchemaFile,
+    StateStoreFile,
+    classify,
+)
+from lastgood.checkpoint.reader import read_checkpoint
+from lastgood.checkpoint.state import Loads, unique_ids_of
+from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
+from lastgood.errors import StorageError, UsageError
+from lastgood.failures.classify import Failure
+from lastgood.mirror.copies import Copy, encode_copies
+from lastgood.mirror.mirror import mirror_folder, read_mirror
+from lastgood.observe.advice_facts import RECORDS_FOLDER
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.recorded import newest_files, tail_of
+from lastgood.query.world import World
+from lastgood.records.files import parse_records
+from lastgood.redaction import redacted
+from lastgood.settings.target import Target
+from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, facts_from_json
+from lastgood.storage.reading import (
+    PARALLEL_LOCAL,
+    PARALLEL_REMOTE,
+    Location,
+    LocationInvalidError,
+    Storage,
+    parse_location,
+)
+from lastgood.storage.rights import WORK_SUFFIX, private
+
+_WORLD, _FAILURES = "world.json", "failures.json"
+_MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
+_OWN_FOLDERS = (OFFSETS, COMMITS, SOURCES, STATE)
+_DEPTH_MAX = 8
+_BATCHES_MAX = 100_000
+_STATE_BYTES_MAX = 1024 * 1024
+"""No reader looks further into a file of changes."""
+_CHECKSUMS_MAX = 200
+"""Of each log: readers look at those of the newest entries only."""
+_MIRROR_BYTES_MAX = 32 * 1024 * 1024
+_MIRROR_DAYS = 7
+_CHUNK = 256
+
+ItemT = TypeVar("ItemT")
+FoundT = TypeVar("FoundT")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBundle:
+    """A bundle that was written."""
+
+    path: Path
+    parts: int
+    size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
+        return {"path": str(self.path), "parts": self.parts, "size": self.size}
+
+
+class Bundle:
+    """An open bundle; close it, or use it in a `with` block."""
+
+    def __init__(self, archive: BundleArchive, location: Location, tree: Tree, saved: Mapping[str, Any]) -> None:
+        """Made by `open_bundle`."""
+        self._archive = archive
+        self._saved = saved
+        self.location = location
+        """Where the checkpoint was."""
+        is_remote = archive.manifest.get("is_remote") is True
+        self.storage = BundleStorage(archive, tree, parallel=PARALLEL_REMOTE if is_remote else PARALLEL_LOCAL)
+        """Its files, for reading."""
+        self.failures: tuple[Failure, ...] = saved[_FAILURES]
+        """What the driver's log told, if there was one; without messages."""
+        self.manifest = archive.manifest
+        """`lastgood` and `python`: the versions that saved it; `saved_at_ms`."""
+
+    def evidence(self, *, batches: int) -> Evidence:
+        """The checkpoint and its mirror, as `gather` gives them.
+
+        Raises:
+            BundleInvalidError: the bundle is damaged.
+        """
+        checkpoint = read_checkpoint(self.storage, self.location, batches=batches)
+        mirror = tuple(read_mirror(self.storage, mirror_folder(self.location))) if self.location.name else ()
+        return Evidence(Target(str(self.location)), self.location, self.storage, checkpoint, mirror)
+
+    def world(self, checkpoint: Checkpoint) -> World:
+        """All that the diagnosis rested on, with the checkpoint as it was read from here."""
+        return World(checkpoint, **self._saved[_WORLD])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._archive.close()
+
+    def __enter__(self) -> Self:
+        """The bundle itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def is_bundle(target: str) -> bool:
+    """Whether a target is a file of this machine: no checkpoint is one."""
+    return Path(target).is_file()
+
+
+def save_bundle(path: Path, evidence: Evidence, world: World, *, failures: Sequence[Failure] = ()) -> SavedBundle:
+    """Write what a diagnosis rests on into one file, without data and without secrets.
+
+    Args:
+        path: The file to make; nothing is overwritten.
+        evidence: The checkpoint as it was read.
+        world: What was diagnosed.
+        failures: What the driver's log told; of their exceptions only classes and conditions are saved.
+
+    Raises:
+        UsageError: there is such a file already, or it would lie in the checkpoint.
+        StorageError: the checkpoint cannot be read, or the file not be written (subclasses).
+    """
+    try:
+        _refuse(path, evidence.location)
+        with open(path, "xb", opener=private) as stream:
+            try:
+                with BundleWriter(stream, _about(evidence, world)) as writer:
+                    _write(writer, evidence, world, failures)
+                    parts = writer.finish()
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+        return SavedBundle(path, parts, path.stat().st_size)
+    except OSError as error:
+        raise StorageError("the bundle cannot be written", subject=str(path), found=error.strerror) from error
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Open what `save_bundle` wrote, whoever gave it to us: nothing is unpacked, and nothing in it is trusted.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+        BundleInvalidError: it is no bundle, not a whole one, or of another version.
+    """
+    archive = BundleArchive(path)
+    try:
+        location = parse_location(str(archive.manifest.get("location")))
+        tree = tree_from_json(_roots(location), archive.read_json(LISTING))
+        saved = {_WORLD: _world_fields(archive.read_json(_WORLD))}
+        saved[_FAILURES] = from_json(tuple[Failure, ...], archive.read_json(_FAILURES))
+        return Bundle(archive, location, tree, saved)
+    except (ShapeError, KafkaFactsError, LocationInvalidError) as error:
+        archive.close()
+        raise archive.invalid(error) from error
+    except BaseException:
+        archive.close()
+        raise
+
+
+def _refuse(path: Path, location: Location) -> None:
+    if path.exists() or path.is_symlink():
+        raise UsageError("there is such a file already", subject=str(path), expected="the name of a new file")
+    if not path.parent.is_dir():
+        raise UsageError("there is no such folder", subject=str(path.parent), expected="a folder for the bundle")
+    folder = path.parent.resolve()
+    own = [Path(root.path).resolve() for root in _roots(location).values() if root.scheme == "file"]
+    if any(folder.is_relative_to(root) for root in own):
+        raise UsageError("a bundle does not belong into the checkpoint", subject=str(path), expected="another folder")
+
+
+def _roots(location: Location) -> dict[str, Location]:
+    return {CHECKPOINT: location, **({WORK: location.sibling(WORK_SUFFIX)} if location.name else {})}
+
+
+def _about(evidence: Evidence, world: World) -> dict[str, Any]:
+    return {
+        "lastgood": __version__,
+        "python": platform.python_version(),
+        "location": redacted(str(evidence.location)),
+        "is_remote": evidence.storage.parallel >= PARALLEL_REMOTE,
+        "saved_at_ms": world.now_ms,
+    }
+
+
+def _write(writer: BundleWriter, evidence: Evidence, world: World, failures: Sequence[Failure]) -> None:
+    storage = evidence.storage
+    tree = Tree(_roots(evidence.location))
+    with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
+        _list_checkpoint(storage, evidence.location, tree, pool)
+        chosen = _Chosen(evidence, tree)
+        for contents in _each(pool, chosen.contents, chosen.paths()):
+            for path, content in contents:
+                writer.add(path, content)
+        work = {**_mirror(evidence), **dict(_records(evidence, pool))}
+    for path, content in work.items():
+        tree.add_file(path, len(content), None)
+        writer.add(path, content)
+    writer.add_json(_WORLD, _world_json(world))
+    writer.add_json(_FAILURES, to_json(tuple(failures)))
+    writer.add_json(LISTING, tree.to_json())
+
+
+def _list_checkpoint(storage: Storage, location: Location, tree: Tree, pool: Executor) -> None:
+    """Every file of the checkpoint; of what does not belong to it only the names in its own folder."""
+    if storage.names(location) is None:
+        return
+    tree.add_folder(CHECKPOINT)
+    level = [(CHECKPOINT, location)]
+    for depth in range(_DEPTH_MAX):
+        listed = pool.map(lambda each: list(storage.scan(each[1]) or ()), level)
+        below = []
+        for (path, folder), entries in zip(level, listed, strict=True):
+            for entry in entries:
+                inner = f"{path}/{redacted(entry.name)}"
+                if not entry.is_folder:
+                    tree.add_file(inner, entry.size, entry.modified_ms)
+                    continue
+                tree.add_folder(inner)
+                if depth or entry.name in _OWN_FOLDERS:
+                    below.append((inner, folder / entry.name))
+        level = below
+
+
+class _Chosen:
+    """The files of a checkpoint whose contents are saved, or what stands in for them."""
+
+    def __init__(self, evidence: Evidence, tree: Tree) -> None:
+        self._storage = evidence.storage
+        self._location = evidence.location
+        self._sizes = {path.removeprefix(f"{CHECKPOINT}/"): entry.size for path, entry in tree.files}
+        checkpoint = evidence.checkpoint
+        logs = (checkpoint.offsets, checkpoint.commits)
+        self._oldest = {log.folder: min(log.ids.last(_BATCHES_MAX), default=0) for log in logs}
+        self._checked = {log.folder: min(log.ids.last(_CHECKSUMS_MAX), default=0) for log in logs}
+        self._looked_into = set(_looked_into(checkpoint))
+
+    def paths(self) -> Iterator[str]:
+        return (path for path in self._sizes if is_part(f"{CHECKPOINT}/{path}") and self._is_chosen(path))
+
+    def _is_chosen(self, path: str) -> bool:
+        match classify(path):
+            case LogFile(log=log, name=name):
+                return name.is_canonical and name.batch_id >= self._oldest.get(log, 0)
+            case QueryMetadataFile() | OperatorMetadataFile() | StateSchemaFile():
+                return True
+        return path in self._looked_into
+
+    def contents(self, path: str) -> list[tuple[str, bytes]]:
+        """What is saved of a file, and of its checksum file; nothing if it is gone since it was listed."""
+        kind = classify(path)
+        limit = PART_BYTES_MAX
+        if isinstance(kind, StateStoreFile):
+            limit = ZIP_BYTES_MAX + 1 if kind.file.kind is StateFileKind.ZIP else _STATE_BYTES_MAX
+        raw = self._storage.read(self._location / path, limit=limit + 1)
+        if raw is None or (len(raw) > limit and not isinstance(kind, StateStoreFile)):
+            return []
+        kept = stand_in(kind, raw[:limit])
+        found = [] if kept is None else [(f"{CHECKPOINT}/{path}", kept)]
+        if kept is not None and isinstance(kind, LogFile) and kind.name.batch_id >= self._checked.get(kind.log, 2**63):
+            folder, _, name = path.rpartition("/")
+            beside = f"{folder}/.{name}.crc"
+            checksum = self._storage.read(self._location / beside, limit=limit) if beside in self._sizes else None
+            if checksum is not None:
+                found.append((f"{CHECKPOINT}/{beside}", checksum_stand_in(checksum, raw, kept)))
+        return found
+
+
+def _looked_into(checkpoint: Checkpoint) -> Iterator[str]:
+    """The files of the state that a reader of this checkpoint opens: those that a load of its newest versions reads."""
+    state, committed = checkpoint.state, checkpoint.last_committed
+    versions = range((committed or 0) + 1, (committed or 0) + (2 if checkpoint.orphan is None else 3))
+    for operator in state.operators if state and committed is not None else ():
+        for store in operator.stores:
+            loads = Loads(store, unique_ids_of(store, state.commits if state else {}))
+            loaded = itertools.chain.from_iterable(map(loads.path, versions))
+            files = {*loaded, *store.snapshots, *store.lineages}
+            yield from (f"{store.folder}/{file.name}" for file in files)
+
+
+def _each(pool: Executor, ask: Callable[[ItemT], FoundT], items: Iterable[ItemT]) -> Iterator[FoundT]:
+    """Answers in order, of which only a few are held at a time."""
+    rest = iter(items)
+    while chunk := list(itertools.islice(rest, _CHUNK)):
+        yield from pool.map(ask, chunk)
+
+
+def _mirror(evidence: Evidence) -> dict[str, bytes]:
+    """The newest copies of the mirror, as one part of it."""
+    if not evidence.location.name:
+        return {}
+    folder = mirror_folder(evidence.location)
+    copies = evidence.mirror or tuple(read_mirror(evidence.storage, folder, days=_MIRROR_DAYS))
+    kept: list[Copy] = []
+    left = _MIRROR_BYTES_MAX
+    for copy in sorted(copies, key=lambda each: each.seen_ms, reverse=True):
+        content = stand_in(classify(copy.path), copy.content)
+        left -= len(content or b"")
+        if left < 0:
+            break
+        if content is not None:
+            kept.append(replace(copy, content=content))
+    return {_MIRROR: encode_copies(reversed(kept))} if kept else {}
+
+
+def _records(evidence: Evidence, pool: Executor) -> Iterator[tuple[str, bytes]]:
+    """The newest records, without the words of exceptions."""
+    if not evidence.location.name:
+        return
+    folder = evidence.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    names = newest_files(evidence.storage.names(folder) or ())
+    contents = pool.map(lambda name: tail_of(evidence.storage, folder / name), names)
+    for name, content in zip(names, contents, strict=True):
+        records = [to_json(record.to_json()) for record in parse_records(content).records]
+        yield f"{WORK}/{RECORDS_FOLDER}/{name}", b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def _world_json(world: World) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(World) if field.name != "checkpoint"]
+    told = {name: to_json(getattr(world, name)) for name in names}
+    return {**told, "kafka": None if world.kafka is None else to_json(world.kafka.to_json())}
+
+
+def _world_fields(told: Any) -> dict[str, Any]:
+    """The fields of a world but its checkpoint; those that are missing keep their defaults.
+
+    Raises:
+        ShapeError, KafkaFactsError: a value is not what it should be.
+    """
+    if not isinstance(told, dict):
+        raise ShapeError(f"{told!r:.80} is no world")
+    hints = typing.get_type_hints(World)
+    names = [field.name for field in dataclasses.fields(World) if field.name in told and field.name != "checkpoint"]
+    found = {name: from_json(hints[name], told[name]) for name in names if name != "kafka"}
+    kafka: KafkaFacts | None = None if told.get("kafka") is None else facts_from_json(told["kafka"])
+    return {**found, "kafka": kafka}

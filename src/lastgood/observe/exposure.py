@@ -1,0 +1,54 @@
+"""What Kafka holds that a query has not read, and what of it is at risk."""
+
+from __future__ import annotations
+
+from lastgood.observe.advice_facts import query_facts
+from lastgood.observe.evidence import Evidence, gather, now_ms
+from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around, reading
+from lastgood.observe.world import BATCHES
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.kafka import Exposure, exposure_of
+from lastgood.query.sink_batches import is_in_sinks
+
+
+def exposure_to_kafka(
+    evidence: Evidence, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, *, at_ms: int
+) -> Exposure | None:
+    """What is unread and at risk; None where Kafka was not asked.
+
+    Args:
+        evidence: The checkpoint.
+        around: What sinks and Kafka said, asked with `headroom`.
+        facts: From `query_facts` at least.
+        options: By what they were asked.
+        at_ms: The time, milliseconds since 1970.
+    """
+    if around.kafka is None:
+        return None
+    checkpoint = evidence.checkpoint
+    held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None
+    return exposure_of(
+        reading(evidence),
+        around.kafka,
+        now_ms=at_ms,
+        recorded_ids=facts.topic_ids,
+        is_same_topic=options.topic_is_the_same,
+        in_sinks=None if held is None else reading(evidence, through=held).next_offsets,
+    )
+
+
+def has_unread(target: str, options: EvidenceOptions) -> bool:
+    """Whether Kafka holds more than the query has planned, as far as Kafka tells; no sink is asked.
+
+    Args:
+        target: Location of the checkpoint.
+        options: Which Kafka is asked.
+
+    Raises:
+        LastgoodError: the checkpoint cannot be read, or an option is not understood (subclasses).
+    """
+    evidence = gather(target, batches=BATCHES)
+    at_ms = now_ms()
+    around = look_around(evidence, options, now_ms=at_ms, headroom=True, sinks=False)
+    exposure = exposure_to_kafka(evidence, around, query_facts(evidence), options, at_ms=at_ms)
+    return exposure is not None and bool(exposure.unread)

@@ -1,0 +1,36 @@
+"""Input files that a query has read and that were written again since: for each file source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.errors import ExtraMissingError
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.hosts import open_named
+from lastgood.query.spans import stands
+from lastgood.sources.files import WrittenAgain, written_again
+
+
+def files_again(evidence: Evidence) -> Mapping[str, WrittenAgain]:
+    """What became of the files that committed batches have read, by source; of a log that was read, and no more."""
+    checkpoint, open_at = evidence.checkpoint, open_named(evidence)
+    found = {}
+    for stand in stands(checkpoint):
+        if isinstance(stand.start, FileOffset):
+            read = _read(checkpoint, stand.source_id, stand.start.log_offset)
+            try:
+                found[stand.source_id] = written_again(read, open_at=open_at)
+            except ExtraMissingError:  # nobody asked for the files by name
+                continue
+    return found
+
+
+def _read(checkpoint: Checkpoint, source_id: str, up_to: int) -> list[SourceFile]:
+    """The files that the source's log names up to an entry, in the order of the log."""
+    logs = (log for log in checkpoint.sources if log.name == source_id)
+    entries = (entry for log in logs for entry in log.entries.values() if isinstance(entry, FileLogEntry))
+    files = {(file.log_id, file.path): file for entry in entries for file in entry if file.log_id <= up_to}
+    return [files[key] for key in sorted(files)]

@@ -1,0 +1,38 @@
+"""Which hosts are asked for what the logs name: those that were named on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.surroundings import options_of
+from lastgood.sinks.sink import is_database, split_kind
+from lastgood.storage.hdfs import configured_names
+from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
+
+
+def open_named(evidence: Evidence) -> Callable[[Location], Storage]:
+    """Gives access to the storage of an input file, which only the logs name: on a host that somebody here has named.
+
+    Whoever may write to the logs names any host. Which one is asked for a bucket is said by the environment; the host
+    of HDFS, and the account of Azure, by the location itself, and it gets our credentials.
+
+    Args:
+        evidence: The query: its checkpoint and its sinks were named.
+    """
+    sinks = (*options_of(evidence.said).sinks, *([] if evidence.target.sink is None else [evidence.target.sink]))
+    places = [evidence.location, *(split_kind(each)[1] for each in sinks if not is_database(each))]
+    known = {place.host for place in places}
+
+    def open_at(location: Location) -> Storage:
+        is_known = location.host is None or location.host in known
+        if not (is_known or (location.scheme == "hdfs" and location.host in configured_names(os.environ))):
+            raise StorageDeniedError(
+                f"nobody has named the host {location.host} here",
+                subject=str(location),
+                expected="the host of the checkpoint, of a sink, or of HADOOP_CONF_DIR",
+            )
+        return open_storage(location)
+
+    return open_at

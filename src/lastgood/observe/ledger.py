@@ -1,0 +1,285 @@
+"""A ledger filled from what queries leave behind: their mirrors, their logs, and the files of their recorders."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
+from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.errors import LastgoodError
+from lastgood.ledger.facts import BatchFacts, Commit, Plan, QueryFacts, Sighting, Teller
+from lastgood.ledger.opening import open_ledger
+from lastgood.ledger.telling import Telling, cleaned
+from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
+from lastgood.mirror.copies import Copy
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.observe.evidence import now_ms
+from lastgood.records.files import RECORD_FILE, in_order, parse_records
+from lastgood.settings.target import Target, resolve_target
+from lastgood.spark.record_sinks import records_folder
+from lastgood.storage.reading import Location, Storage, open_storage, parse_location, read_part
+from lastgood.storage.writing import open_writable
+
+if TYPE_CHECKING:
+    from lastgood.ledger.store import Ledger
+
+COPIES_AT_ONCE = 1000
+_RECORD_BYTES_AT_ONCE = 4 * 1024 * 1024
+_LATE_MS = 3_600_000
+"""So much later than another's may what one writer of a mirror saw get there: clocks differ, and storages wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was given to the ledger; most of it may have been known to it."""
+
+    copies: int
+    """Files of the logs, from the checkpoint or its mirror."""
+    records: int
+
+
+def fill_ledger(target: str, ledger: Ledger, *, config: Path | None = None) -> Filled:
+    """Give a ledger all that is known of a query and that it may not have yet.
+
+    That is what its logs hold now, what the mirror beside them has copied since the last time, and what recorders have
+    written to `CHECKPOINT.lastgood/records`.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        ledger: Where to.
+        config: Another configuration than `lastgood.toml` here.
+
+    Raises:
+        LedgerError, NoSpaceError: the ledger refuses; what it has got it keeps.
+        StorageError: checkpoint, mirror or records cannot be read (subclasses).
+    """
+    resolved = resolve_target(target) if config is None else resolve_target(target, config)
+    location = parse_location(resolved.checkpoint)
+    return fill_with(location, snapshot(location), ledger)
+
+
+def fill_with(location: Location, copies: Sequence[Copy], ledger: Ledger) -> Filled:
+    """The same with the log files of the checkpoint at hand, as `snapshot` gives them."""
+    storage = open_storage(location)
+    mirrored = fill_from_mirror(location, ledger, storage)
+    add_copies(location, copies, ledger, Teller.CHECKPOINT)
+    return Filled(mirrored + len(copies), fill_from_records(records_folder(location), ledger, storage))
+
+
+def chosen_ledger(named: str | None, target: Target, environment: Mapping[str, str]) -> LedgerPlace | None:
+    """The ledger that is meant: the one named, else the configuration's, else that of `LASTGOOD_LEDGER`; or none.
+
+    Raises:
+        LedgerUrlError: it cannot be understood.
+    """
+    if named is not None:
+        return parse_place(named)
+    told = environment.get(VARIABLE)
+    return target.ledger or (parse_place(told) if told else None)
+
+
+@contextlib.contextmanager
+def asked_ledger(
+    target: str, named: str | None, *, config: Path | None, environment: Mapping[str, str]
+) -> Iterator[Ledger | None]:
+    """The ledger to ask about a target while the block runs; None without one.
+
+    One that was not named, but configured, is not missed: where it does not answer, an error of the block says so.
+
+    Raises:
+        LedgerUrlError: it cannot be understood.
+        ExtraMissingError, LedgerError: the one that was named cannot be opened (subclasses).
+    """
+    resolved = resolve_target(target) if config is None else resolve_target(target, config)
+    place = chosen_ledger(named, resolved, environment)
+    opened, refused = None, None
+    if place is not None:
+        try:
+            opened = open_ledger(place, create=False)
+        except LastgoodError as error:
+            if named is not None:
+                raise
+            refused = error
+    try:
+        with opened or contextlib.nullcontext():
+            yield opened
+    except LastgoodError as error:
+        if refused is not None and error.effect is None:
+            error.effect = f"the ledger {place} could not be asked: {refused.sentence}"
+        raise
+
+
+def snapshot(location: Location) -> list[Copy]:
+    """Every log file of a checkpoint as it stands now; nothing is written.
+
+    Raises:
+        StorageError: the checkpoint cannot be read.
+    """
+    storage = open_writable(location)
+    folder = mirror_folder(location)
+    name = secrets.token_hex(4)
+    return MirrorWriter(location, storage=storage, folder=folder, target=storage, writer=name, now_ms=now_ms).snapshot()
+
+
+def add_copies(location: Location, copies: Iterable[Copy], ledger: Ledger, teller: Teller) -> None:
+    """Give a ledger what these files of a checkpoint say."""
+    for some in _chunks(copies, COPIES_AT_ONCE):
+        ledger.add(telling_of_copies(location, some, teller))
+
+
+def fill_from_mirror(
+    location: Location, ledger: Ledger, storage: Storage, *, go_on: Callable[[], bool] = lambda: True
+) -> int:
+    """Give a ledger what the mirror of a checkpoint has copied since the last time; how many files that were.
+
+    Args:
+        location: The checkpoint.
+        ledger: Where to.
+        storage: Its filesystem.
+        go_on: Asked now and then; once it says no, the rest waits for the next time.
+    """
+    since_ms = filled_until(location, ledger) - _LATE_MS
+    count, newest_ms = 0, -1
+    found = read_mirror(storage, mirror_folder(location), days=_days_since(storage, location, since_ms))
+    for some in _chunks((copy for copy in found if copy.seen_ms > since_ms), COPIES_AT_ONCE):
+        if not go_on():
+            return count
+        add_copies(location, some, ledger, Teller.MIRROR)
+        count += len(some)
+        newest_ms = max(newest_ms, *(copy.seen_ms for copy in some))
+    if newest_ms >= 0:
+        set_filled_until(location, ledger, newest_ms)
+    return count
+
+
+def filled_until(location: Location, ledger: Ledger) -> int:
+    """Until when, milliseconds since 1970, the ledger has what the mirror of a checkpoint saw; -1 if it has nothing."""
+    return ledger.filled(mirror_folder(location).identity).get("", -1)
+
+
+def set_filled_until(location: Location, ledger: Ledger, seen_ms: int) -> None:
+    """Remember it."""
+    ledger.set_filled(mirror_folder(location).identity, {"": max(seen_ms, filled_until(location, ledger))})
+
+
+def _days_since(storage: Storage, location: Location, since_ms: int) -> int | None:
+    """How many of the mirror's days go back to this time; None: all."""
+    if since_ms < 0:
+        return None
+    first = datetime.fromtimestamp(since_ms / 1000, UTC).date().isoformat()
+    names = {entry.name[: len(first)] for entry in storage.scan(mirror_folder(location), facts=False) or ()}
+    return sum(name >= first for name in names if name[:1].isdigit()) or 1
+
+
+def fill_from_records(
+    folder: Location, ledger: Ledger, storage: Storage, *, go_on: Callable[[], bool] = lambda: True
+) -> int:
+    """Give a ledger what recorders have added to the files of a folder since the last time; how many records."""
+    sizes = {entry.name: entry.size for entry in storage.scan(folder) or () if RECORD_FILE.fullmatch(entry.name)}
+    if not sizes:
+        return 0
+    before = ledger.filled(folder.identity)
+    positions = {name: before.get(name, 0) for name in in_order(sizes)}
+    count = 0
+    for name, begin in positions.items():
+        size = sizes[name]
+        position = begin
+        while position < (size or 0) and go_on():
+            piece = _whole_lines(storage, folder / name, position)
+            if not piece:
+                break
+            records = parse_records(piece).records
+            ledger.record(records)
+            count += len(records)
+            position += len(piece)
+        positions[name] = position
+    if positions != before:
+        ledger.set_filled(folder.identity, positions)
+    return count
+
+
+def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
+    """What a record file holds from there on, as far as its lines are whole; a few megabytes at most.
+
+    A line that is longer is no record: it comes in pieces, which are none either.
+    """
+    content = read_part(storage, file, begin=begin, limit=_RECORD_BYTES_AT_ONCE) or b""
+    end = content.rfind(b"\n") + 1
+    return content[:end] if end or len(content) < _RECORD_BYTES_AT_ONCE else content
+
+
+def telling_of_copies(location: Location, copies: Iterable[Copy], teller: Teller) -> Telling:
+    """What files of a checkpoint's logs say of its queries; copies without a query id say nothing."""
+    of_query: dict[str, list[Copy]] = defaultdict(list)
+    for copy in copies:
+        if copy.query_id is not None:
+            of_query[copy.query_id].append(copy)
+    return Telling(tuple(_query(query_id, location.identity, group, teller) for query_id, group in of_query.items()))
+
+
+def _query(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Teller) -> QueryFacts:
+    batches: dict[int, BatchFacts] = {}
+    initial: dict[str, str] = {}
+    times_ms = []
+    for copy in copies:
+        facts = _batch(copy, teller)
+        if facts is not None:
+            known = batches.get(facts.batch_id)
+            batches[facts.batch_id] = facts if known is None else known.with_other(facts)
+            times_ms += [plan.planned_at_ms or copy.seen_ms for plan in facts.plans]
+        elif copy.path.startswith(f"{SOURCES}/"):
+            initial |= _initial(copy)
+    return QueryFacts(
+        query_id=query_id,
+        checkpoint=checkpoint,
+        first_seen_ms=min(times_ms, default=None),
+        last_seen_ms=max(times_ms, default=None),
+        initial=initial,
+        batches=batches,
+    )
+
+
+def _batch(copy: Copy, teller: Teller) -> BatchFacts | None:
+    planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
+    if planned is not None:
+        entry = parse_offset_entry(copy.content)
+        if isinstance(entry, OffsetEntry):
+            seen = Sighting(copy.seen_ms, copy.seen_ms)
+            return BatchFacts(batch_id=planned, told_by=teller, plans={_plan(entry): seen})
+    elif committed is not None:
+        commit = parse_commit_entry(copy.content)
+        if isinstance(commit, CommitEntry):
+            told = Commit(copy.seen_ms, copy.modified_ms, commit.next_batch_watermark_ms or None)
+            return BatchFacts(batch_id=committed, told_by=teller, commit=told)
+    return None
+
+
+def _plan(entry: OffsetEntry) -> Plan:
+    planned_at_ms = entry.metadata.batch_timestamp_ms if entry.metadata else 0
+    ends = sorted((cleaned(line.source_id), cleaned(line.text)) for line in entry.sources)
+    return Plan(planned_at_ms or None, entry.batch_watermark_ms or None, tuple(ends))
+
+
+def _initial(copy: Copy) -> dict[str, str]:
+    """Where a source of Kafka began, if it is that which the file tells."""
+    _, source_id, name = copy.path.split("/", 2)
+    began = parse_initial_offset(copy.content) if name == "0" else None
+    is_kafka = isinstance(began, InitialOffset) and isinstance(began.offset, KafkaOffset)
+    return {cleaned(source_id): began.offset.to_text()} if is_kafka and isinstance(began, InitialOffset) else {}
+
+
+def _chunks(copies: Iterable[Copy], size: int) -> Iterator[list[Copy]]:
+    rest = iter(copies)
+    while some := list(islice(rest, size)):
+        yield some

@@ -1,0 +1,263 @@
+"""`offsets`: where a query stood after a batch, as `startingOffsets` that Spark takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, name_offset
+from lastgood.errors import UsageError
+from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.ledger import asked_ledger
+from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka_ranges import Offsets, Ranges, only_in, planned, ranges_to_json, union
+
+_NOTHING_ASKED = EvidenceOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
+
+    evidence: Evidence
+    batch: int
+    current: int
+    """CURRENT: the newest file in the offset log."""
+    is_committed: bool
+    time_ms: int | None
+    sources: dict[str, Offsets]
+    """Source → topic → partition → next offset; -2, the beginning, where only a later batch knows the partition."""
+    added: Offsets
+    """Partitions that exist and that the batch does not know: they stand at -2, their beginning."""
+    surroundings: Surroundings
+    """What sinks and Kafka said, where they were asked."""
+    unresolved: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Partitions at which the plan itself holds `earliest` or `latest`: how far the batch had read it does not tell."""
+
+    @property
+    def expired(self) -> Ranges:
+        """What lies between these offsets and the first that Kafka still has: a start from here finds it gone."""
+        earliest = self.surroundings.kafka.earliest if self.surroundings.kafka else {}
+        found: Ranges = {}
+        for topics in self.sources.values():
+            known = {
+                topic: {each: offset for each, offset in parts.items() if offset >= 0}
+                for topic, parts in topics.items()
+            }
+            found = union(found, planned(known, earliest))
+        return found
+
+    def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:
+        """The JSON that Spark's option `startingOffsets` takes, every partition named.
+
+        Raises:
+            UsageError: the query has several Kafka sources, and none was chosen.
+        """
+        if source_id is None and len(self.sources) > 1:
+            raise self._which_source("which source?")
+        if source_id is not None and source_id not in self.sources:
+            raise self._which_source(f"the query has no Kafka source '{source_id}'")
+        chosen = self.sources[source_id] if source_id is not None else next(iter(self.sources.values()))
+        merged: dict[str, dict[str, int]] = {}
+        for topic, partitions in chosen.items():
+            named = {**dict.fromkeys(self.added.get(topic, {}), OFFSET_EARLIEST), **partitions}
+            merged[topic] = {str(partition): named[partition] for partition in sorted(named)}
+        return dict(sorted(merged.items()))
+
+    def _which_source(self, sentence: str) -> UsageError:
+        location, first = self.evidence.location, next(iter(self.sources))
+        return UsageError(
+            sentence,
+            subject=str(location),
+            found=", ".join(self.sources),
+            next=self.evidence.command("offsets", "--batch", self.batch, "--source", first),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `offsets --format json` prints."""
+        return {
+            "checkpoint": str(self.evidence.location),
+            "batch": self.batch,
+            "current": self.current,
+            "committed": self.is_committed,
+            "time_ms": self.time_ms,
+            "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
+            **({"unresolved": _by_text(self.unresolved)} if self.unresolved else {}),
+            "expired": ranges_to_json(self.expired) if self._earliest_known else None,
+            "sinks": [
+                {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
+                for sink in self.surroundings.sinks
+            ],
+        }
+
+    @property
+    def _earliest_known(self) -> bool:
+        return self.surroundings.kafka is not None and self.surroundings.kafka.unknown is None
+
+
+def offsets_after(  # noqa: PLR0913 - all but the target by name
+    target: str,
+    *,
+    batch: int | None = None,
+    time_ms: int | None = None,
+    stable_lag: int | None = None,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    said: tuple[str, ...] = (),
+    ledger: str | None = None,
+    config: Path | None = None,
+    clock_ms: Callable[[], int] = now_ms,
+) -> Standing:
+    """Where a query stood after a batch; after the newest committed one if nothing is said.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        batch: After this batch.
+        time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
+        stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
+        options: Sinks and Kafka. Partitions that Kafka has and the batch does not know are added at -2.
+        said: Where the caller looks, as words of a command line, for the commands that errors name; else `options`.
+        ledger: URL or path of a ledger, which knows what neither checkpoint nor mirror has. None: that of the
+            configuration, else of `LASTGOOD_LEDGER`, if it answers.
+        config: Another configuration than `lastgood.toml` here.
+        clock_ms: Gives the time, milliseconds since 1970.
+
+    Raises:
+        UsageError: more than one of `batch`, `time_ms`, `stable_lag`, or an option that is not understood.
+        BatchUnknownError: no such batch is known; names the oldest that is.
+        SourceKindError: no source of the query is Kafka.
+        LedgerUrlError, ExtraMissingError, LedgerError: the ledger that was named cannot be asked (subclasses).
+    """
+    if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
+        raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
+    with asked_ledger(target, ledger, config=config, environment=os.environ) as opened:
+        evidence, wanted = _choose(
+            gather(target, config=config, batches=2, ledger=opened, said=said or options.words()),
+            batch,
+            time_ms,
+            stable_lag,
+        )
+        current = evidence.current
+        records = evidence.records([wanted, *(() if current is None else (current,))])
+        chosen = records.get(wanted)
+        if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
+            raise batch_unknown(evidence.with_mirror(), wanted)
+        evidence = replace(evidence, remembered=None)  # it cannot be asked any more
+    newest = records[current].offsets if current in records else None
+    sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
+    if not sources:
+        raise SourceKindError(
+            "no source of the query is Kafka",
+            subject=str(evidence.location),
+            found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
+            expected="offsets of Kafka",
+            next=evidence.command("inspect"),
+        )
+    around = look_around(evidence, options, now_ms=clock_ms())
+    known = {topic for topics in sources.values() for topic in topics}
+    added = {
+        topic: {
+            each: OFFSET_EARLIEST
+            for each in facts.partitions
+            if not any(each in source.get(topic, {}) for source in sources.values())
+        }
+        for topic, facts in (around.kafka.topics if around.kafka else {}).items()
+        if topic in known
+    }
+    return Standing(
+        evidence,
+        wanted,
+        current,
+        chosen.is_committed,
+        chosen.time_ms,
+        sources,
+        added,
+        around,
+        _unresolved(chosen.offsets),
+    )
+
+
+def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for line in entry.sources:
+        for topic, parts in line.offset.topics.items() if isinstance(line.offset, KafkaOffset) else ():
+            for partition, offset in parts.items():
+                if offset < 0:
+                    found.setdefault(topic, {})[partition] = str(name_offset(offset))
+    return found
+
+
+def _by_text(parts: Mapping[str, Mapping[int, str]]) -> dict[str, dict[str, str]]:
+    return {topic: {str(partition): name for partition, name in each.items()} for topic, each in parts.items()}
+
+
+def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
+    """Next offsets per source; partitions that only CURRENT knows came later, and were read from their beginning."""
+    sources: dict[str, Offsets] = {}
+    for line in entry.sources:
+        if isinstance(line.offset, KafkaOffset):
+            topics = {topic: dict(partitions) for topic, partitions in line.offset.topics.items()}
+            later = newest.source(line.source_id) if newest else None
+            if later is not None and isinstance(later.offset, KafkaOffset):
+                for topic, partitions in only_in(later.offset.topics, topics).items():
+                    topics.setdefault(topic, {}).update(dict.fromkeys(partitions, OFFSET_EARLIEST))
+            sources[line.source_id] = topics
+    return sources
+
+
+def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_lag: int | None) -> tuple[Evidence, int]:
+    """The batch that is meant, and the evidence with its plan and that of CURRENT read."""
+    if evidence.current is None:
+        evidence = evidence.with_mirror()
+    current = evidence.current
+    if current is None:
+        raise batch_unknown(evidence, batch or 0)
+    if time_ms is not None:
+        evidence, wanted = _planned_at(evidence, time_ms)
+    elif stable_lag is not None:
+        wanted = current - stable_lag
+        if wanted < 0:
+            raise _too_far_back(evidence, current, stable_lag)
+    elif batch is not None:
+        wanted = batch
+    else:
+        committed = evidence.newest_committed(current)
+        if committed is None and evidence.remembered:
+            committed = evidence.remembered.newest(is_committed=True)
+        wanted = current if committed is None else committed
+    return evidence.with_batches([wanted, current]), wanted
+
+
+def _too_far_back(evidence: Evidence, current: int, stable_lag: int) -> BatchUnknownError:
+    oldest = evidence.with_mirror().known.oldest or 0
+    return BatchUnknownError(
+        f"there is no batch CURRENT-{stable_lag}",
+        subject=str(evidence.location),
+        found=f"CURRENT is {current}, and the oldest batch that is known is {oldest}",
+        expected=f"--stable-lag {current - oldest} at most",
+        next=evidence.command("offsets", "--stable-lag", current - oldest),
+    )
+
+
+def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:
+    found = evidence.planned_at(time_ms)
+    if found is not None:
+        return evidence, found
+    evidence = evidence.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(evidence.copies))
+    before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
+    recalled = evidence.remembered.planned_at(time_ms) if evidence.remembered else None
+    before += [] if recalled is None else [recalled]
+    if not before:
+        oldest = evidence.known.oldest
+        raise BatchUnknownError(
+            "no known batch is that old",
+            subject=str(evidence.location),
+            found=f"the oldest is batch {oldest}",
+            next=evidence.command("offsets", "--batch", oldest),
+        )
+    return evidence, max(before)

@@ -1,0 +1,265 @@
+"""Which offsets a query is to start from: after a batch, at a time, as a file says, at either end of the topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.errors import UsageError
+from lastgood.observe.broker import open_broker
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.offsets import offsets_after
+from lastgood.observe.surroundings import ONE_SECONDS
+from lastgood.observe.survey import Survey
+from lastgood.planning.standing import recreated
+from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka_facts import Found, KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
+
+MARGIN_MS = 3_600_000
+"""How far a query is taken to have been behind Kafka, if nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which offsets `reposition` and `fresh` are to start from; at most one of the choices."""
+
+    stable_lag: int | None = None
+    """After batch CURRENT - N."""
+    batch: int | None = None
+    """After this batch."""
+    at: str | None = None
+    """A file of `startingOffsets`, or that JSON itself."""
+    at_time_ms: int | None = None
+    """From the first record written at or after this time, milliseconds since 1970."""
+    earliest: bool = False
+    latest: bool = False
+    only: tuple[str, ...] = ()
+    """`topic/partition`: only these move."""
+    source: str | None = None
+    """Of several Kafka sources: which one."""
+    at_sink: bool = False
+    """`fresh`: after the newest batch that the sinks show."""
+    offset_columns: str | None = None
+    """`fresh`: where the rows of the Delta table end, by these columns."""
+    at_last_commit: bool = False
+    """`fresh`: from what was written to Kafka when the Delta table was last written to."""
+    margin_ms: int = MARGIN_MS
+    """With `at_last_commit`: how far before that, milliseconds."""
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether there is any choice."""
+        return any(self._choices)
+
+    @property
+    def is_of_sink(self) -> bool:
+        """Whether the sink is to tell it, which only `fresh` asks for."""
+        return self.at_sink or self.at_last_commit or self.offset_columns is not None
+
+    @property
+    def _choices(self) -> list[bool]:
+        values = (self.stable_lag, self.batch, self.at, self.at_time_ms, self.offset_columns)
+        flags = [self.earliest, self.latest, self.at_sink, self.at_last_commit]
+        return [*flags, *(each is not None for each in values)]
+
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line."""
+        given: list[tuple[str, object]] = [
+            ("--stable-lag", self.stable_lag),
+            ("--batch", self.batch),
+            ("--at", self.at),
+            ("--at-time", self.at_time_ms),
+            ("--offset-columns", self.offset_columns),
+            *(("--only", each) for each in self.only),
+            ("--source", self.source),
+            ("--margin", f"{self.margin_ms}ms" if self.at_last_commit else None),
+        ]
+        flags = {
+            "--earliest": self.earliest,
+            "--latest": self.latest,
+            "--at-sink": self.at_sink,
+            "--at-last-commit": self.at_last_commit,
+        }
+        told = [word for name, value in given if value is not None for word in (name, str(value))]
+        return (*(name for name, is_set in flags.items() if is_set), *told)
+
+    def require_one(self) -> None:
+        """See that there is one choice.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        if sum(self._choices) != 1:
+            raise UsageError(
+                "one position has to be chosen",
+                expected="one of --stable-lag N, --batch N, --at FILE, --at-time TIME, --earliest, --latest;"
+                " for --goal fresh also --at-sink, --offset-columns, --at-last-commit",
+            )
+
+
+def chosen_offsets(
+    target: str,
+    where: Where,
+    found: Survey,
+    config: Path | None = None,
+    *,
+    topics: Mapping[str, Offsets] | None = None,
+) -> tuple[Mapping[str, Offsets], str]:
+    """The offsets that were chosen, by the id of the source, and how they were chosen in one line.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        where: What is chosen.
+        found: The query and what stands around it.
+        config: Another configuration than `lastgood.toml` here.
+        topics: The partitions of each Kafka source; None: as the newest plan names them.
+
+    Raises:
+        UsageError: no choice, or more than one; a file or partition that is not understood (subclasses).
+        BatchUnknownError: no such batch is known; names the oldest that is.
+        SourceKindError: no source of the query is Kafka.
+    """
+    where.require_one()
+    if where.stable_lag is not None or where.batch is not None:
+        standing = offsets_after(
+            target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked.words(), config=config
+        )
+        lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
+        others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning
+        offsets: dict[str, Offsets] = {
+            source_id: {topic: parts for topic, parts in each.items() if topic not in others}
+            for source_id, each in standing.sources.items()
+        }
+        chosen = f"the end of batch {standing.batch}{lag}"
+    else:
+        named = _topics(found) if topics is None else topics
+        named = {source_id: known for source_id, known in named.items() if where.source in (None, source_id)}
+        told, chosen = _told(where, found, named)
+        offsets = {source_id: _restricted(told, known) for source_id, known in named.items()}
+    if where.source is not None:
+        offsets = {where.source: offsets[where.source]} if where.source in offsets else {}
+    if not offsets:
+        raise SourceKindError(
+            "there is no such Kafka source", subject=where.source or str(found.location), expected="a source of Kafka"
+        )
+    return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
+
+
+def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
+    """Offsets of all topics, as a file, a time or an end of the topics says."""
+    if where.at is not None:
+        return read_at(where.at), f"the offsets in {where.at}"
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    if where.earliest:
+        return {topic: dict.fromkeys(each, OFFSET_EARLIEST) for topic, each in partitions.items()}, "the earliest"
+    if where.latest:
+        return _facts(found).latest, "the latest when the plan was made"
+    at_ms = where.at_time_ms or 0
+    return _first_records(found, partitions, at_ms), f"the first records written at or after {at_ms} ms"
+
+
+def first_records(found: Survey, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
+    """By the id of the source the first record of each partition written at a time or later; the end if there is none.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not tell.
+    """
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    told = _first_records(found, partitions, at_ms)
+    return {source_id: _restricted(told, known) for source_id, known in topics.items()}
+
+
+def oldest_records(found: Survey, topics: Mapping[str, Offsets]) -> Found:
+    """The oldest record that Kafka has of each partition, with its time; empty where written facts do not tell.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not answer.
+    """
+    partitions = {topic: dict(each) for known in topics.values() for topic, each in known.items()}
+    return _facts(found, partitions, 0).first_at.get(0, {})
+
+
+def _first_records(found: Survey, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
+    facts = _facts(found, partitions, at_ms)
+    if at_ms not in facts.first_at:
+        expected = "a broker that can be asked: facts that were written down tell of other times"
+        raise UsageError("Kafka does not tell the offsets at that time", subject=f"{at_ms} ms", expected=expected)
+    first, latest = facts.first_at[at_ms], facts.latest
+    at_time: dict[str, dict[int, int]] = {}
+    for topic, known in partitions.items():
+        for each in known:
+            record = first.get(topic, {}).get(each)
+            offset = latest.get(topic, {}).get(each) if record is None or record.offset is None else record.offset
+            if offset is None or (record is not None and record.unknown is not None):
+                why = record.unknown if record is not None else None
+                raise UsageError("Kafka does not tell the offset at that time", subject=f"{topic}/{each}", found=why)
+            at_time.setdefault(topic, {})[each] = offset
+    return at_time
+
+
+def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
+    """What Kafka says now; of one moment too.
+
+    Raises:
+        UsageError: nobody said where Kafka is, or it does not answer.
+    """
+    facts = found.world.kafka
+    if at_ms is not None and facts is not None and at_ms not in facts.first_at:
+        broker = open_broker(found.asked.kafka, found.asked.kafka_config)
+        if broker is not None:
+            facts = broker.ask(list(topics or ()), now_ms=now_ms(), timeout_seconds=ONE_SECONDS, times_ms=(at_ms,))
+    if facts is None or facts.unknown is not None:
+        raise UsageError(
+            "only Kafka can tell these offsets",
+            subject="--kafka",
+            found="not given" if facts is None else f"no answer: {facts.unknown}",
+            expected="bootstrap.servers such as broker:9092",
+        )
+    return facts
+
+
+def _topics(found: Survey) -> dict[str, Offsets]:
+    """The partitions of each Kafka source, from the newest plan."""
+    entry = found.world.checkpoint.newest_offsets
+    return entry.topics if entry else {}
+
+
+def _restricted(told: Offsets, known: Offsets) -> Offsets:
+    """Those of the topics that a source reads."""
+    return {topic: each for topic, each in told.items() if topic in known}
+
+
+def _only(offsets: Offsets, only: tuple[str, ...]) -> Offsets:
+    if not only:
+        return offsets
+    chosen: dict[str, dict[int, int]] = {}
+    for text in only:
+        topic, _, number = text.rpartition("/")
+        if not number.isdecimal() or int(number) not in offsets.get(topic, {}):
+            expected = ", ".join(f"{topic}/{each}" for topic, known in offsets.items() for each in known)
+            raise UsageError("there is no such partition", subject=f"--only {text}", expected=expected[:200])
+        chosen.setdefault(topic, {})[int(number)] = offsets[topic][int(number)]
+    return chosen
+
+
+def read_at(text: str) -> Offsets:
+    """`startingOffsets` from a file, or the JSON itself.
+
+    Raises:
+        UsageError: the file cannot be read, or holds something else (subclasses).
+    """
+    content = text
+    if not text.lstrip().startswith("{"):
+        try:
+            content = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("the offsets cannot be read", subject=f"--at {text}", found=str(error)) from error
+    try:
+        return read_offsets(json.loads(content))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise StartingOffsetsError("these are no startingOffsets", subject=f"--at {text}", found=str(error)) from error

@@ -1,0 +1,59 @@
+"""How far a query has come, by the file names of its logs alone: cheap enough to ask every half second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.storage.reading import Location, open_storage
+
+_LOCAL_POLL_SECONDS = 0.25
+_REMOTE_POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a query's logs have come."""
+
+    planned: int | None
+    """Newest batch in the offset log; None if there is none."""
+    committed: int | None
+    """Newest batch in the commit log."""
+
+    @property
+    def in_flight(self) -> int | None:
+        """The batch that is planned and not committed; None if there is none."""
+        planned, committed = self.planned, self.committed
+        return planned if planned is not None and planned > (-1 if committed is None else committed) else None
+
+
+NOTHING = Progress(None, None)
+
+
+class LogWatch:
+    """Looks at the offset log and the commit log of one checkpoint."""
+
+    def __init__(self, checkpoint: Location, options: Mapping[str, Any] | None = None) -> None:
+        """Watch `checkpoint`; `options` go to its filesystem, of which nothing is asked yet.
+
+        Raises:
+            ExtraMissingError: the library for this storage is not installed.
+        """
+        self._checkpoint = checkpoint
+        self._storage = open_storage(checkpoint, options)
+        self.poll_seconds = _LOCAL_POLL_SECONDS if checkpoint.scheme == "file" else _REMOTE_POLL_SECONDS
+
+    def look(self) -> Progress:
+        """The newest planned and committed batch; none of a checkpoint that is not there yet.
+
+        Raises:
+            StorageError: the checkpoint cannot be listed.
+        """
+        # Commits first: a batch that is committed between the two looks must not seem to be committed unplanned.
+        committed = self._newest("commits")
+        return Progress(self._newest("offsets"), committed)
+
+    def _newest(self, log: str) -> int | None:
+        listed = self._storage.scan(self._checkpoint / log, facts=False) or ()
+        return max((int(entry.name) for entry in listed if entry.name.isascii() and entry.name.isdigit()), default=None)

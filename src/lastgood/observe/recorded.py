@@ -1,0 +1,138 @@
+"""What a recorder wrote down beside a checkpoint, as far as advice rests on it: the newest batches, and the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from lastgood.query.advice_facts import RecordedBatch, RecordedRun
+from lastgood.records.files import in_order, parse_records
+from lastgood.records.record import Progress, Record, Started, Terminated
+from lastgood.storage.reading import LocalStorage, Location, Storage, read_part
+
+_FILES_MAX = 4
+"""Newest record files that are read: two drivers that run at once write to two."""
+_TAIL_BYTES = 256 * 1024
+_OBJECT_BYTES_MAX = 4 * 1024 * 1024
+_BATCHES_MAX = 500
+_CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"
+
+
+def newest_files(names: Iterable[str]) -> list[str]:
+    """The newest record files among these names, oldest first."""
+    return in_order(names)[-_FILES_MAX:]
+
+
+def newest_records(storage: Storage, folder: Location, names: Iterable[str]) -> list[Record]:
+    """The newest records in a recorder's folder, oldest first.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    newest = newest_files(names)
+    with ThreadPoolExecutor(_FILES_MAX) as pool:
+        contents = list(pool.map(lambda name: tail_of(storage, folder / name), newest))
+    records = [each for content in contents for each in parse_records(content).records]
+    return sorted(records, key=lambda record: record.recorded_at_ms)
+
+
+def tail_of(storage: Storage, file: Location) -> bytes:
+    """The whole lines at the end of a record file; an object is small enough to be read whole.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    found = storage.stat(file)
+    if found is None:  # the recorder keeps only so many
+        return b""
+    limit = _TAIL_BYTES if isinstance(storage, LocalStorage) else _OBJECT_BYTES_MAX
+    begin = max(0, (found.size or 0) - limit)
+    content = read_part(storage, file, begin=begin, limit=limit) or b""
+    return content.partition(b"\n")[2] if begin else content
+
+
+def recorded_batches(records: Iterable[Record], query_id: str | None) -> tuple[RecordedBatch, ...]:
+    """The newest batches of a query among these records."""
+    found = [_batch(each) for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    return tuple(found[-_BATCHES_MAX:])
+
+
+def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[str, str]:
+    """The ids that the topics of a query had in its newest batch that tells."""
+    found: dict[str, str] = {}
+    for record in records:
+        if isinstance(record, Progress) and record.query_id == query_id:
+            for source in record.sources:
+                found |= {topic: told for topic, told in (source.topic_ids or {}).items() if told is not None}
+    return found
+
+
+def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
+    """How the newest batch of a query reads Kafka, each kind once."""
+    batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    sources = batches[-1].sources if batches else ()
+    return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
+
+
+def _batch(record: Progress) -> RecordedBatch:
+    kafka = [source for source in record.sources if source.subscription is not None]
+    read = [_between(source.start_offset, source.end_offset) for source in kafka]
+    behind = [_between(source.end_offset, source.latest_offset) for source in kafka]
+    return RecordedBatch(
+        batch_id=record.batch_id,
+        run_id=record.run_id,
+        query_id=record.query_id,
+        trigger_at_ms=record.trigger_at_ms,
+        duration_ms=record.batch_duration_ms,
+        rows=record.num_input_rows,
+        offsets=_sum(read),
+        behind=_sum(behind),
+        has_watermark=record.batch_watermark_ms is not None,
+        state_rows=record.num_state_rows if record.state_operators else None,
+        state_bytes=record.state_memory_used_bytes if record.state_operators else None,
+    )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _between(start: Any, end: Any) -> int | None:
+    """How many Kafka offsets lie between two of Spark's JSON values; None where one of them is none, or no position."""
+    if not isinstance(start, Mapping) or not isinstance(end, Mapping):
+        return None
+    counts = list(_counts(start, end))
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | None]:
+    for topic, partitions in end.items():
+        before = start.get(topic)
+        for partition, last in partitions.items() if isinstance(partitions, Mapping) else ():
+            first = before.get(partition) if isinstance(before, Mapping) else None
+            if isinstance(first, int) and isinstance(last, int):
+                yield max(0, last - first) if min(first, last) >= 0 else None
+
+
+def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:
+    """Every start that these records tell of, in the order of their first signs."""
+    runs: dict[str, RecordedRun] = {}
+    for record in records:
+        if record.run_id is None or not isinstance(record, Started | Progress | Terminated):
+            continue
+        at = record.recorded_at_ms
+        run = runs.get(record.run_id) or RecordedRun(
+            run_id=record.run_id, query_id=record.query_id, first_ms=at, last_ms=at
+        )
+        if not isinstance(record, Terminated):
+            run = replace(run, last_ms=at)
+        elif record.failure is not None and str(record.failure.condition).startswith(_CONFLICT):
+            run = replace(run, conflict_ms=at)
+        if isinstance(record, Started):
+            run = replace(run, spark=record.spark_version)
+        runs[record.run_id] = run
+    return tuple(runs.values())

@@ -1,0 +1,58 @@
+"""Whether Kafka keeps what a query has not read for as long as its pipeline says that it may be down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lastgood.diagnosis.advice_topics import topic_advice
+from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.errors import LastgoodError
+from lastgood.observe.broker import open_broker
+from lastgood.observe.evidence import gather_at, now_ms
+from lastgood.observe.surroundings import ONE_SECONDS, reading
+from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.world import World
+from lastgood.settings.config import Kafka
+from lastgood.settings.target import Target
+from lastgood.storage.reading import open_storage, parse_location
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What the topics of one query come to; nothing where nobody says how long it may be down, or it reads none."""
+
+    warnings: tuple[Finding, ...] = ()
+    unknown: str | None = None
+    """Why nobody can tell; None where everybody has answered."""
+
+
+def retention_of(target: Target) -> Retention:
+    """Ask the broker, by what the logs and the configuration name; the checkpoint need not be there yet.
+
+    Whatever hinders it is an answer: nothing waits for this longer than a broker may take, and nothing fails for it.
+    """
+    if target.max_downtime_ms is None:
+        return Retention()
+    if target.kafka is None:
+        return Retention(unknown="the pipeline names no broker, kafka = { bootstrap = … }")
+    try:
+        return _asked(target, target.kafka)
+    except LastgoodError as error:
+        return Retention(unknown=error.sentence if error.found is None else f"{error.sentence} ({error.found})")
+
+
+def _asked(target: Target, kafka: Kafka) -> Retention:
+    location = parse_location(target.checkpoint)
+    evidence = gather_at(target, open_storage(location), batches=1)
+    topics = tuple(dict.fromkeys((*reading(evidence).topics, *target.topics)))
+    broker = open_broker(kafka.bootstrap, kafka.config)
+    if broker is None or (not topics and evidence.checkpoint.newest_offsets is not None):
+        return Retention()  # it reads something else
+    facts = broker.ask(topics, now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
+    advice = AdviceFacts(max_downtime_ms=target.max_downtime_ms)
+    found = topic_advice(World(evidence.checkpoint, location=str(location), kafka=facts, advice=advice))
+    silent = [f"{name}: {topic.config_unknown}" for name, topic in facts.topics.items() if topic.config_unknown]
+    return Retention(
+        tuple(finding for finding in found if finding.severity > Severity.INFO),
+        facts.unknown or next(iter(silent), None),
+    )

@@ -1,0 +1,135 @@
+"""One line for each batch: what it read, whether it is committed, what is out of the ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import name_offset
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.walk import Progress, Walk
+from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """One batch, as a line of the table."""
+
+    batch: int
+    planned: bool
+    committed: bool
+    time_ms: int | None
+    watermark_ms: int | None
+    reads: tuple[SourceRead, ...]
+    mirrored: bool
+    notes: tuple[str, ...]
+    """What is out of the ordinary."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `batches`."""
+        return {
+            "batch": self.batch,
+            "planned": self.planned,
+            "committed": self.committed,
+            "time_ms": self.time_ms,
+            "watermark_ms": self.watermark_ms,
+            "sources": [read.to_json() for read in self.reads],
+            "from": "mirror" if self.mirrored else "checkpoint",
+            "notes": list(self.notes),
+        }
+
+
+def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffsets, current: int | None) -> BatchRow:
+    """The row of one batch; `before` is the batch with the id before it, None if that is not known."""
+    batch_id, entry = record.batch_id, record.offsets
+    found: tuple[SourceRead, ...] = ()
+    if isinstance(entry, OffsetEntry):
+        earlier = before.offsets if before and isinstance(before.offsets, OffsetEntry) else None
+        found = reads(entry, earlier, initial if batch_id == 0 else None, is_first=batch_id == 0)
+    return BatchRow(
+        batch_id,
+        planned=entry is not None,
+        committed=record.is_committed,
+        time_ms=record.time_ms,
+        watermark_ms=record.watermark_ms,
+        reads=found,
+        mirrored=record.is_mirrored,
+        notes=tuple(_notes(record, found, current)),
+    )
+
+
+def rows_of(evidence: Evidence, only: Collection[int] | None = None) -> Iterator[BatchRow]:
+    """The rows of the batches that were read, oldest first; see `Evidence.records`."""
+    records = evidence.records(only)
+    initial, current = evidence.initial, evidence.current
+    for batch_id, record in records.items():
+        yield row_of(record, records.get(batch_id - 1), initial, current)
+
+
+class AllRows:
+    """Iterate over it, once: the row of every batch that is known, newest first, holding a few at a time."""
+
+    def __init__(self, evidence: Evidence, progress: Progress | None = None) -> None:
+        """Rows of what `evidence` knows, the mirror among it if it was read."""
+        self._walk = Walk(evidence, newest_first=True, progress=progress)
+        self._initial = evidence.initial
+        self._current = evidence.current
+
+    def __len__(self) -> int:
+        """How many batches are known."""
+        return len(self._walk)
+
+    def __iter__(self) -> Iterator[BatchRow]:
+        """The rows.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        later: BatchRecord | None = None
+        for record in self._walk:
+            if later is not None:
+                before = record if record.batch_id == later.batch_id - 1 else None
+                yield row_of(later, before, self._initial, self._current)
+            later = record
+        if later is not None:
+            yield row_of(later, None, self._initial, self._current)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence with what was found damaged on the way."""
+        return self._walk.evidence
+
+
+def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | None) -> Iterable[str]:
+    if isinstance(record.offsets, Damage):
+        yield f"plan damaged: {record.offsets}"
+    if isinstance(record.commit, Damage):
+        yield f"commit damaged: {record.commit}"
+    if record.offsets is None:
+        yield "committed without a plan"
+    if current is not None and record.batch_id > current and record.is_mirrored:
+        yield "no longer in the checkpoint: taken back or lost"
+    elif record.offsets is not None and not record.is_committed:
+        is_newest = record.batch_id == current
+        yield "planned, not committed: runs again" if is_newest else "planned, never committed: passed over"
+    yield from _unresolved(found)
+    if any(read.went_back for read in found):
+        yield "offsets went back"
+    if any(read.gone for read in found):
+        yield "partitions gone"
+    if found and all(read.count == 0 and not read.added for read in found):
+        yield "no data"
+
+
+def _unresolved(found: tuple[SourceRead, ...]) -> Iterable[str]:
+    """Where a batch begins or ends at no position: what it read of these partitions nobody has written down."""
+    spans = [span for read in found for parts in read.unresolved.values() for span in parts.values()]
+    for words, offsets in (
+        ("begins at", {first for first, _ in spans if first < 0}),
+        ("its end was set to", {end for _, end in spans if end < 0}),
+    ):
+        if offsets:
+            yield f"{words} {', '.join(str(name_offset(each)) for each in sorted(offsets))}"

@@ -1,0 +1,139 @@
+"""What a sink shows of one batch, held against what the checkpoint says of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.rows import BatchRow
+from lastgood.query.sinks import Shown, shown_of
+from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
+
+_ONLY_IN_SINKS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBatch:
+    """One batch in one sink."""
+
+    sink: str
+    """Location of the sink."""
+    kind: str
+    shown: Shown
+    version: int | None
+    """The version of the table (Delta), snapshot (Iceberg) or epoch (fence) that holds it now; None without one."""
+    versions: tuple[int, ...]
+    """Every version that wrote it, oldest first."""
+    row_count: int | None
+    """None: unknown."""
+
+    def difference(self, *, is_planned: bool, is_committed: bool, is_empty: bool = False) -> str | None:
+        """Where sink and checkpoint disagree, in a few words; None where they do not, or where that is not known.
+
+        Args:
+            is_planned: Whether the checkpoint has planned the batch.
+            is_committed: Whether it has committed it.
+            is_empty: Whether it read nothing: a function of the user may leave such a batch out.
+        """
+        if is_committed and self.shown is Shown.ABSENT and not is_empty:
+            return "not in the sink"
+        if is_committed and self.shown is Shown.TAKEN_BACK:
+            return "taken back in the sink"
+        if not is_planned and self.shown is Shown.LIVE:
+            return "in the sink only"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by their names."""
+        return {
+            "sink": self.sink,
+            "kind": self.kind,
+            "shown": self.shown.value,
+            "version": self.version,
+            "versions": list(self.versions),
+            "row_count": self.row_count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBatch:
+    """A batch of the checkpoint, held against one sink."""
+
+    shown: ShownBatch
+    difference: str | None
+    """Where the two disagree, in a few words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `sinks` of a batch in `inspect --format json`."""
+        return {**self.shown.to_json(), "difference": self.difference}
+
+
+class Comparison:
+    """The batches of a query held against its sinks.
+
+    Example:
+        >>> comparison = Comparison(evidence, look_around(evidence, options, now_ms=now_ms()).sinks)
+        >>> for row in rows_of(evidence):
+        ...     print(row.batch, [held.difference for held in comparison.of(row)])
+    """
+
+    def __init__(self, evidence: Evidence, sinks: Iterable[SinkEvidence]) -> None:
+        """Hold what `evidence` knows against what `sinks` say."""
+        self.sinks = tuple(sinks)
+        self._known = evidence.known
+        planned = evidence.checkpoint.last_planned
+        self._last_planned = -1 if planned is None else planned
+        self._batches: list[dict[int, list[CommittedBatch]]] = []
+        for sink in self.sinks:
+            found: dict[int, list[CommittedBatch]] = {}
+            for batch in sink.batches:
+                found.setdefault(batch.batch_id, []).append(batch)
+            self._batches.append(found)
+
+    def of(self, row: BatchRow) -> tuple[HeldBatch, ...]:
+        """A batch held against each sink; what only the mirror still knows is no longer planned."""
+        is_planned = row.planned and row.batch <= self._last_planned
+        is_empty = bool(row.reads) and all(read.count == 0 and not read.added for read in row.reads)
+        found = (
+            shown_batch(sink, row.batch, batches.get(row.batch, ()))
+            for sink, batches in zip(self.sinks, self._batches, strict=True)
+        )
+        is_committed = row.committed and is_planned
+        return tuple(
+            HeldBatch(each, each.difference(is_planned=is_planned, is_committed=is_committed, is_empty=is_empty))
+            for each in found
+        )
+
+    def only_in_sinks(self) -> list[BatchRow]:
+        """Batches newer than every plan that a sink shows and nobody else knows; newest first, a hundred at most."""
+        shown = {batch for found in self._batches for batch, each in found.items() if any(one.is_live for one in each)}
+        newer = sorted((each for each in shown if each > self._last_planned and each not in self._known), reverse=True)
+        return [_unplanned(each) for each in newer[:_ONLY_IN_SINKS_MAX]]
+
+
+def shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> ShownBatch:
+    """What a sink shows of a batch; `found` is what it says of that one."""
+    live = [batch for batch in found if batch.is_live]
+    return ShownBatch(
+        sink.location,
+        sink.kind,
+        shown_of(sink, batch_id, found),
+        live[-1].version if live else None,
+        tuple(batch.version for batch in found if batch.version is not None),
+        live[-1].row_count if live else None,
+    )
+
+
+def _unplanned(batch_id: int) -> BatchRow:
+    return BatchRow(
+        batch_id,
+        planned=False,
+        committed=False,
+        time_ms=None,
+        watermark_ms=None,
+        reads=(),
+        mirrored=False,
+        notes=(),
+    )

@@ -1,0 +1,91 @@
+"""`inspect --state`: how much state a query keeps, how it grows, how evenly it lies."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.checkpoint.operators import OperatorMetadata
+from lastgood.observe.evidence import Evidence, gather
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How much one state store keeps."""
+
+    operator: int
+    operator_name: str | None
+    partition: int
+    store: str
+    format: str | None
+    versions: tuple[int, int] | None
+    """Oldest and newest version that has a file."""
+    files: int
+    size: int
+    """Bytes of all its files."""
+    newest_change: int | None
+    """Bytes that the newest version alone added."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `stores`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSizes:
+    """The state of a query, store by store."""
+
+    evidence: Evidence
+    stores: tuple[StoreSize, ...]
+
+    def skew(self, operator: int) -> float | None:
+        """The largest partition of an operator in multiples of the mean; None if it has less than two."""
+        by_partition: dict[int, int] = {}
+        for store in self.stores:
+            if store.operator == operator:
+                by_partition[store.partition] = by_partition.get(store.partition, 0) + store.size
+        total = sum(by_partition.values())
+        return max(by_partition.values()) * len(by_partition) / total if len(by_partition) > 1 and total else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What `inspect --state --format json` prints; sizes in bytes."""
+        operators = sorted({store.operator for store in self.stores})
+        return {
+            **self.evidence.to_json(),
+            "size": sum(store.size for store in self.stores),
+            "skew": {str(operator): self.skew(operator) for operator in operators},
+            "stores": [store.to_json() for store in self.stores],
+        }
+
+
+def inspect_state(target: str, *, config: Path | None = None) -> StateSizes:
+    """How much state a query keeps, and where.
+
+    Raises:
+        CheckpointMissingError: there is no checkpoint.
+        StorageError: the storage does not answer (subclasses).
+    """
+    evidence = gather(target, config=config, batches=2)
+    state = evidence.checkpoint.state
+    found = []
+    for operator in state.operators if state else ():
+        name = operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
+        for store in sorted(operator.stores, key=lambda each: (each.partition, each.name)):
+            versions = store.versions
+            newest = versions.newest
+            changes = [file.size or 0 for file in store.files if file.version == newest and not file.kind.is_snapshot]
+            found.append(
+                StoreSize(
+                    operator.operator,
+                    name,
+                    store.partition,
+                    store.name,
+                    store.format.value if store.format else None,
+                    None if versions.oldest is None or newest is None else (versions.oldest, newest),
+                    len(store.files) + len(store.immutables),
+                    sum(file.size or 0 for file in store.files) + sum(size or 0 for size in store.immutables.values()),
+                    sum(changes) if changes else None,
+                )
+            )
+    return StateSizes(evidence, tuple(found))

@@ -1,0 +1,78 @@
+"""Input files that a file source has noted down in its own log, and that no committed batch has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.layout import SOURCES
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.observe.evidence import Evidence
+from lastgood.observe.hosts import open_named
+from lastgood.query.sinks import NONE
+from lastgood.sources.files import FileFacts, FileState, ask_files
+from lastgood.storage.reading import Location, Storage
+
+_FILES_MAX = 1000
+
+
+def unread_files(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
+    """What has become of them, by source: a source notes them down before the plan that reads them is written."""
+    checkpoint, orphan = evidence.checkpoint, evidence.checkpoint.orphan
+    done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
+    if isinstance(checkpoint.commits.entries.get(done), Damage):  # the batch may run again
+        done -= 1
+    return files_after(evidence, done if orphan is None else orphan - 1)
+
+
+def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
+    """What has become of the input files that were noted down after a batch was planned, by source."""
+    plan = _plan_up_to(evidence, batch_id)
+    found = {}
+    for source_id in _file_sources(evidence):
+        line = plan.source(source_id) if plan is not None else None
+        first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
+        if _newest(evidence, source_id) > first:
+            after = [file for file in evidence.source_files(source_id) if file.log_id > first]
+            found[source_id] = _asked(after, open_named(evidence))
+    return found
+
+
+def _plan_up_to(evidence: Evidence, batch_id: int) -> OffsetEntry | None:
+    """The newest plan that can be read, up to a batch."""
+    entries = evidence.checkpoint.offsets.entries
+    older = (entries[n] for n in sorted(entries, reverse=True) if n <= batch_id)
+    return next((entry for entry in older if isinstance(entry, OffsetEntry)), None)
+
+
+def _file_sources(evidence: Evidence) -> Iterator[str]:
+    """By the newest plan; without one by the logs that the sources keep."""
+    newest = evidence.checkpoint.newest_offsets
+    if newest is not None:
+        yield from (line.source_id for line in newest.sources if isinstance(line.offset, FileOffset))
+        return
+    for log in evidence.checkpoint.sources:
+        if any(isinstance(entry, FileLogEntry) for entry in log.entries.values()):
+            yield log.name
+
+
+def _newest(evidence: Evidence, source_id: str) -> int:
+    """The newest entry of a source's own log, as the log or the mirror has it, or `NONE`."""
+    listed = (log.listing.newest_listed for log in evidence.checkpoint.sources if log.name == source_id)
+    folder = f"{SOURCES}/{source_id}/"
+    names = (copy.path.removeprefix(folder) for copy in evidence.copies if copy.path.startswith(folder))
+    copied = (int(number) for name in names if (number := name.removesuffix(".compact")).isdecimal())
+    return max((each for each in (*listed, *copied) if each is not None), default=NONE)
+
+
+def _asked(files: Sequence[SourceFile], open_at: Callable[[Location], Storage]) -> tuple[FileFacts, ...]:
+    """The newest of them are looked up; of the others one stands for all."""
+    ordered = sorted(files, key=lambda file: file.log_id)
+    left, asked = ordered[:-_FILES_MAX], ordered[-_FILES_MAX:]
+    because = f"of {len(ordered)} files only the newest {_FILES_MAX} were looked up"
+    return (
+        *(FileFacts(file, FileState.UNKNOWN, because=because) for file in left[-1:]),
+        *ask_files(asked, open_at=open_at),
+    )

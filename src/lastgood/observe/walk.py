@@ -1,0 +1,133 @@
+"""One pass over every batch that is known, however long the log is: a few are held at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from lastgood.checkpoint.contents import entry_in_mode
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.logs import BatchIds
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.reader import read_batches
+from lastgood.checkpoint.stretches import plain_stretches
+from lastgood.observe.evidence import Evidence, mirrored_batches
+from lastgood.query.history import BatchRecord, merge_one
+from lastgood.storage.reading import LocalStorage
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told now and then how many batches have been read, and of how many."""
+
+_TOLD_EVERY = 500
+
+
+class Walk:
+    """Iterate over it, once: each batch that the checkpoint or its mirror knows, in the order of their ids.
+
+    Example:
+        >>> walk = Walk(gather(target, batches=2, mirror=MirrorUse.ALWAYS))
+        >>> committed = sum(record.is_committed for record in walk)
+        >>> walk.evidence.checkpoint.damage
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        *,
+        newest_first: bool = False,
+        only_ends: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Walk over what `evidence` knows, the mirror among it if it was read.
+
+        Args:
+            evidence: From `gather`.
+            newest_first: From the newest batch to the oldest.
+            only_ends: Of a stretch in which nothing is out of the ordinary (see `plain_stretches`) give only the first
+                and the last batch, and tell by `passed` which were between; oldest first only.
+            progress: Is told how many batches have been read, and of how many.
+        """
+        self._evidence = evidence
+        self._progress = progress or (lambda _done, _total: None)
+        self._mirrored = mirrored_batches(evidence.copies)
+        self._logged = {*evidence.checkpoint.offsets.ids, *evidence.checkpoint.commits.ids}
+        self._ids = sorted(self._logged.union(self._mirrored), reverse=newest_first)
+        self._only_ends = only_ends
+        self._passed: list[range] = []
+        self._damaged_plans: dict[int, Damage] = {}
+        self._damaged_commits: dict[int, Damage] = {}
+
+    def __len__(self) -> int:
+        """How many batches are known."""
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[BatchRecord]:
+        """The batches.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        newest = self._evidence.checkpoint.last_committed
+        last_committed = -1 if newest is None else newest
+        total = len(self._ids)
+        passed = self._pass_by() if self._only_ends else 0
+        held = self._held()
+        for number, batch_id in enumerate(self._ids, start=passed):
+            if number % _TOLD_EVERY == 0:
+                self._progress(number, total)
+            record = next(held) if batch_id in self._logged else None
+            mirrored = self._mirrored.get(batch_id)
+            if record is not None and (mirrored is None or (record.commit is not None and _has_plan(record))):
+                yield record
+            elif mirrored is not None:
+                older = mirrored.record(batch_id)
+                yield older if record is None else merge_one(record, older, last_committed)
+        self._progress(total, total)
+
+    def _pass_by(self) -> int:
+        """Leave out what stands within plain stretches; how many batches that are."""
+        evidence = self._evidence
+        checkpoint, count, total = evidence.checkpoint, 0, len(self._ids)
+        both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
+        if not isinstance(evidence.storage, LocalStorage):
+            return 0
+        for stretch in plain_stretches(evidence.location, both):
+            self._passed.append(stretch[1:-1])
+            count += len(stretch[1:-1])
+            self._progress(count, total)
+        self._ids = sorted(set(self._ids).difference(*self._passed))
+        return count
+
+    @property
+    def passed(self) -> BatchIds:
+        """The batches that were read and found plain, and are not given; see `only_ends`."""
+        return BatchIds(tuple(sorted((each for each in self._passed if each), key=lambda each: each.start)))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence with what was found damaged on the way."""
+        checkpoint = self._evidence.checkpoint
+        plans = {**checkpoint.offsets.entries, **self._damaged_plans}
+        commits = {**checkpoint.commits.entries, **self._damaged_commits}
+        offsets = replace(checkpoint.offsets, entries=dict(sorted(plans.items())))
+        commit_log = replace(checkpoint.commits, entries=dict(sorted(commits.items())))
+        return replace(self._evidence, checkpoint=replace(checkpoint, offsets=offsets, commits=commit_log))
+
+    def _held(self) -> Iterator[BatchRecord | None]:
+        """What the checkpoint holds of each batch that it listed; None if that was purged since."""
+        evidence, mode = self._evidence, self._evidence.checkpoint.mode
+        logged = self._logged
+        for batch in read_batches(evidence.storage, evidence.location, (each for each in self._ids if each in logged)):
+            plan = entry_in_mode(batch.offsets, mode)
+            if isinstance(plan, Damage):
+                self._damaged_plans[batch.batch_id] = plan
+            if isinstance(batch.commit, Damage):
+                self._damaged_commits[batch.batch_id] = batch.commit
+            is_gone = plan is None and batch.commit is None
+            yield None if is_gone else BatchRecord(batch.batch_id, plan, batch.commit)
+
+
+def _has_plan(record: BatchRecord) -> bool:
+    """Whether the checkpoint itself tells what was planned, so that its mirror need not be asked."""
+    return isinstance(record.offsets, OffsetEntry)

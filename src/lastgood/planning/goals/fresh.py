@@ -1,0 +1,351 @@
+"""The goal `fresh`: a checkpoint that is lost, or to be left behind, is seeded in place. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.initial import InitialOffset
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
+from lastgood.planning.draft import Draft, Edit, Known, StartEdit
+from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
+from lastgood.planning.goals.resume import require_sinks, resumed
+from lastgood.planning.goals.values import Fresh
+from lastgood.planning.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
+from lastgood.planning.numbering import Number, numbered, require_log
+from lastgood.planning.placing import Placed, placed
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import Reached, ends, weakest
+from lastgood.planning.repairs.lost import mirrored, newest_mirrored, restored
+from lastgood.planning.repairs.repair import Repair, Work, refuse
+from lastgood.planning.standing import Standing, ids_before, seen_as
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sinks import NONE
+from lastgood.sinks.evidence import is_query_id
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
+
+_ONLY_SOURCE = "0"
+_NO_LOG = "the assumption that the query reads nothing else and keeps no state: no log is left that could tell"
+_NOBODY = "(a query that is not there yet)"
+
+
+def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
+    """The draft for `fresh`.
+
+    Raises:
+        RepairRefusedError: nothing is known that a checkpoint could be seeded from, or it keeps state.
+    """
+    work = Work.begin(known, spark)
+    if goal.offsets is None:
+        return _from_mirror(work)
+    if work.standing.world.is_stateful:
+        raise refuse_stateful(work.standing)
+    if goal.via is not None:
+        return _via_application(work, goal, goal.offsets, goal.via)
+    return _from_offsets(work, goal, goal.offsets)
+
+
+def _from_mirror(work: Work) -> Draft:
+    if not work.known.mirror:
+        raise refuse(
+            work.standing,
+            "there is no mirror of this query",
+            expected="a mirror, or what else tells how far the sinks have come: --at-sink, --offset-columns,"
+            " --at-last-commit, --earliest",
+            next=work.standing.world.command("plan", "--goal", "fresh", "--earliest"),
+        )
+    query_id = work.known.mirrored_id
+    repair = restored(work, work.known.mirror)
+    asked_as = work.standing.query_id
+    world = work.standing.world
+    if query_id is not None:
+        if asked_as not in (None, query_id) and work.standing.planned > NONE:
+            line = f"query {asked_as} has run here meanwhile: what it wrote is written once more"
+            repair = replace(repair, word=Guarantee.AT_LEAST_ONCE, rests_on=(*repair.rests_on, line))
+        world = seen_as(world, query_id, asked_as=asked_as)
+    return resumed(replace(work, mirror=work.known.mirror).with_repair(repair, world))
+
+
+def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
+    standing = work.standing
+    own_id = standing.query_id or work.known.mirrored_id
+    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    standing = Standing.of(world, work.spark)
+    template = _template(work, standing)
+    if template is None or not template.conf:
+        return _before_first(work, standing, goal, wanted)
+    query_id = own_id or goal.new_query_id
+    if query_id is None:
+        raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
+    require_sinks(standing)
+    plans, commits = _plans(work), _commits(work)
+    starts = placed(standing, _base(standing, template, wanted), wanted)
+    marked = max(standing.furthest, standing.skipped_up_to, *_numbers(standing))
+    logged = max(standing.planned, standing.committed, *plans, *commits)
+    number = numbered(standing, logged=logged, marked=marked, commits=commits)
+    edits = _edits(standing, query_id, number, with_lines(template, starts.starts), commits, goal.chosen)
+    repair = _priced(standing, goal, plans, starts, edits)
+    beyond = _no_batch_above(standing, logged) if logged > max(standing.planned, standing.committed) else ()
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), world))
+
+
+def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
+    """No plan is left that tells what Spark pinned: the query begins at batch 0, where its source is told to begin.
+
+    Raises:
+        RepairRefusedError: it has another source, or a sink would drop batch 0.
+    """
+    checkpoint, asked_as = standing.checkpoint, standing.query_id
+    if list(wanted) != [_ONLY_SOURCE] or checkpoint.newest_offsets is not None:
+        raise refuse(
+            standing,
+            "no plan tells the settings that Spark pinned for this query",
+            expected="a plan of it in the checkpoint, the mirror or a backup; or a query with one Kafka source",
+            effect="a plan without them would make Spark go by its oldest defaults",
+            next=standing.world.command("backup list"),
+        )
+    query_id = asked_as if asked_as is not None and not _knows(standing) else goal.new_query_id
+    if query_id is None:
+        raise refuse(standing, "the id of the query is lost, and no new one is given", subject=METADATA)
+    world = seen_as(standing.world, query_id, asked_as=asked_as)
+    standing = Standing.of(world, work.spark)
+    require_room_at_zero(standing, otherwise=standing.world.command("backup list"))
+    require_log(standing)
+    base: dict[str, SourceOffset] = {_ONLY_SOURCE: KafkaOffset(wanted[_ONLY_SOURCE])}
+    starts = placed(standing, base, wanted)
+    edits = [each for each in set_aside(checkpoint) if each.path != METADATA]
+    begin = InitialOffset(_resolved(standing, starts.starts[_ONLY_SOURCE]), has_nul=True).to_bytes()
+    edits += [
+        Edit(METADATA, QueryMetadata(query_id).to_bytes(), "the query is a new one to its sinks"),
+        Edit(f"{SOURCES}/{_ONLY_SOURCE}/0", begin, f"it starts at {goal.chosen}"),
+    ]
+    repair = _priced(standing, goal, {}, starts, tuple(edits))
+    assumed = (_NO_LOG, *_no_batch_above(standing, NONE))
+    return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+
+
+def _no_batch_above(standing: Standing, number: int) -> tuple[str, ...]:
+    """What a start rests on where the logs are gone, and not every sink tells which numbers it has."""
+    if standing.sinks and all(each.sink.known for each in standing.sinks):
+        return ()
+    has = "batches already" if number == NONE else f"a batch above {number}, the newest that the mirror knows"
+    return (f"the assumption that no sink which goes by numbers has {has}: it would drop new ones",)
+
+
+def _template(work: Work, standing: Standing) -> OffsetEntry | None:
+    """The newest plan that is left, in the checkpoint or the mirror; None if there is none.
+
+    Raises:
+        RepairRefusedError: the mirror's shows a watermark, and what state went with it is gone.
+    """
+    found = standing.checkpoint.newest_offsets
+    copy = newest_mirrored(work.mirror) if found is None else None
+    if copy is not None and copy.batch_watermark_ms > 0:
+        raise refuse_stateful(standing)
+    return found or copy
+
+
+def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via: StartFile) -> Draft:
+    """The checkpoint is set aside, and the application told by its configuration where to start: at batch 0.
+
+    Raises:
+        RepairRefusedError: a sink goes by numbers, or might; or the query has another source.
+    """
+    standing = work.standing
+    own_id = standing.query_id or work.known.mirrored_id
+    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    standing = Standing.of(world, work.spark)
+    template = _template(work, standing)
+    if len(wanted) != 1 or (template is not None and len(template.sources) != 1):
+        raise refuse(
+            standing,
+            "one option startingOffsets cannot tell several sources where to start",
+            found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
+            expected="a query with one Kafka source",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    numbers_do_not_count(Standing.of(seen_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number)
+    source_id, topics = next(iter(wanted.items()))
+    base = {source_id: KafkaOffset(topics)} if template is None else _base(standing, template, wanted)
+    starts = placed(standing, base, wanted)
+    repair = _priced(standing, goal, _plans(work), starts, set_aside(standing.checkpoint))
+    start = starts.starts[source_id]
+    offsets = every_partition(topics_of(start), standing.kafka)
+    assumed = [f"the assumption that the application takes its startingOffsets from {via.location}"]
+    assumed += [_NO_LOG] if template is None else []
+    drafted = finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
+    return replace(drafted, start=StartEdit(via, offsets, f"it starts at {goal.chosen}"), is_plain=False)
+
+
+def _resolved(standing: Standing, start: SourceOffset) -> SourceOffset:
+    """As Spark itself would note it down: a source that begins knows no "earliest".
+
+    Raises:
+        RepairRefusedError: Kafka was not asked what the earliest is.
+    """
+    if not isinstance(start, KafkaOffset):
+        return start
+    earliest: Offsets = standing.kafka.earliest if standing.kafka else {}
+    found: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in ((t, p, at) for t, parts in start.topics.items() for p, at in parts.items()):
+        first = earliest.get(topic, {}).get(partition) if offset == OFFSET_EARLIEST else offset
+        if first is None:
+            raise refuse(
+                standing,
+                "only Kafka can tell where its topics begin",
+                subject=f"{topic}-{partition}",
+                expected="--kafka SERVERS",
+            )
+        found.setdefault(topic, {})[partition] = first
+    return KafkaOffset(found)
+
+
+def _knows(standing: Standing) -> bool:
+    """Whether a sink knows batches of the id in `metadata`."""
+    return any(each.shown > NONE or each.skips > NONE or not each.sink.known for each in standing.sinks)
+
+
+def _plans(work: Work) -> dict[int, OffsetEntry]:
+    """Every plan that can be read, of the mirror and of the checkpoint."""
+    copies = {batch_id: parse_offset_entry(raw) for batch_id, raw in mirrored(work.mirror, OFFSETS).items()}
+    both = {**copies, **work.standing.checkpoint.offsets.entries}
+    return {batch_id: entry for batch_id, entry in both.items() if isinstance(entry, OffsetEntry)}
+
+
+def _commits(work: Work) -> dict[int, CommitEntry]:
+    copies = {batch_id: parse_commit_entry(raw) for batch_id, raw in mirrored(work.mirror, COMMITS).items()}
+    both = {**copies, **work.standing.checkpoint.commits.entries}
+    return {batch_id: entry for batch_id, entry in both.items() if isinstance(entry, CommitEntry)}
+
+
+def _numbers(standing: Standing) -> list[int]:
+    """Numbers that sinks know, whether they show everything up to there or not, also under a name that users chose."""
+    named = [last for each in standing.sinks for name, last in each.sink.others.items() if not is_query_id(name)]
+    return [*(each.shown for each in standing.sinks), *named]
+
+
+def _base(standing: Standing, template: OffsetEntry, wanted: Mapping[str, Offsets]) -> dict[str, SourceOffset]:
+    """Every partition at its beginning.
+
+    Raises:
+        RepairRefusedError: the query reads something else than Kafka, or nothing is chosen for a source.
+    """
+    base: dict[str, SourceOffset] = {}
+    for source_id, offset in ends(template).items():
+        if not isinstance(offset, KafkaOffset) or source_id not in wanted:
+            is_kafka = isinstance(offset, KafkaOffset)
+            raise refuse(
+                standing,
+                "no offsets are chosen for a source of the query"
+                if is_kafka
+                else "offsets can be chosen of Kafka only",
+                subject=f"source {source_id}",
+                found=None if is_kafka else f"a source of the kind {offset.kind}",
+                expected="offsets for each of its sources",
+            )
+        base[source_id] = KafkaOffset({t: dict.fromkeys(parts, OFFSET_EARLIEST) for t, parts in offset.topics.items()})
+    return base
+
+
+def _edits(
+    standing: Standing,
+    query_id: str,
+    number: Number,
+    plan: OffsetEntry,
+    commits: Mapping[int, CommitEntry],
+    chosen: str,
+) -> tuple[Edit, ...]:
+    """`metadata`, and one batch that is done under a number above all that a sink knows, with the plan before it."""
+    batch = max(number.batch, 0)
+    committed = batch - 1 if number.is_run else batch
+    why = f"it starts at {chosen}"
+    checkpoint = standing.checkpoint
+    edits = [Edit(f"{COMMITS}/{n}", None, BEHIND) for n in checkpoint.commits.ids if n != committed]
+    edits += [Edit(f"{OFFSETS}/{n}", None, BEHIND) for n in checkpoint.offsets.ids if n not in (batch - 1, batch)]
+    if standing.query_id != query_id:
+        edits.append(Edit(METADATA, QueryMetadata(query_id).to_bytes(), "the id by which sinks know the query"))
+    if committed == NONE:
+        return (*edits, *_first_run(standing, plan, why))
+    content = plan.to_bytes()
+    edits += [Edit(f"{OFFSETS}/{n}", content, why) for n in (batch - 1, batch) if n >= 0]
+    commit = commits[max(commits)] if commits else CommitEntry.of(1, next_batch_watermark_ms=0)
+    taken = f"batch {batch} runs without a row" if number.is_run else f"no sink knows a batch above {batch}"
+    edits.append(Edit(f"{COMMITS}/{committed}", commit.to_bytes(), taken))
+    return tuple(edits)
+
+
+def _first_run(standing: Standing, plan: OffsetEntry, why: str) -> Iterator[Edit]:
+    """Batch 0 runs without a row: it ends where its sources begin."""
+    starts = {line.source_id: _resolved(standing, line.offset) for line in plan.sources}
+    yield Edit(f"{OFFSETS}/0", with_lines(plan, starts).to_bytes(), why)
+    for source_id, start in starts.items():
+        yield Edit(f"{SOURCES}/{source_id}/0", InitialOffset(start, has_nul=True).to_bytes(), why)
+
+
+def _priced(
+    standing: Standing, goal: Fresh, plans: Mapping[int, OffsetEntry], starts: Placed, edits: tuple[Edit, ...]
+) -> Repair:
+    """The price by the logs where they tell how far the sinks are, else the word by what is proven otherwise."""
+    shown = [batch for batch in standing.shown if batch is not None]
+    if standing.sinks_known and min(shown) in plans and max(shown) in plans:
+        low, high = plans[min(shown)], plans[max(shown)]
+        reached = Reached(ends(low), ends(high), ends(plans[max(plans)]))
+        return priced(standing, reached, starts, edits, tuple(standing.marks()))
+    extent = goal.extent
+    logged = None if extent is not None else _by_logs(standing, plans)
+    if logged is not None:
+        repair = priced(standing, logged[0], starts, edits, logged[1])
+        word = weakest((repair.word, Guarantee.AT_LEAST_ONCE))
+        return replace(repair, word=word, prices=_bounded(repair))
+    if extent is None or (extent.most is None and standing.kafka is None):
+        nothing = Reached(starts.starts, starts.starts, starts.starts)
+        repair = priced(standing, nothing, starts, edits, ("how far the sinks have come is not known",))
+        return replace(repair, word=Guarantee.LOSSY, prices=_bounded(repair))
+    least, most = _kafka(extent.least), None if extent.most is None else _kafka(extent.most)
+    reached = Reached(least, most, most or _ends_of(standing, least))
+    rests_on = (*extent.rests_on, *_same_topics(standing, starts, extent.anew))
+    repair = priced(standing, reached, starts, edits, rests_on)
+    word = weakest((repair.word, extent.word))
+    return replace(repair, word=word, prices=repair.prices if word is Guarantee.EXACTLY_ONCE else _bounded(repair))
+
+
+def _by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tuple[Reached, tuple[str, ...]] | None:
+    """How far the sinks have come where not all of them tell, and what that rests on; None: the logs tell it neither.
+
+    Spark commits a batch once every sink has all of it, and no sink is given a batch before it is planned.
+    """
+    low = min((standing.committed, *(batch for batch in standing.shown if batch is not None)))
+    high = max((standing.planned, standing.furthest, *plans))
+    if low not in plans or high not in plans:
+        return None
+    return Reached(ends(plans[low]), ends(plans[high]), ends(plans[high])), lines_of(low, high)
+
+
+def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
+    """What it rests on where nobody knows which topic of a name the query has read."""
+    known = ids_before(standing.world)
+    read = {topic for each in starts.starts.values() for topic in topics_of(each)}
+    unknown = sorted(read - known.keys() - {*anew})
+    if unknown:
+        names = ", ".join(unknown)
+        yield f"the assumption that these topics were never deleted and created again, of which no id is kept: {names}"
+
+
+def _kafka(offsets: Mapping[str, Offsets]) -> dict[str, SourceOffset]:
+    return {source_id: KafkaOffset(topics) for source_id, topics in offsets.items()}
+
+
+def _ends_of(standing: Standing, least: Mapping[str, SourceOffset]) -> dict[str, SourceOffset]:
+    """Where Kafka ends: as far as a query may have read at most."""
+    latest: Offsets = standing.kafka.latest if standing.kafka else {}
+    named = {source_id: each for source_id, each in least.items() if isinstance(each, KafkaOffset)}
+    return {source_id: KafkaOffset({t: latest.get(t, {}) for t in each.topics}) for source_id, each in named.items()}
+
+
+def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
+    return tuple(replace(price, bound=True) for price in repair.prices)

@@ -1,0 +1,129 @@
+"""The goal `replan`: what is planned and not committed is dropped, so that today's limits apply. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.logs import SourceLog
+from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.goals.resume import LOGS, foreseen, repaired, require_sinks, require_sources
+from lastgood.planning.pricing import ends
+from lastgood.planning.repairs.numbers import number_taken
+from lastgood.planning.repairs.repair import Work, refuse
+from lastgood.planning.repairs.sinks import orphans_after, retired
+from lastgood.planning.repairs.sinks_back import mark_lowered, sinks_taken_back
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sink_batches import reads_nothing
+from lastgood.sources.files import FileState, never_found_again
+
+
+def plan_replan(known: Known, spark: SparkVersion) -> Draft:
+    """The draft for `replan`.
+
+    Raises:
+        RepairRefusedError: a sink has the batch already, or there is no way of which anything can be promised.
+    """
+    work = Work.begin(known, spark)
+    require_sources(work)
+    require_sinks(work.standing)
+    if not work.standing.has_orphan:
+        return work.draft(foreseen(work))
+    work = repaired(work, (mark_lowered,))
+    _require_committed(work.standing)
+    after = _newest_in_sinks(work.standing)
+    if after is None:
+        work = repaired(_sinks_at_the_commit(work), (number_taken,))
+        if _reads_nothing(work.standing):
+            return work.draft(foreseen(work))  # numbers are used up: their ranges are planned anew under the next ones
+        after = work.standing.committed
+    others = tuple(_planned_files(work.standing, after))
+    work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others, after))
+    work = repaired(work, LOGS)
+    return work.draft(foreseen(work))
+
+
+def _reads_nothing(standing: Standing) -> bool:
+    """Whether no plan without a commit reads anything.
+
+    That the newest of several reads nothing says little: so a query with a watermark plans to close its windows.
+    """
+    orphans = orphans_after(standing, standing.committed, standing.planned)
+    return all(reads_nothing(standing.checkpoint, number) for number in orphans)
+
+
+def _require_committed(standing: Standing) -> None:
+    """See that every sink that tells shows what is committed, and not less."""
+    behind = [shown for shown in standing.shown if shown is not None and shown < standing.committed]
+    if behind:
+        raise refuse(
+            standing,
+            f"a sink shows nothing after batch {behind[0]}, and batch {standing.committed} is committed",
+            found="; ".join(standing.marks()),
+            expected=f"all sinks at batch {standing.committed}",
+            next=standing.world.command("plan", "--goal", "resume"),
+        )
+
+
+def _newest_in_sinks(standing: Standing) -> int | None:
+    """Of several orphans the newest that all sinks have, if they drop it when it runs again: it stays, as it is done.
+
+    State that such a batch made is there or not; so with state the sinks give back what is not committed.
+    """
+    shown = standing.common
+    if shown is None or not standing.committed < shown < standing.planned or standing.world.is_stateful:
+        return None
+    return shown if all(each.sink.would_skip(shown) for each in standing.sinks) else None
+
+
+def _sinks_at_the_commit(work: Work) -> Work:
+    """Sinks that have the orphan give it back: what it read is to be read again (row 6)."""
+    standing = work.standing
+    if not standing.sinks_known or standing.furthest <= standing.committed:
+        return work
+    why = f"batch {standing.planned} is to be planned anew"
+    return work.with_repair(sinks_taken_back(standing, standing.committed, why))
+
+
+def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
+    """Entries of file sources that name what the orphans were to read: else it would come back as it was."""
+    committed = ends(standing.plan(after))
+    for source_id, offset in ends(standing.plan(standing.planned)).items():
+        log = next((log for log in standing.checkpoint.sources if log.name == source_id), None)
+        if not isinstance(offset, FileOffset) or log is None:
+            continue
+        before = committed.get(source_id)
+        newest = before.log_offset if isinstance(before, FileOffset) else -1
+        for log_id in [log_id for log_id in log.listing.ids if log_id > newest]:
+            _require_found_again(standing, log, log_id, newest)
+            yield Edit(f"{log.folder}/{log_id}", None, "its files are to be found and planned again")
+
+
+def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest: int) -> None:
+    entry = log.entries.get(log_id)
+    dropped = list(entry) if isinstance(entry, FileLogEntry) else []
+    kept = [file for n, each in log.entries.items() if n <= newest for file in _files(each)]
+    states = {each.file.path: each.state for each in standing.world.files.get(log.name, ())}
+    lost = [file.path for file in dropped if states.get(file.path) is FileState.MISSING]
+    lost += [file.path for file in never_found_again(dropped, kept)]
+    if log_id in log.listing.compact or lost or not isinstance(entry, FileLogEntry):
+        found = (
+            "it holds the entries of all batches before it, too"
+            if log_id in log.listing.compact
+            else "it cannot be read"
+        )
+        raise refuse(
+            standing,
+            "what a file source planned cannot be taken out of its log",
+            subject=f"{log.folder}/{log.entry_name(log_id)}",
+            found=f"{lost[0]} would not be found again" if lost else found,
+            expected="an entry of its own, whose files are there and young enough",
+            effect="files would never be read",
+            next=standing.world.command("plan", "--goal", "resume"),
+        )
+
+
+def _files(entry: object) -> list[SourceFile]:
+    return list(entry) if isinstance(entry, FileLogEntry) else []

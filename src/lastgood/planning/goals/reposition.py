@@ -1,0 +1,266 @@
+"""The goal `reposition`: the query starts at chosen offsets, with its id and above every number of its sinks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.diagnosis.rules_kafka_broker import may_be_read
+from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.goals.resume import LOGS, repaired, require_continuity, require_next, require_sinks
+from lastgood.planning.goals.values import Reposition
+from lastgood.planning.losses import assumptions, begun, missing_already, silently_lost
+from lastgood.planning.numbering import Number, numbered, require_no_gap
+from lastgood.planning.placing import Placed, as_of_now, placed
+from lastgood.planning.price import Guarantee
+from lastgood.planning.pricing import Reached, ends, price_of_start, unresolved_ends, weakest
+from lastgood.planning.repairs.lost import mirrored
+from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sink_batches import origins
+from lastgood.query.sinks import NONE
+
+
+def plan_reposition(known: Known, goal: Reposition, spark: SparkVersion) -> Draft:
+    """The draft for `reposition`.
+
+    Raises:
+        RepairRefusedError: the query keeps state, the offsets are not there, or nobody can tell what it would cost.
+    """
+    work = Work.begin(known, spark)
+    if work.standing.world.is_stateful:
+        raise refuse_stateful(work.standing)
+    require_sinks(work.standing)
+    work = repaired(work, LOGS)
+    require_continuity(work.standing)
+    where = _Where.of(work)
+    starts = placed(work.standing, where.stays, goal.offsets)
+    edits = _edits(work.standing, where, starts, f"it starts where {goal.chosen}")
+    repair = priced(work.standing, where.reached, starts, edits, where.rests_on)
+    if not work.standing.sinks_known:  # whatever the logs say, one may be ahead of them
+        repair = replace(repair, word=weakest((repair.word, Guarantee.AT_LEAST_ONCE)))
+    return finished(work.with_repair(repair))
+
+
+def refuse_stateful(standing: Standing) -> Exception:
+    """The error for a query whose state would not fit other offsets."""
+    return refuse(
+        standing,
+        "the query keeps state, which holds what was read up to where it stands",
+        expected="a query without state",
+        effect="started elsewhere it would count some rows twice, or drop open windows",
+        next=standing.world.command("plan", "--goal", "resume"),
+    )
+
+
+def priced(
+    standing: Standing, reached: Reached, starts: Placed, edits: tuple[Edit, ...], rests_on: tuple[str, ...]
+) -> Repair:
+    """The edits with their price and the word for it.
+
+    Raises:
+        RepairRefusedError: how far the sinks have come is not known, and no broker tells where that ends at most.
+    """
+    recreated = standing.recreated
+    is_settled = not standing.has_orphan or (standing.sinks_known and standing.furthest <= standing.committed)
+    meanwhile = {topic: may_be_read(standing.world, standing.restart, topic, by_time=is_settled) for topic in recreated}
+    bounded = as_of_now(_bounded(standing, reached), meanwhile)
+    prices = price_of_start(starts.starts, bounded, standing.checkpoint, standing.kafka)
+    doubts = [
+        *starts.doubts,
+        *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
+    ]
+    unresolved = list(unresolved_ends(starts.starts, reached, standing.kafka))
+    words = [*(price.guarantee for price in prices), *(word for word, _ in unresolved)]
+    words += [Guarantee.LOSSY] if doubts else []
+    moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]
+    if doubts:
+        prices = tuple(replace(price, bound=True) for price in prices)
+    return Repair(edits, weakest(words), (*rests_on, *doubts, *(line for _, line in unresolved), *moved), prices)
+
+
+def finished(work: Work) -> Draft:
+    """The draft, once the query has been given its new start.
+
+    Raises:
+        RepairRefusedError: Spark would not run from there.
+    """
+    restart = work.standing.restart
+    if not work.standing.runs:
+        raise refuse(
+            work.standing,
+            f"Spark {work.spark} would not run from there: {restart.because}",
+            subject=restart.stop.subject if restart.stop else None,
+            found=restart.error,
+            next=work.standing.world.command("diagnose"),
+        )
+    require_next(work.standing)
+    require_no_gap(work.standing)
+    lost = silently_lost(work.standing)
+    if lost is not None:
+        priced_before = work.repairs[-1].prices if work.repairs else ()
+        prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
+        return work.draft(Outlook(lost.word, lost.rests_on, prices))
+    gone = tuple(missing_already(work.began, ends(work.standing.checkpoint.newest_offsets)))
+    word = Guarantee.LOSSY if gone else Guarantee.EXACTLY_ONCE
+    return work.draft(Outlook(word, (*assumptions(work.standing), *gone)))
+
+
+def _bounded(standing: Standing, reached: Reached) -> Reached:
+    if reached.most is not None:
+        return reached
+    facts = standing.kafka
+    if facts is None:
+        raise refuse(
+            standing,
+            "the sinks are ahead of the logs, and where their newest batch ends is not known",
+            found="; ".join(standing.marks()),
+            expected="a mirror that holds its plan, or a broker that tells how much there is",
+            effect="nobody could say how much would be written twice",
+            next=standing.world.again("--kafka", "SERVERS"),
+        )
+    most: dict[str, SourceOffset] = {}
+    for source_id, offset in reached.least.items():
+        topics = offset.topics if isinstance(offset, KafkaOffset) else None
+        most[source_id] = offset if topics is None else KafkaOffset({t: facts.latest.get(t, {}) for t in topics})
+    return Reached(reached.least, most, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where the query stands and under which number it is started anew."""
+
+    number: Number
+    """Of the batch that is done at the chosen offsets."""
+    stays: Mapping[str, SourceOffset]
+    """Where a source starts for which nothing is chosen."""
+    reached: Reached
+    rests_on: tuple[str, ...]
+
+    @classmethod
+    def of(cls, work: Work) -> _Where:
+        standing = work.standing
+        shown = [batch for batch in standing.shown if batch is not None]
+        is_doubtful = any(_is_of_another_plan(work, batch) for batch in shown)
+        is_known = standing.sinks_known and not is_doubtful
+        low = min(shown) if is_known else standing.committed
+        high = max(shown) if is_known else max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
+        number = numbered(
+            standing,
+            logged=standing.committed if is_known else max(standing.committed, high),
+            marked=max(standing.furthest, standing.skipped_up_to),
+            commits={*standing.checkpoint.commits.ids, *mirrored(work.mirror, COMMITS)},
+        )
+        least, most = plan_of(work, low), plan_of(work, high)
+        if low > standing.planned and least is None:
+            low, least = standing.planned, plan_of(work, standing.planned)
+        stay = max(low, standing.committed)
+        stays = plan_of(work, stay)
+        unread = [n for n, entry in ((low, least), (stay, stays)) if n > NONE and entry is None]
+        if unread:
+            raise refuse(
+                standing,
+                "where the query stands cannot be told",
+                found=f"no plan of batch {unread[0]} that can be read",
+                next=standing.world.command("backup list"),
+            )
+        first = begun(standing)
+        # Else a sink has what an older plan read, which no log tells.
+        is_bounded = not (standing.planned_anew or is_doubtful)
+        reached = Reached(
+            ends(least) or first,
+            (ends(most) or (first if high == NONE else None)) if is_bounded else None,
+            ends(standing.plan(standing.planned)) or ends(stays) or first,
+        )
+        return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))
+
+
+def _is_of_another_plan(work: Work, batch: int) -> bool:
+    """Whether a sink may hold a batch of another plan than the one that only the mirror has."""
+    plan = plan_of(work, batch) if batch > work.standing.planned else None
+    if plan is None or plan.metadata is None:
+        return False
+    planned_ms = {batch: plan.metadata.batch_timestamp_ms}
+    held = [origins(each.sink, planned_ms).get(batch) for each in work.standing.sinks]
+    return any(each is not None and each.origin.is_doubtful for each in held)
+
+
+def _lines(standing: Standing, low: int, high: int) -> list[str]:
+    if standing.sinks_known:
+        return [*standing.marks(), *([f"{OFFSETS}/{low}"] if low > NONE else [])]
+    return list(lines_of(low, high))
+
+
+def lines_of(low: int, high: int) -> tuple[str, ...]:
+    """On what it rests that all sinks have batches up to one, and none has any beyond another, by the logs alone."""
+    if low == high:
+        return f"{COMMITS}/{low}", "the assumption that no sink is ahead of it: not every sink told"
+    return (f"{COMMITS}/{low} and {OFFSETS}/{high}: somewhere between them the sinks are",)
+
+
+def plan_of(work: Work, batch_id: int) -> OffsetEntry | None:
+    """A plan, as the logs or the mirror hold it."""
+    found = work.standing.plan(batch_id)
+    copy = mirrored(work.mirror, OFFSETS).get(batch_id)
+    if found is None and copy is not None and batch_id > work.standing.planned:
+        entry = parse_offset_entry(copy)
+        return entry if isinstance(entry, OffsetEntry) else None
+    return found
+
+
+def with_lines(template: OffsetEntry, starts: Mapping[str, SourceOffset]) -> OffsetEntry:
+    """A plan that ends where the sources are to start; all else is as in `template`."""
+    entry = template
+    for line in template.sources:
+        start = starts.get(line.source_id, line.offset)
+        if start != line.offset:
+            entry = entry.with_source_line(line.source_id, start)
+    return entry
+
+
+def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple[Edit, ...]:
+    if where.number.batch == NONE:
+        return _edits_before_first(standing, starts, why)
+    number, checkpoint = where.number.batch, standing.checkpoint
+    committed = number - 1 if where.number.is_run else number
+    template = standing.plan(number) if number <= standing.committed else checkpoint.newest_offsets
+    commit = standing.newest_commit
+    if template is None or commit is None or committed == NONE:
+        raise refuse(
+            standing,
+            "no batch is committed that a start could be written after",
+            expected="a commit to go by",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    content = with_lines(template, starts.starts).to_bytes()
+    gone = "it is planned from other offsets"
+    edits = [Edit(f"{COMMITS}/{n}", None, gone) for n in checkpoint.commits.ids if n > committed]
+    edits += [Edit(f"{OFFSETS}/{n}", None, gone) for n in checkpoint.offsets.ids if n > number]
+    if number > 0 and (where.number.is_run or standing.plan(number - 1) is None):
+        edits.append(Edit(f"{OFFSETS}/{number - 1}", content, f"Spark reads it together with {OFFSETS}/{number}"))
+    edits.append(Edit(f"{OFFSETS}/{number}", content, why))
+    if standing.commit(committed) is None:
+        taken = f"no sink knows a batch above {number}, and the next one is {number + 1}"
+        edits.append(Edit(f"{COMMITS}/{committed}", commit.to_bytes(), taken))
+    return tuple(edits)
+
+
+def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[Edit, ...]:
+    """Nothing is committed and no sink shows anything: batch 0 begins where its sources say."""
+    logs = {log.name: log for log in standing.checkpoint.sources if log.initial is not None}
+    if not logs or not set(starts.starts).issubset(logs):
+        raise refuse(
+            standing,
+            "no batch was ever planned, and no source says where it begins",
+            expected="the option startingOffsets of the application",
+        )
+    edits = [Edit(f"{OFFSETS}/{n}", None, "it is planned from other offsets") for n in standing.checkpoint.offsets.ids]
+    for name, log in logs.items():
+        if log.initial is not None and name in starts.starts and starts.starts[name] != log.initial.offset:
+            content = log.initial.with_offset(starts.starts[name]).to_bytes()
+            edits.append(Edit(f"{log.folder}/0", content, why))
+    return tuple(edits)

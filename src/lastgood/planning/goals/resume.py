@@ -1,0 +1,439 @@
+"""The goal `resume`: the cheapest exact way to run again from the last good batch. Pure.
+
+What blocks a start, or would let the sinks lose or repeat something, is put right one thing at a time; after each the
+query is judged anew, until Spark's own restart does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.file_logs import FileLogEntry
+from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
+from lastgood.checkpoint.source_order import Step, step
+from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.values import Resume
+from lastgood.planning.leaving import begins_as_told
+from lastgood.planning.losses import assumptions, begun, doubled_already, missing_already, silently_lost
+from lastgood.planning.numbering import require_no_gap
+from lastgood.planning.plan import Alternative
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import (
+    Reached,
+    ends,
+    price_of_batch,
+    price_of_start,
+    unresolved_ends,
+    weakest,
+    word_of_unasked,
+)
+from lastgood.planning.repairs.logs import (
+    commits_ahead,
+    newest_commit,
+    newest_plan,
+    plan_before,
+    source_logs,
+    stale_state,
+    strays,
+)
+from lastgood.planning.repairs.lost import lost_checkpoint, lost_id, newest_committed
+from lastgood.planning.repairs.mirror import lifted_by_mirror
+from lastgood.planning.repairs.numbers import number_taken, price_of_older_plan
+from lastgood.planning.repairs.repair import MIRROR, Outlook, Repair, Work, refuse
+from lastgood.planning.repairs.sinks import cut, lifted, orphan, several_open
+from lastgood.planning.repairs.sinks_back import mark_lowered, mark_renewed, run_again
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sinks import NONE
+from lastgood.query.spans import stands
+from lastgood.sinks.evidence import ABSENT, FILE
+
+_FindRepair: TypeAlias = Callable[[Work], Repair | None]
+LOGS: Final[tuple[_FindRepair, ...]] = (
+    lost_id,
+    newest_plan,
+    newest_commit,
+    commits_ahead,
+    plan_before,
+    source_logs,
+    strays,
+)
+"""What makes the logs readable."""
+_SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_renewed, run_again, orphan)
+_ROUNDS_MAX = 64
+
+
+def plan_resume(known: Known, spark: SparkVersion) -> Draft:
+    """The draft for `resume`.
+
+    Raises:
+        RepairRefusedError: there is no way of which anything can be promised.
+    """
+    standing = Standing.of(known.world, spark)
+    mode = standing.checkpoint.mode
+    if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
+        ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
+        sources = unasked_sources(standing.world)
+        word = weakest((Guarantee.AT_LEAST_ONCE, word_of_unasked(sources, is_same=True)))
+        return Draft((), word, (ground, *(each.ground for each in sources)), is_plain=True)
+    return resumed(Work.begin(known, spark))
+
+
+def resumed(work: Work) -> Draft:
+    """The draft, with all that is still to be put right after what `work` has done already.
+
+    Raises:
+        RepairRefusedError: there is no way of which anything can be promised.
+    """
+    require_sources(work)
+    work = repaired(work, (lost_checkpoint, *LOGS))
+    require_sinks(work.standing)
+    work = repaired(work, (mark_lowered,))
+    done = repaired(work, (*LOGS, lifted, lifted_by_mirror, *_SINKS, stale_state))
+    found = done.draft(foreseen(done))
+    is_lifted = len(done.repairs) > len(work.repairs)
+    return replace(found, alternatives=_unlifted(work)) if is_lifted else found
+
+
+def _unlifted(work: Work) -> tuple[Alternative, ...]:
+    """Spark's own restart instead of what the mirror has lifted, if there is one."""
+    try:
+        done = repaired(work, (*LOGS, lifted, *_SINKS, stale_state))
+        found = done.draft(foreseen(done))
+    except RepairRefusedError:
+        return ()
+    because = "Spark's own restart, if the application is started as it stands; rests on"
+    return (Alternative(Resume.name, found.guarantee, f"{because} {found.rests_on[-1]}"),) if found.is_plain else ()
+
+
+def foreseen(work: Work) -> Outlook:
+    """What can be said of Spark's own start, also by what the mirror knows and the logs have forgotten.
+
+    Raises:
+        RepairRefusedError: it fails, or would make a sink lose or repeat something.
+    """
+    standing, found = work.standing, outlook(work.standing)
+    newest = forgotten(work)
+    if newest is None:
+        return found
+    line = f"{MIRROR} knows that batch {newest} was committed, and the logs end with batch {standing.planned}"
+    word = weakest((found.word, Guarantee.AT_LEAST_ONCE))
+    prices = tuple(replace(price, bound=True) for price in found.prices)
+    copy = parse_offset_entry(work.mirror.get(f"{OFFSETS}/{newest}", b""))
+    if not prices and isinstance(copy, OffsetEntry):
+        start = ends(standing.plan(standing.planned)) or begun(standing)
+        prices = price_of_start(start, Reached(start, ends(copy), ends(copy)), standing.checkpoint, standing.kafka)
+    return Outlook(word, (*found.rests_on, f"{line}: what was read in between comes twice"), prices)
+
+
+def forgotten(work: Work) -> int | None:
+    """The newest batch that was committed by what the mirror knows, where neither logs nor sinks tell of it."""
+    newest = newest_committed(work.mirror)
+    return newest if newest > work.standing.planned and not work.standing.sinks_known else None
+
+
+def repaired(work: Work, finders: tuple[_FindRepair, ...]) -> Work:
+    """The query after every repair that one of `finders` still finds.
+
+    Raises:
+        RepairRefusedError: one of them finds what cannot be repaired.
+    """
+    for _ in range(_ROUNDS_MAX):
+        repair = next((found for find in finders if (found := find(work)) is not None), None)
+        if repair is None or repair in work.repairs:
+            return work
+        work = work.with_repair(repair)
+    raise refuse(
+        work.standing, "there is no end to what is to be put right", next=work.standing.world.command("diagnose")
+    )
+
+
+def require_sources(work: Work) -> None:
+    """See that what the sources serve is what the query has read.
+
+    Raises:
+        RepairRefusedError: a topic was deleted and created again.
+    """
+    standing = work.standing
+    if standing.recreated:
+        goal = "fresh" if work.began.planned == NONE else "reposition"
+        raise refuse(
+            standing,
+            "a topic was deleted and created again: its offsets are of other records",
+            subject=", ".join(standing.recreated),
+            found="another topic id than the query read",
+            effect="what was unread of the old one is lost, and the new one would be read from the middle",
+            next=standing.world.command("plan", "--goal", goal, "--earliest"),
+        )
+
+
+def require_sinks(standing: Standing) -> None:
+    """See that the sinks are where the query writes, and can be read.
+
+    Raises:
+        RepairRefusedError: one is not there, though batches are committed; or its own log is gone or damaged.
+    """
+    for reading in standing.sinks:
+        if reading.sink.unreadable:
+            raise refuse(
+                standing,
+                "the sink's own log is damaged: what the sink holds cannot be told",
+                subject=reading.sink.location,
+                found=f"entries that cannot be read: {', '.join(map(str, reading.sink.unreadable[:5]))}",
+                expected="every entry that a reader needs",
+                effect="readers fail, or do not see all rows",
+                next=standing.world.command("status"),
+            )
+        is_log_gone = reading.sink.kind == FILE and reading.sink.skips_known and reading.shown == NONE
+        if is_log_gone and reading.done > NONE:
+            raise refuse(
+                standing,
+                f"batch {reading.done} is done, and the sink's own log has no entry",
+                subject=reading.sink.location,
+                found=reading.sink.because,
+                expected=f"{SINK_LOG} as the query wrote it",
+                effect="readers do not see these rows, and a log that begins in the middle cannot be compacted",
+                next=standing.world.command("status"),
+            )
+        batches = reading.batches_done(0, standing.committed)
+        if reading.sink.kind == ABSENT and reading.may_have_rows(batches):
+            raise refuse(
+                standing,
+                f"batch {standing.committed} is committed, and there is no sink",
+                subject=reading.sink.location,
+                found=reading.sink.because,
+                expected="the table or folder that the query writes",
+                effect="what was written is gone, or this is not the sink of the query",
+                next=standing.world.command("status"),
+            )
+
+
+def require_next(standing: Standing) -> None:
+    """See that the batch after the first can run.
+
+    Raises:
+        RepairRefusedError: it cannot.
+    """
+    restart, stop = standing.restart, standing.restart.next_stop
+    if stop is None:
+        return
+    raise refuse(
+        standing,
+        f"Spark {standing.spark} would commit batch {restart.batch}, and not run the next one",
+        subject=stop.subject,
+        found=f"{stop.error}: {stop.because}",
+        expected="the state and the records that it is to go on with",
+        effect="a start would leave one more plan that cannot run",
+        next=standing.world.command("diagnose"),
+    )
+
+
+def require_continuity(standing: Standing) -> None:
+    """See that the newest plan goes on from the one before: each source that had a position still has one.
+
+    Raises:
+        RepairRefusedError: one has not; a start would read everything of it again.
+    """
+    before, now = (ends(standing.plan(batch_id)) for batch_id in (standing.planned - 1, standing.planned))
+    lost = [source_id for source_id, offset in before.items() if now and not _goes_on(offset, now.get(source_id))]
+    if lost or (before and not now and standing.plan(standing.planned) is not None):
+        raise refuse(
+            standing,
+            "the newest plan does not go on from the one before it",
+            subject=f"{OFFSETS}/{standing.planned}",
+            found=f"source {lost[0]} has no position any more, or went back" if lost else "no sources",
+            expected="a position of every source that had one",
+            effect="what was read would be read again",
+            next=standing.world.command("backup list"),
+        )
+
+
+def require_files(standing: Standing) -> None:
+    """See that each entry of a file source's log names a file, as Spark writes it.
+
+    Raises:
+        RepairRefusedError: one names none; what it named would be found and read again.
+    """
+    for log in standing.checkpoint.sources:
+        empty = [
+            n for n, entry in log.entries.items() if isinstance(entry, FileLogEntry) and next(iter(entry), None) is None
+        ]
+        if empty:
+            raise refuse(
+                standing,
+                "an entry of a file source's log names no file",
+                subject=f"{log.folder}/{log.entry_name(empty[0])}",
+                expected="the files that it was written for",
+                effect="these would be found and read again",
+                next=standing.world.command("backup list"),
+            )
+
+
+def _goes_on(before: SourceOffset, now: SourceOffset | None) -> bool:
+    if now is not None and not isinstance(now, KafkaOffset) and step(before, now) is Step.BACK:
+        return False  # of Kafka a broker tells
+    return isinstance(before, VoidOffset) or not (now is None or isinstance(now, VoidOffset))
+
+
+def outlook(standing: Standing) -> Outlook:
+    """What can be said of Spark's own start.
+
+    Raises:
+        RepairRefusedError: it fails, or would make a sink lose or repeat something.
+    """
+    restart = standing.restart
+    if not standing.runs:
+        raise refuse(
+            standing,
+            f"Spark {standing.spark} would not run: {restart.because}",
+            subject=restart.stop.subject if restart.stop else None,
+            found=restart.error,
+            effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
+            next=standing.world.command("diagnose"),
+        )
+    require_next(standing)
+    if restart.outcome is Outcome.STARTS:
+        found = _first_start(standing)
+    else:
+        require_continuity(standing)
+        require_files(standing)
+        _require_agreement(standing)
+        require_no_gap(standing)
+        found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
+    found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
+    found = _from_earliest(standing, found)
+    lost = silently_lost(standing)
+    if lost is not None:
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, lost.rests_on[0]), (*lost.prices, *found.prices))
+    gone = tuple(missing_already(standing))
+    if gone:
+        return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
+    twice = tuple(doubled_already(standing))
+    word = weakest((found.word, Guarantee.AT_LEAST_ONCE)) if twice else found.word
+    return Outlook(word, (*found.rests_on, *twice), found.prices)
+
+
+def _first_start(standing: Standing) -> Outlook:
+    holding = [each for each in standing.sinks if each.shown > NONE or each.skips > NONE]
+    if holding:
+        raise refuse(
+            standing,
+            "no batch was ever planned here, and a sink holds batches of this query",
+            subject=holding[0].sink.location,
+            found=f"batches up to {max(holding[0].shown, holding[0].skips)}",
+            expected="the checkpoint that wrote them",
+            effect="a new start would be dropped by the sink up to there, or write everything again",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+    if standing.world.left is not None:
+        return begins_as_told(standing, standing.world.left)
+    others = [each.sink.location for each in standing.sinks if each.sink.others]
+    if standing.sinks_known and not others:
+        return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
+    doubt = f"{others[0]} holds batches of another query" if others else "not every sink tells whether it is empty"
+    return Outlook(Guarantee.AT_LEAST_ONCE, (f"no batch was ever planned; {doubt}",))
+
+
+def _from_earliest(standing: Standing, found: Outlook) -> Outlook:
+    """The same, where the first batch begins at the earliest offset: what sinks show of it comes once more."""
+    starts = {stand.source_id: stand.start for stand in stands(standing.checkpoint) if stand.start is not None}
+    planned = {stand.source_id: stand.end for stand in stands(standing.checkpoint) if stand.end is not None}
+    reached = Reached(starts, {**starts, **planned}, {**starts, **planned})
+    recovery = standing.world.rewritten.get(standing.committed)
+    unresolved = list(unresolved_ends(starts, reached, standing.kafka, recovery))
+    if not unresolved:
+        return found
+    prices = price_of_start(starts, reached, standing.checkpoint, standing.kafka)
+    word = weakest((found.word, *(word for word, _ in unresolved)))
+    return Outlook(word, (*found.rests_on, *(line for _, line in unresolved)), (*found.prices, *prices))
+
+
+def _require_agreement(standing: Standing) -> None:
+    stands = range(standing.committed, standing.planned + 1)
+    apart = [shown for shown in standing.shown if shown is not None and shown not in stands]
+    if apart:
+        raise refuse(
+            standing,
+            f"a sink shows batch {apart[0]}, and the logs stand at batch {standing.committed}",
+            found="; ".join(standing.marks()),
+            expected=f"batch {standing.committed}" + (f" or {standing.planned}" if standing.has_orphan else ""),
+            next=standing.world.command("diagnose"),
+        )
+
+
+def _resumes(standing: Standing) -> Outlook:
+    return _as_far_as_sinks_tell(standing, (f"commits/{standing.committed}", *standing.marks()))
+
+
+def _as_far_as_sinks_tell(standing: Standing, lines: tuple[str, ...]) -> Outlook:
+    """What can be said where nothing runs again: no sink is ahead of the logs, if all of them tell."""
+    if standing.sinks_known:
+        return Outlook(Guarantee.EXACTLY_ONCE, lines)
+    return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, "the assumption that no sink is ahead of it: not every sink told"))
+
+
+def _rerun(standing: Standing) -> Outlook:
+    """The orphan runs again: its marks tell whether the sinks take it once."""
+    batch_id = standing.planned
+    is_once = standing.recognises_orphan
+    plan, before = standing.plan(batch_id), standing.plan(batch_id - 1)
+    start = ends(before)
+    if batch_id == 0:
+        start = begun(standing)
+    if standing.planned_anew and reads_nothing(standing.checkpoint, batch_id):
+        held = [f"{each.sink.location}: {each.held[batch_id].because}" for each in standing.planned_anew]
+        lines = (f"offsets/{batch_id}, which reads nothing", *held)
+        return Outlook(Guarantee.AT_LEAST_ONCE, lines, price_of_older_plan(standing, start))
+    if start and start == ends(plan) and _reads_nothing(standing, start) and not standing.world.is_stateful:
+        return _as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
+    prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
+    lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
+    if standing.committed < batch_id - 1 and not (
+        standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
+    ):
+        doubt = _taken_for_done(standing)
+        return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_of_skipped(standing, start, is_repeated=not is_once))
+    if is_once:
+        return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
+    doubt = f"not every sink is known to recognise batch {batch_id}"
+    return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _price_of_skipped(
+    standing: Standing, start: dict[str, SourceOffset], *, is_repeated: bool
+) -> tuple[SourcePrice, ...]:
+    """At most what every batch read that Spark takes for done, and that no commit or sink tells to be."""
+    shown = [_shown(batch) for batch in standing.shown] if standing.sinks_known else []
+    done = ends(standing.plan(min([standing.committed, *shown]))) or begun(standing)
+    end = ends(standing.plan(standing.planned))
+    reached = Reached(done, end if is_repeated else start, end)
+    prices = price_of_start(start, reached, standing.checkpoint, standing.kafka)
+    return tuple(replace(price, bound=True) for price in prices)
+
+
+def _taken_for_done(standing: Standing) -> str:
+    """That plans below the newest have no commit, and who could tell whether they were carried out."""
+    first, last = standing.committed + 1, standing.planned - 1
+    which = f"batch {first} has" if first == last else f"batches {first} to {last} have"
+    who = "" if standing.sinks_known else "; a sink that is named (--sink) and answers tells whether it has them"
+    return f"{which} no commit, and Spark takes what is below batch {standing.planned} for done{who}"
+
+
+def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
+    """Whether no plan between the newest commit and the newest plan, which Spark takes for done, read anything."""
+    between = standing.planned - standing.committed - 1
+    if between > len(standing.checkpoint.offsets.entries):
+        return False
+    return all(ends(standing.plan(n)) == start for n in range(standing.planned - between - 1, standing.planned - 1))
+
+
+def _shown(batch: int | None) -> int:
+    return NONE if batch is None else batch

@@ -1,0 +1,103 @@
+"""What a user may ask for. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lastgood.planning.price import Guarantee
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Run again from the last good batch, in the cheapest way that is exact."""
+
+    name = "resume"
+
+    def to_json(self) -> dict[str, Any]:
+        """The goal's options."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Drop the plan that is not committed, so that today's limits apply."""
+
+    name = "replan"
+
+    def to_json(self) -> dict[str, Any]:
+        """The goal's options."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reposition:
+    """Start again from chosen offsets, in place."""
+
+    offsets: Mapping[str, Offsets]
+    """By the id of the source; partitions that are not named stay where they are. -2: the earliest, whatever it is."""
+    chosen: str
+    """How they were chosen; one line for a person."""
+
+    name = "reposition"
+
+    def to_json(self) -> dict[str, Any]:
+        """The goal's options."""
+        return {"chosen": self.chosen, "offsets": {source: _texts(each) for source, each in self.offsets.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far the sinks have come in each source, by something else than the logs."""
+
+    least: Mapping[str, Offsets]
+    """By the id of the source: all below is shown, as far as `word` goes."""
+    most: Mapping[str, Offsets] | None
+    """Nothing from here on is shown; None: nobody knows."""
+    word: Guarantee
+    """The best that can be said of a start at `least`."""
+    rests_on: tuple[str, ...]
+    """One line each."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Delta tables whose rows told it, with their version: rows that came since would belie it."""
+    anew: tuple[str, ...] = ()
+    """Topics that look as if they were created again since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Seed a new checkpoint, because the old one is lost or to be left behind."""
+
+    offsets: Mapping[str, Offsets] | None = None
+    """By the id of the source; None: what the mirror holds."""
+    chosen: str = "the mirror"
+    """How they were chosen; one line for a person."""
+    extent: Extent | None = None
+    """How far the sinks have come, where that is known beside the logs; None: nothing but the logs tells."""
+    new_query_id: str | None = None
+    """An id for the query if the old one is lost."""
+    via: StartFile | None = None
+    """The file that tells the application where to start, on an empty checkpoint; None: the checkpoint tells it."""
+    takes_any_number: bool = False
+    """With `via`: whether a person says that sinks which nobody can ask do not go by the numbers of batches."""
+
+    name = "fresh"
+
+    def to_json(self) -> dict[str, Any]:
+        """The goal's options."""
+        offsets = None if self.offsets is None else {source: _texts(each) for source, each in self.offsets.items()}
+        tables = {} if self.extent is None else dict(self.extent.tables)
+        told = {"chosen": self.chosen, "offsets": offsets, "new_query_id": self.new_query_id, "tables": tables}
+        if self.via is None:
+            return told
+        return {**told, "start_file": self.via.to_json(), "takes_any_number": self.takes_any_number}
+
+
+Goal: TypeAlias = Resume | Replan | Reposition | Fresh
+
+
+def _texts(offsets: Offsets) -> dict[str, dict[str, int]]:
+    return {topic: {str(each): offset for each, offset in where.items()} for topic, where in offsets.items()}

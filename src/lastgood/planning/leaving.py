@@ -1,0 +1,189 @@
+"""A checkpoint that is left behind, and whether a query that begins at batch 0 instead loses anything. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.diagnosis.rules_left import begun_since
+from lastgood.errors import command_line
+from lastgood.planning.draft import Edit
+from lastgood.planning.log_edits import names_in
+from lastgood.planning.price import Guarantee
+from lastgood.planning.pricing import weakest
+from lastgood.planning.repairs.repair import Outlook, refuse
+from lastgood.planning.standing import Standing
+from lastgood.query.sinks import NONE
+from lastgood.query.world import LeftBehind, World
+from lastgood.sinks.evidence import ABSENT, DedupeKey, SinkEvidence, is_query_id
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import starting_offsets
+
+BEHIND = "it is left behind"
+
+
+def set_aside(checkpoint: Checkpoint) -> tuple[Edit, ...]:
+    """Every file of its logs."""
+    files = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
+    files |= {log.folder: log.listing for log in checkpoint.sources}
+    metadata = () if checkpoint.query is None else (METADATA,)
+    logged = (f"{folder}/{name}" for folder, listing in files.items() for name in sorted(names_in(listing)))
+    return tuple(Edit(path, None, BEHIND) for path in (*metadata, *logged))
+
+
+def every_partition(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
+    """The same with the partitions that are newer: Spark wants all of them named; these begin at their earliest."""
+    topics = facts.topics if facts else {}
+    return {
+        topic: {**dict.fromkeys(topics[topic].partitions if topic in topics else (), OFFSET_EARLIEST), **parts}
+        for topic, parts in offsets.items()
+    }
+
+
+def require_room_at_zero(standing: Standing, *, otherwise: str) -> None:
+    """See that no sink drops batch 0 because of its number.
+
+    Args:
+        standing: With its sinks as they know the new query.
+        otherwise: The command that looks for another way.
+
+    Raises:
+        RepairRefusedError: one does, or might.
+    """
+    for each in standing.sinks:
+        named = {name: last for name, last in each.sink.others.items() if not is_query_id(name)}
+        last = max((each.shown, each.skips, *named.values()), default=NONE)
+        if last > NONE:
+            raise refuse(
+                standing,
+                "the query would begin at batch 0, and a sink goes by numbers that it has already",
+                subject=each.sink.location,
+                found=f"batches up to {last}" + (f" of {', '.join(named)}" if named else ""),
+                expected="a plan of the query in the checkpoint, the mirror or a backup, whose settings can be copied",
+                effect="what is written under these numbers would be dropped without a word",
+                next=otherwise,
+            )
+
+
+def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
+    """See that every sink takes the batches of a new query whatever their numbers.
+
+    Args:
+        standing: With its sinks as they know the new query.
+        told: Whether a person says so of sinks that nobody can ask.
+
+    Raises:
+        RepairRefusedError: one goes by numbers, or nobody knows.
+    """
+    otherwise = standing.world.command("plan", "--goal", "fresh")
+    require_room_at_zero(standing, otherwise=otherwise)
+    unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink.kind, each.sink.dedupe_key)]
+    if told or (standing.sinks and not unknown):
+        return
+    raise refuse(
+        standing,
+        "the query would begin at batch 0, and nobody knows whether its sinks go by numbers",
+        subject=unknown[0].location if unknown else None,
+        found=unknown[0].because if unknown else "no sink was asked",
+        expected="--sink LOCATION of each sink, or --takes-any-number if a person knows that none of them does",
+        effect="a sink that does would drop the first batches without a word",
+        next=otherwise,
+    )
+
+
+def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str, dict[str, int]]:
+    """Per sink that goes by query ids every name that it knows, with its last batch: another one is of a later query.
+
+    Args:
+        sinks: As they answered.
+        query_id: About which they were asked; None if nobody knew it.
+    """
+    found = {}
+    for sink in sinks:
+        if _goes_by_id(sink.kind, sink.dedupe_key):
+            own = {} if query_id is None or sink.last_batch is None else {query_id: sink.last_batch}
+            found[sink.location] = {**sink.others, **own}
+    return found
+
+
+def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
+    """What can be said of the start for which a checkpoint was left behind.
+
+    Raises:
+        RepairRefusedError: a query has begun since, or the application is not told so any more.
+    """
+    _require_nobody_since(standing, left)
+    _require_same_topics(standing, left)
+    if left.says is False:
+        at = starting_offsets({topic: parts for each in left.starts.values() for topic, parts in each.items()})
+        words = ("--via", "app-config", *left.file.words(), "--at", at)
+        raise refuse(
+            standing,
+            "the file does not say any more where the application begins on the checkpoint that was left behind for it",
+            subject=left.file.location,
+            found=f"other offsets than recovery {left.recovery} wrote there, or none",
+            expected=at,
+            effect="from elsewhere records might be lost, or come twice",
+            next=standing.world.command("plan", "--goal", "fresh", *words),
+        )
+    word = Guarantee(left.word)
+    lines = [f"recovery {left.recovery}, which left the checkpoint behind: {left.file.location} says where it begins"]
+    if left.says is None:
+        lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
+    silent = untold(standing.world)
+    if silent or not standing.sinks:
+        whom = f"{silent[0]} does not tell" if silent else "no sink was asked"
+        lines.append(f"the assumption that the query has not run since: {whom}")
+        word = weakest((word, Guarantee.AT_LEAST_ONCE))
+    else:
+        lines += [f"{each.sink.location} knows no other query than it did then" for each in standing.sinks]
+    return Outlook(word, tuple(lines))
+
+
+def untold(world: World) -> tuple[str, ...]:
+    """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
+    marks = {} if world.left is None else world.left.marks
+    return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))
+
+
+def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
+    later = begun_since(standing.world)
+    if later is not None:
+        raise refuse(
+            standing,
+            "a query has begun since this checkpoint was left behind, and no batch of it is here",
+            subject=later.sink,
+            found=f"batches up to {later.last_batch} of {later.name}",
+            expected=f"no other names than recovery {left.recovery} found there",
+            effect="what it has written would be written again, from where that recovery let it begin",
+            next=standing.world.command("plan", "--goal", "fresh"),
+        )
+
+
+def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
+    topics = standing.kafka.topics if standing.kafka else {}
+    for name, topic_id in left.topic_ids.items():
+        now = topics[name].topic_id if name in topics else None
+        if now not in (None, topic_id):
+            raise refuse(
+                standing,
+                "a topic was created again since this checkpoint was left behind",
+                subject=name,
+                found=f"topic id {now}",
+                expected=topic_id,
+                effect="the offsets that the application is told are of another topic",
+                next=command_line("undo", left.recovery, "--checkpoint", standing.world.location),
+            )
+
+
+def _has_told(sink: SinkEvidence, marks: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether a sink would show a query that has begun since: one that had no name in it then need not."""
+    known = marks.get(sink.location, {})
+    return bool(known) and known.keys() <= sink.others.keys()
+
+
+def _goes_by_id(kind: str, key: DedupeKey) -> bool:
+    return kind == ABSENT or key is DedupeKey.QUERY_ID

@@ -1,0 +1,79 @@
+"""What Kafka does not have any more of what the first batches after a plan are to read. Pure.
+
+With `failOnDataLoss` Spark stops there, as is predicted; without it goes on, so that nobody notices what it leaves out.
+Where the application is told by its configuration where to start, no prediction knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.planning.pricing import ends
+from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.world import World
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets
+
+
+def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
+    """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
+
+    A batch that runs again has its recorded range, unless a sink has it and it is not read; the one after it begins
+    where that ends.
+
+    Args:
+        world: With what Kafka serves; nothing is known to part where it was not asked.
+        outcome: What Spark does: whether it plans the batch or runs it again.
+        batch: The batch.
+    """
+    facts = _answered(world)
+    if facts is None:
+        return {}
+    plans = {n: entry for n, entry in world.checkpoint.offsets.entries.items() if isinstance(entry, OffsetEntry)}
+    starts: Mapping[str, SourceOffset] = ends(plans.get(batch - 1))
+    if batch == 0:
+        starts = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
+    planned = starts if outcome is not Outcome.RERUNS else ends(plans.get(batch))
+    found = {
+        name: planning_gaps(start.topics, facts, is_pattern=world.is_pattern)
+        for name, start in planned.items()
+        if isinstance(start, KafkaOffset)
+    }
+    if outcome is not Outcome.RERUNS or _is_dropped(world, batch):
+        return found
+    for name, after in found.items():
+        start, end = starts.get(name), planned[name]
+        if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
+            found[name] = [*replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
+    return found
+
+
+def _is_dropped(world: World, batch: int) -> bool:
+    """Whether one of the sinks has the batch already: what it reads when it runs again is written nowhere."""
+    return any(sink.would_skip(batch) for sink in world.sinks)
+
+
+def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None = None) -> tuple[str, ...] | None:
+    """What would be left out without an error, a line for each range; None if Kafka did not tell.
+
+    Args:
+        world: As the plan leaves it.
+        outcome: What Spark does then.
+        batch: Its first batch.
+        told: Where the configuration of the application says that it starts; None: the checkpoint says it.
+    """
+    facts = _answered(world)
+    if told is None and world.fail_on_data_loss:
+        return ()
+    if facts is None:
+        return None
+    found = kafka_gaps(world, outcome, batch).values() if told is None else [planning_gaps(told, facts)]
+    gaps = (gap for each in found for gap in each)
+    return tuple(f"{gap.name} {gap.first}..{gap.end} {gap.gap.name.lower()}" for gap in gaps)
+
+
+def _answered(world: World) -> KafkaFacts | None:
+    return world.kafka if world.kafka is not None and world.kafka.unknown is None else None

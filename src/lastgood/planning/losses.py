@@ -1,0 +1,213 @@
+"""What a start leaves out without an error, what a sink lacks already, what speaks against a word a little. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
+from lastgood.diagnosis.rules_kafka_broker import suspicions
+from lastgood.planning import unread_files
+from lastgood.planning.left_out import kafka_gaps
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import (
+    ends,
+)
+from lastgood.planning.repairs.repair import Outlook
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.kafka_source import Gap, KafkaGap
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
+from lastgood.query.prediction.state_load import nothing_to_name
+from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.spans import stands
+from lastgood.sinks.evidence import START_MS
+from lastgood.sources.kafka_ranges import Offsets, Ranges, planned, union
+from lastgood.sources.kafka_retention import HeadroomKind, headroom
+
+_SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
+
+
+def begun(standing: Standing) -> dict[str, SourceOffset]:
+    """Where the first batch begins, by source, as far as the sources wrote that down."""
+    return {log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None}
+
+
+def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None = None) -> Iterator[str]:
+    """Rows of batches that are done and that a sink lacks, or may lack: no start brings them back.
+
+    Args:
+        standing: Where the query stands.
+        start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
+    """
+    for each in standing.sinks:
+        holes = [batch_id for batch_id in each.sink.holes if not _is_read_again(each, batch_id, start)]
+        if holes:
+            yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
+        for batch_id, held in each.dropped().items():
+            if _is_read_again(each, batch_id, start):
+                continue
+            yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def doubled_already(standing: Standing) -> Iterator[str]:
+    """Rows of batches that are done and whose plans read nothing: what these rows are of comes once more."""
+    for each in standing.sinks:
+        for held in each.doubled().values():
+            yield f"{each.sink.location} may have rows twice: {held.because}"
+
+
+def _is_read_again(reading: SinkView, batch_id: int, start: Mapping[str, SourceOffset] | None) -> bool:
+    """Whether all that a batch read comes after where the query is to start."""
+    read = reading.spans_of.get(batch_id, [])
+    if start is None or not read:
+        return False
+    for span in read:
+        begin, chosen = span.start, start.get(span.source_id)
+        if not (isinstance(begin, KafkaOffset) and isinstance(chosen, KafkaOffset)):
+            return False
+        if planned(begin.topics, chosen.topics):
+            return False
+    return True
+
+
+def silently_lost(standing: Standing) -> Outlook | None:
+    """What a start would leave out without an error; None if nothing is known to be."""
+    files = unread_files.left_out(standing)
+    if files:
+        return Outlook(Guarantee.LOSSY, (files[0],))
+    other_topics = _looks_recreated(standing) or _without_topics(standing)
+    if other_topics is not None:
+        return other_topics
+    if standing.world.fail_on_data_loss:
+        return None
+    why = _untold(standing) or _expires_soon(standing)
+    if why is not None:
+        return Outlook(Guarantee.LOSSY, (f"failOnDataLoss=false: {why}",))
+    strict = predict(replace(standing.world, fail_on_data_loss=True), standing.spark)
+    after = strict.next_stop if standing.restart.next_stop is None else None
+    if strict.stop is not None and strict.outcome is not standing.restart.outcome:
+        because = strict.because
+    elif after is not None:
+        because = f"{after.subject}: {after.because}"
+    else:
+        return None
+    line = f"failOnDataLoss=false: Spark goes on without an error though {because}"
+    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _expires_soon(standing: Standing) -> str | None:
+    """That Kafka may delete what is unread before the query has started, which nobody would tell; None if not."""
+    facts = standing.kafka
+    for stand in stands(standing.checkpoint) if facts is not None else ():
+        for topic, partition, offset in _each(topics_of(stand.start)):
+            if facts is None or topic not in facts.topics:
+                continue
+            record = facts.unread.get(topic, {}).get(partition)
+            room = headroom(facts.topics[topic], partition, offset, record, standing.world.now_ms)
+            if room.kind is HeadroomKind.LIMITED and room.ms is not None and room.ms < START_MS:
+                return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
+    return None
+
+
+def _each(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
+    for topic, parts in offsets.items():
+        yield from ((topic, partition, offset) for partition, offset in parts.items())
+
+
+def _without_topics(standing: Standing) -> Outlook | None:
+    """Topics that the query reads and that do not exist, by which its start is not stopped."""
+    offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
+    named = dict.fromkeys(topic for offset in offsets for topic in topics_of(offset))
+    facts = standing.kafka
+    gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
+    if not gone:
+        return None
+    line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
+    return Outlook(Guarantee.LOSSY, (line,), _lost_to_kafka(standing))
+
+
+def _untold(standing: Standing) -> str | None:
+    """That nobody can tell what the next batches would leave out of Kafka; None if somebody can."""
+    starts = {**begun(standing), **ends(standing.checkpoint.newest_offsets)}
+    read = {topic for each in starts.values() for topic in topics_of(each)}
+    facts = standing.kafka
+    is_silent = facts is None or any(name.partition("/")[0] in read for name in facts.unknowns)
+    is_silent = is_silent or (facts is not None and any(facts.exists(topic) is None for topic in read))
+    if not (read and is_silent):
+        return None
+    return "Spark goes on without an error where records expired, and no Kafka told (--kafka)"
+
+
+def _looks_recreated(standing: Standing) -> Outlook | None:
+    """Topics of which the query would leave out the beginning, if they are not those that it has read."""
+    found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
+    if not found:
+        return None
+    lines = tuple(
+        f"{each.topic} {'may have been' if each.is_open else 'looks as if it was'} created again: {each.answer.because}"
+        f"{_SETTLED if each.is_open else ''}"
+        for each in found
+    )
+    ids = list(ends(standing.checkpoint.newest_offsets))
+    prices = [
+        SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=union(each.gone, each.never_read), bound=True)
+        for each in found
+    ]
+    return Outlook(Guarantee.LOSSY, (" and ".join(lines),), tuple(prices))
+
+
+def assumptions(standing: Standing) -> tuple[str, ...]:
+    """What speaks against the word a little, and is taken for an accident; one line each."""
+    found = suspicions(standing.world, standing.restart)
+    topics = (
+        f"{each.topic}, which holds records that are older than the last batch: {each.answer.because}"
+        for each in found
+        if not each.is_strong and each.costs
+    )
+    others = (*_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
+    return (*topics, *others, *_not_marked(standing))
+
+
+def _told_the_same(standing: Standing) -> Iterator[str]:
+    """The word of a person, where it has settled what nothing else did."""
+    if not standing.world.is_same_topic:
+        return
+    for each in suspicions(replace(standing.world, is_same_topic=False), standing.restart):
+        if each.costs and each.is_open:
+            yield f"the word of a person that {each.topic} was not created again, though {each.answer.because}"
+
+
+def _not_marked(standing: Standing) -> Iterator[str]:
+    """A function need not leave a mark, of a batch without a row or of any: what a sink does not show it may lack."""
+    for each, shown in zip(standing.sinks, standing.shown, strict=True):
+        done = range(each.shown + 1, each.done + 1)
+        if shown is None and each.sink.known and each.may_any_have_rows(done):
+            least = "no batch of this query" if each.shown == NONE else f"batch {each.shown} as its newest"
+            yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
+
+
+def _runs_what_it_has(standing: Standing) -> Iterator[str]:
+    """A function that drops a batch unread leaves nothing that its commit could name."""
+    batch_id, sinks = standing.planned, standing.world.sinks
+    is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
+    if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
+        yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
+
+
+def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:
+    found = kafka_gaps(standing.world, standing.restart.outcome, standing.restart.batch or 0)
+    order = list(ends(standing.plan(standing.planned)) or begun(standing))
+    return tuple(
+        SourcePrice(order.index(source_id), KafkaOffset.kind, lost=_ranges(gaps), bound=True)
+        for source_id, gaps in found.items()
+    )
+
+
+def _ranges(gaps: list[KafkaGap]) -> Ranges:
+    found: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
+    for each in gaps:
+        if each.gap in (Gap.EXPIRED, Gap.ADDED_GONE, Gap.ADDED_LATE, Gap.BEYOND_END) and each.first < each.end:
+            parts = found.setdefault(each.topic, {})
+            parts[each.partition] = (*parts.get(each.partition, ()), (each.first, each.end))
+    return found

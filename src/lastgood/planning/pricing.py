@@ -1,0 +1,240 @@
+"""What it costs to go on from given offsets: what is read again, lost, or written twice, source by source. Pure.
+
+How far the sinks have come is known as an interval: every sink shows all up to `least`, none shows anything beyond
+`most`. Where both are the same plan, the price is exact; else it is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import (
+    OFFSET_EARLIEST,
+    OFFSET_LATEST,
+    FileOffset,
+    KafkaOffset,
+    SourceOffset,
+    VoidOffset,
+    name_offset,
+    topics_of,
+)
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.query.spans import BEFORE_FIRST_FILE
+from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka_ranges import Offsets, planned
+from lastgood.sources.unasked import Unasked
+
+WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
+_KINDS = ("kafka", "file", "delta")
+
+
+def weakest(words: Iterable[Guarantee]) -> Guarantee:
+    """The word for all of them together."""
+    return max(words, key=WORDS.index, default=Guarantee.EXACTLY_ONCE)
+
+
+def word_of_unasked(sources: Iterable[Unasked], *, is_same: bool) -> Guarantee:
+    """The most that can be said where some sources cannot be asked what they still serve.
+
+    Spark's own restart trusts them to serve it again, and so may we while the logs tell what they told before. Where
+    they tell something else they may disagree with what such a source keeps of its own, of which we know nothing.
+    """
+    doubtful = [each for each in sources if not each.is_vouched_for]
+    if not doubtful:
+        return Guarantee.EXACTLY_ONCE
+    is_trusted = is_same and not any(each.is_lost_with_driver for each in doubtful)
+    return Guarantee.AT_LEAST_ONCE if is_trusted else Guarantee.LOSSY
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far the sinks have come in each source, and how far Spark has read."""
+
+    least: Mapping[str, SourceOffset]
+    most: Mapping[str, SourceOffset] | None
+    """None: nobody knows."""
+    read: Mapping[str, SourceOffset]
+    """The end of the newest plan."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both bounds are the same."""
+        return self.least == self.most
+
+
+def ends(entry: OffsetEntry | None) -> dict[str, SourceOffset]:
+    """Where a plan ends, by source; empty without one."""
+    return {line.source_id: line.offset for line in entry.sources} if entry else {}
+
+
+def price_of_start(
+    new: Mapping[str, SourceOffset], reached: Reached, checkpoint: Checkpoint, facts: KafkaFacts | None
+) -> tuple[SourcePrice, ...]:
+    """The price of going on from `new`, in the order of the sources.
+
+    Args:
+        new: Where each source starts.
+        reached: How far sinks and Spark have come.
+        checkpoint: Its source logs name the files.
+        facts: What Kafka serves; None if it was not asked.
+    """
+    return tuple(
+        _price(index, source_id, start, reached, checkpoint, facts)
+        for index, (source_id, start) in enumerate(new.items())
+    )
+
+
+def _price(
+    index: int,
+    source_id: str,
+    start: SourceOffset,
+    reached: Reached,
+    checkpoint: Checkpoint,
+    facts: KafkaFacts | None,
+) -> SourcePrice:
+    least, read = reached.least.get(source_id), reached.read.get(source_id)
+    most = reached.most.get(source_id) if reached.most is not None else None
+    if isinstance(start, KafkaOffset):
+        is_known = reached.is_exact and reached.most is not None and isinstance(least, KafkaOffset)
+        bounds = _Topics(*map(topics_of, (least, most, read)))
+        return _kafka_price(index, start.topics, bounds, facts, is_bound=not is_known)
+    if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset):
+        return _file_price(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
+    kind = start.kind if start.kind in _KINDS else "other"
+    return SourcePrice(index, kind, bound=not start == least == most)
+
+
+class _Topics(NamedTuple):
+    """How far one Kafka source has come, as in `Reached`."""
+
+    least: Offsets
+    most: Offsets
+    read: Offsets
+
+
+def _kafka_price(
+    index: int, start: Offsets, reached: _Topics, facts: KafkaFacts | None, *, is_bound: bool
+) -> SourcePrice:
+    at = {t: {p: _place(offset, facts, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    before = {t: {p: _surely_shown(offset, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
+    is_open = any(offset < 0 for each in (start, *reached) for parts in each.values() for offset in parts.values())
+    gone = any(p not in start.get(t, {}) for t, parts in reached.least.items() for p in parts)
+    return SourcePrice(
+        index,
+        "kafka",
+        reread=planned(at, _at_most(reached.read, facts)),
+        lost=planned(before, at),
+        duplicated=planned(at, _at_most(reached.most, facts)),
+        bound=is_bound or is_open or gone,
+    )
+
+
+def _place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, partition: int) -> int:
+    """Where a partition will be read from; as far as anybody knows, the earliest is the beginning.
+
+    The latest is, where Kafka does not tell it, what was read last: nobody knows how much is left out then.
+    """
+    if offset == OFFSET_EARLIEST:
+        return facts.earliest.get(topic, {}).get(partition, 0) if facts else 0
+    if offset == OFFSET_LATEST:
+        read = reached.read.get(topic, {}).get(partition, 0)
+        return facts.latest.get(topic, {}).get(partition, read) if facts else read
+    return offset
+
+
+def _surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> int:
+    """Up to where every sink surely shows a partition; -1 where that cannot matter, since all there is is read."""
+    least = reached.least.get(topic, {}).get(partition, 0)
+    if least >= 0:
+        return least
+    return -1 if start == OFFSET_EARLIEST else 0
+
+
+def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
+    """The same, where how far a partition was read was overwritten with the earliest or the latest: perhaps to its end.
+
+    Nothing of a partition whose end nobody tells (`unresolved_ends`).
+    """
+    latest: Offsets = facts.latest if facts else {}
+    return {
+        topic: {p: latest.get(topic, {}).get(p, OFFSET_LATEST) if at < 0 else at for p, at in parts.items()}
+        for topic, parts in offsets.items()
+    }
+
+
+def unresolved_ends(
+    new: Mapping[str, SourceOffset], reached: Reached, facts: KafkaFacts | None, recovery: str | None = None
+) -> Iterator[tuple[Guarantee, str]]:
+    """Partitions of which nobody wrote down how far the sinks show them, each with what is left to say of it.
+
+    The plan that would tell it was made to end at the earliest or the latest offset. Read from the earliest, nothing is
+    left out if Kafka still has all that there ever was; of what it has deleted nobody knows whether it was read.
+
+    Args:
+        new: Where each source starts.
+        reached: How far sinks and Spark have come.
+        facts: What Kafka serves; None if it was not asked.
+        recovery: The recovery that made it end there, and that has said what is left out by that; None: somebody else.
+    """
+    for source_id, start in new.items():
+        bounds = [topics_of(each.get(source_id)) for each in (reached.least, reached.most or {})]
+        for topic, parts in topics_of(start).items():
+            for partition, at in parts.items():
+                shown = min(each.get(topic, {}).get(partition, 0) for each in bounds)
+                if shown < 0:
+                    is_whole = facts is not None and facts.earliest.get(topic, {}).get(partition) == 0
+                    is_told = is_whole or recovery is not None
+                    word = Guarantee.AT_LEAST_ONCE if is_told and at == OFFSET_EARLIEST else Guarantee.LOSSY
+                    by = f", where recovery {recovery} has put it" if recovery is not None else ""
+                    where = f"{topic}-{partition} stood at {name_offset(shown)}{by}"
+                    yield word, f"{where}: how far it was read is not known"
+
+
+def _file_price(
+    index: int,
+    source_id: str,
+    offsets: tuple[SourceOffset, SourceOffset, SourceOffset, SourceOffset],
+    reached: Reached,
+    checkpoint: Checkpoint,
+) -> SourcePrice:
+    start, least, most, read = (
+        each.log_offset if isinstance(each, FileOffset) else BEFORE_FIRST_FILE.log_offset for each in offsets
+    )
+    return SourcePrice(
+        index,
+        "file",
+        bound=not reached.is_exact,
+        reread_files=files_between(checkpoint, source_id, start, read),
+        lost_files=files_between(checkpoint, source_id, least, start),
+        duplicated_files=files_between(checkpoint, source_id, start, most),
+    )
+
+
+def files_between(checkpoint: Checkpoint, source_id: str, after: int, up_to: int) -> tuple[str, ...]:
+    """The files that the entries of a file source's log after one up to another name, as far as they were read."""
+    log = next((log for log in checkpoint.sources if log.name == source_id), None)
+    entries = log.entries.values() if log else ()
+    found: Iterator[SourceFile] = (file for entry in entries if isinstance(entry, FileLogEntry) for file in entry)
+    return tuple(dict.fromkeys(file.path for file in found if after < file.log_id <= up_to))
+
+
+def price_of_batch(
+    checkpoint: Checkpoint, start: Mapping[str, SourceOffset], end: Mapping[str, SourceOffset], *, is_repeated: bool
+) -> tuple[SourcePrice, ...]:
+    """The price of reading a planned range once more.
+
+    Args:
+        checkpoint: Its source logs name the files.
+        start: Where the range begins.
+        end: Where it ends.
+        is_repeated: Whether the sinks may show it already, so that it may come twice.
+    """
+    reached = Reached(start, end if is_repeated else start, end)
+    return price_of_start(
+        {source_id: start.get(source_id, end[source_id]) for source_id in end}, reached, checkpoint, None
+    )

@@ -1,0 +1,179 @@
+"""Repairs of a checkpoint that is gone, or whose query id is: from the mirror, or from what a sink knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, parse_log_name
+from lastgood.checkpoint.logs import LogListing
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.planning.draft import Edit
+from lastgood.planning.log_edits import names_in
+from lastgood.planning.price import Guarantee
+from lastgood.planning.repairs.repair import MIRROR, Repair, Work, copy_of, refuse
+from lastgood.planning.standing import seen_as
+from lastgood.query.sinks import NONE
+from lastgood.sinks.evidence import DELTA, DedupeKey
+
+RETAINED: Final = 101
+"""So many batches Spark keeps in its logs by default; older ones it would remove at once."""
+
+
+def mirrored(mirror: Mapping[str, bytes], log: str) -> dict[int, bytes]:
+    """The entries of the offset log or the commit log that a mirror holds, oldest first."""
+    prefix = f"{log}/"
+    names = ((path.removeprefix(prefix), raw) for path, raw in mirror.items() if path.startswith(prefix))
+    return dict(sorted((int(name), raw) for name, raw in names if name.isdecimal()))
+
+
+def newest_mirrored(mirror: Mapping[str, bytes]) -> OffsetEntry | None:
+    """The newest plan in a mirror that can be read."""
+    parsed = (parse_offset_entry(raw) for raw in reversed(mirrored(mirror, OFFSETS).values()))
+    return next((entry for entry in parsed if isinstance(entry, OffsetEntry)), None)
+
+
+def newest_committed(mirror: Mapping[str, bytes]) -> int:
+    """The newest batch that a mirror knows to be committed, or `NONE`."""
+    held = reversed(mirrored(mirror, COMMITS).items())
+    return next((batch_id for batch_id, raw in held if isinstance(parse_commit_entry(raw), CommitEntry)), NONE)
+
+
+def lost_checkpoint(work: Work) -> Repair | None:
+    """No batch is planned or committed, and the mirror knows batches of this query."""
+    checkpoint = work.standing.checkpoint
+    listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
+    is_known = bool(mirrored(work.mirror, OFFSETS))
+    return restored(work, work.mirror) if listed == (None, None) and is_known else None
+
+
+def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
+    """All that the mirror holds is put in place, and what lies beyond it is set aside.
+
+    Raises:
+        RepairRefusedError: the query kept state, which is in no mirror.
+    """
+    newest = newest_mirrored(mirror)
+    if newest is None:
+        raise refuse(work.standing, "the mirror holds no plan that can be read", next=_backups(work))
+    world = work.standing.world
+    state = world.checkpoint.state
+    if (state is None or not state.operators) and (world.is_stateful or newest.batch_watermark_ms > 0):
+        raise refuse(
+            work.standing,
+            "the state of the query is gone, and no mirror holds state",
+            found=f"a watermark of {newest.batch_watermark_ms} ms in the mirror, and no state",
+            expected="the folder state",
+            next=_backups(work),
+        )
+    query_id = work.known.mirrored_id
+    edits = (*_beyond(work, mirror), *_wanted(mirror, query_id))
+    before = seen_as(world, query_id, asked_as=work.standing.query_id) if query_id else world
+    rests_on = f"{copy_of(f'offsets/{max(mirrored(mirror, OFFSETS))}')}, its newest plan"
+    repair = Repair(edits, rests_on=(rests_on,), keeps_state=True)
+    if work.with_repair(repair, before).standing.sinks_known:
+        return repair
+    unknown = "what was planned after it nobody knows, since not every sink tells"
+    return replace(repair, word=Guarantee.AT_LEAST_ONCE, rests_on=(f"{rests_on}; {unknown}",))
+
+
+def _wanted(mirror: Mapping[str, bytes], query_id: str | None) -> Iterator[Edit]:
+    why = f"as {MIRROR} holds it"
+    if METADATA in mirror or query_id is not None:
+        yield Edit(METADATA, mirror.get(METADATA, QueryMetadata(query_id or "").to_bytes()), why)
+    for folder in sorted({path.rpartition("/")[0] for path in mirror if path.startswith(f"{SOURCES}/")}):
+        for path in source_files(mirror, folder):
+            yield Edit(path, mirror[path], why)
+    for log in (OFFSETS, COMMITS):
+        for batch_id, raw in list(mirrored(mirror, log).items())[-RETAINED:]:
+            yield Edit(f"{log}/{batch_id}", raw, why)
+
+
+def source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
+    """The files of a source's log that a start reads: from the last compaction but one on."""
+    names = (path.removeprefix(f"{folder}/") for path in mirror if path.startswith(f"{folder}/"))
+    parsed = {name: parse_log_name(name, compactible=True) for name in names}
+    compact = sorted(found.batch_id for found in parsed.values() if found and found.is_compact)[-2:]
+    first = compact[0] if compact else 0
+    return sorted(f"{folder}/{name}" for name, found in parsed.items() if found and found.batch_id >= first)
+
+
+def _beyond(work: Work, mirror: Mapping[str, bytes]) -> Iterator[Edit]:
+    """What lies in the logs and is not of the query as the mirror knows it."""
+    is_same = work.standing.query_id == work.known.mirrored_id
+    checkpoint = work.standing.checkpoint
+    listings: dict[str, LogListing] = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
+    listings |= {log.folder: log.listing for log in checkpoint.sources}
+    for folder, listing in listings.items():
+        held = [int(name) for path in mirror if (name := _entry_name(path, folder)).isdecimal()]
+        for name in sorted(names_in(listing)):
+            found = parse_log_name(name, compactible=True)
+            is_newer = found is not None and (not is_same or found.batch_id > max(held, default=NONE))
+            if f"{folder}/{name}" not in mirror and (is_newer or name in listing.stale_checksums):
+                yield Edit(f"{folder}/{name}", None, f"{MIRROR} knows nothing of it")
+
+
+def _entry_name(path: str, folder: str) -> str:
+    return path.removeprefix(f"{folder}/").removesuffix(".compact")
+
+
+def lost_id(work: Work) -> Repair | None:
+    """`metadata` is gone or damaged: sinks that go by the query id would take every batch for a new one.
+
+    Raises:
+        RepairRefusedError: nobody knows the id.
+    """
+    checkpoint = work.standing.checkpoint
+    if isinstance(checkpoint.query, QueryMetadata):
+        return None
+    listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
+    if listed == (None, None):
+        why = "it cannot be read, and no batch was ever planned"
+        is_damaged = isinstance(checkpoint.query, Damage)
+        return Repair((Edit(METADATA, None, why),), keeps_state=True) if is_damaged else None
+    why = "the id of the query is lost"
+    copy = work.mirror.get(METADATA)
+    if copy is not None and isinstance(parse_query_metadata(copy), QueryMetadata):
+        return Repair((Edit(METADATA, copy, why),), rests_on=(copy_of(METADATA),), keeps_state=True)
+    query_id, rests_on = work.known.mirrored_id, f"the query id that {MIRROR} knows"
+    if query_id is None:
+        query_id, rests_on = _told_by_sink(work)
+    edit = Edit(METADATA, QueryMetadata(query_id).to_bytes(), why)
+    return Repair((edit,), rests_on=(rests_on,), keeps_state=True)
+
+
+def _told_by_sink(work: Work) -> tuple[str, str]:
+    """The one query that a Delta table knows and that stands where this checkpoint stands (row 14)."""
+    standing = work.standing
+    stands = {standing.committed, standing.planned} - {NONE}
+    tables = [each.sink for each in standing.sinks if each.sink.kind == DELTA]
+    found = [
+        (name, table, last)
+        for table in tables
+        for name, last in table.others.items()
+        if table.dedupe_key is DedupeKey.QUERY_ID and last in stands and _is_id(name)
+    ]
+    if len({name for name, _, _ in found}) == 1 and len(found) == len(tables):
+        name, table, last = found[0]
+        return name, f"delta txn {last} of query {name} in {table.location}, the only one that stands where the logs do"
+    raise refuse(
+        standing,
+        "the id of the query is lost, and nobody tells it",
+        subject=METADATA,
+        found=f"{len(found)} candidates in the sinks" if found else "no mirror, and no sink that shows its batches",
+        expected="the mirror, or exactly one query in the Delta table whose last batch is the newest one here",
+        effect="sinks that go by the id would take its batches for those of another query",
+        next=_backups(work),
+    )
+
+
+def _is_id(name: str) -> bool:
+    return isinstance(parse_query_metadata(QueryMetadata(name).to_bytes()), QueryMetadata)
+
+
+def _backups(work: Work) -> str:
+    return work.standing.world.command("backup list")

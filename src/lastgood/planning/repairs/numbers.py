@@ -1,0 +1,89 @@
+"""Repairs of numbers that a sink has from an older plan: what is planned under them now would be dropped. Pure."""
+
+from __future__ import annotations
+
+from lastgood.checkpoint.layout import OFFSETS
+from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.planning.draft import Edit
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import Reached, ends, price_of_start
+from lastgood.planning.repairs.repair import Repair, Work, refuse
+from lastgood.planning.repairs.sinks import begin_of_orphans, newest_served, orphans_after
+from lastgood.planning.repairs.sinks_back import older_plan_taken_back
+from lastgood.planning.standing import Standing
+from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.sinks import SinkView
+
+
+def number_taken(work: Work) -> Repair | None:
+    """A sink holds the number of the orphan from an older plan: the number is used up, and its range read under others.
+
+    The orphan becomes a batch that reads nothing. Spark runs it, the sink drops it, and the next batch begins where the
+    orphan began: nothing is lost whatever the older plan read, and what it read comes twice. Where the query keeps
+    state, the state that the older plan made would count twice as well: there the sink gives the batch back.
+
+    Raises:
+        RepairRefusedError: neither can be done.
+    """
+    standing = work.standing
+    taken = [each for each in standing.planned_anew if each.sink.would_skip(standing.planned) is not False]
+    if not taken or reads_nothing(standing.checkpoint, standing.planned):
+        return None
+    batch_id, why = standing.planned, _why(taken[0], standing.planned)
+    if standing.world.is_stateful:
+        back = older_plan_taken_back(standing, why)
+        if back is None:
+            raise refuse(
+                standing,
+                f"a sink has batch {batch_id} from an older plan, and the query keeps state",
+                subject=taken[0].sink.location,
+                found=taken[0].held[batch_id].because,
+                expected="a sink that can be taken back, and a Kafka that serves all that came after (--kafka)",
+                effect="what the batch reads would be dropped without a word, or counted twice in the state",
+                next=standing.world.command("diagnose"),
+            )
+        return back
+    # Other plans that are not committed go the same way: Spark takes them for done, whatever they were to read.
+    numbers = orphans_after(standing, standing.committed, batch_id)
+    begin = begin_of_orphans(standing, standing.committed, numbers)
+    empty = _empty_plan(standing, begin)
+    return Repair(
+        tuple(Edit(f"{OFFSETS}/{number}", empty, f"{why}: the number is used up") for number in numbers),
+        word=Guarantee.AT_LEAST_ONCE,
+        rests_on=(*_grounds(standing, taken), f"{_before(numbers[0])}: everything from there on is read"),
+        prices=price_of_older_plan(standing, begin),
+    )
+
+
+def price_of_older_plan(standing: Standing, begin: dict[str, SourceOffset]) -> tuple[SourcePrice, ...]:
+    """What an older plan of the orphan may have written, which is read again from where the orphan began."""
+    reached = newest_served(standing, {**begin, **ends(standing.plan(standing.planned))})
+    return price_of_start(begin, Reached(begin, reached, reached), standing.checkpoint, standing.kafka)
+
+
+def _empty_plan(standing: Standing, begin: dict[str, SourceOffset]) -> bytes:
+    """A plan of the orphan's number that reads nothing: the one before it, or its own that ends where it begins."""
+    before = standing.plan(standing.committed)
+    if before is not None:
+        return before.to_bytes()
+    plan = standing.plan(standing.planned)
+    if plan is None:
+        raise refuse(standing, f"no {OFFSETS}/{standing.planned} that can be read")
+    for source_id, offset in begin.items():
+        plan = plan.with_source_line(source_id, offset)
+    return plan.to_bytes()
+
+
+def _grounds(standing: Standing, taken: list[SinkView]) -> list[str]:
+    lines = [f"{each.sink.location}: {each.held[standing.planned].because}" for each in taken]
+    if standing.kafka is None:
+        lines.append("how far the older plan went nobody tells: Kafka was not asked (--kafka)")
+    return lines
+
+
+def _why(reading: SinkView, batch_id: int) -> str:
+    return f"{reading.sink.location} has a batch {batch_id} of an older plan, and would drop this one"
+
+
+def _before(batch_id: int) -> str:
+    return f"{OFFSETS}/{batch_id - 1}" if batch_id else "where its sources begin"

@@ -1,0 +1,314 @@
+"""A repair in the making: which files change, what that rests on, and where the query would stand then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
+from lastgood.checkpoint.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    HadoopChecksumFile,
+    SparkChecksumFile,
+    StateStoreFile,
+    batch_of,
+    classify,
+)
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.query import QueryMetadata
+from lastgood.checkpoint.source_offsets import SourceOffset
+from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
+from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
+from lastgood.planning.draft import Draft, Edit, Known, RepairRefusedError
+from lastgood.planning.log_edits import edited, names_in, with_checksums
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import weakest, word_of_unasked
+from lastgood.planning.sink_steps import SinkEdit
+from lastgood.planning.standing import Standing, seen_as, taken_back
+from lastgood.planning.steps import MoveStep
+from lastgood.query.prediction.skipping import may_be_skipped
+from lastgood.query.prediction.source_replay import unasked_sources
+from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
+from lastgood.sources.kafka_ranges import only_in
+
+MIRROR = "the mirror"
+THIS = "this recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One thing that is put right."""
+
+    edits: tuple[Edit, ...]
+    word: Guarantee = Guarantee.EXACTLY_ONCE
+    rests_on: tuple[str, ...] = ()
+    prices: tuple[SourcePrice, ...] = ()
+    keeps_state: bool = False
+    """Whether it may be done to a query with state, since the logs tell afterwards what they told before."""
+    sinks: tuple[SinkEdit, ...] = ()
+    drops: bool = False
+    """Whether a batch is taken back: state that was made beyond the newest commit is set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What can be said of the first start after all repairs."""
+
+    word: Guarantee
+    rests_on: tuple[str, ...] = ()
+    prices: tuple[SourcePrice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A query under repair. Begin with `Work.begin`."""
+
+    known: Known
+    spark: SparkVersion
+    standing: Standing
+    """As it would stand now."""
+    began: Standing
+    """As it stood."""
+    repairs: tuple[Repair, ...] = ()
+    mirror: Mapping[str, bytes] = field(default_factory=dict)
+    """What the mirror holds of this very query."""
+
+    @classmethod
+    def begin(cls, known: Known, spark: SparkVersion) -> Work:
+        """Nothing is changed yet.
+
+        Raises:
+            RepairRefusedError: the query writes its logs in a way that is not repaired.
+        """
+        standing = Standing.of(known.world, spark)
+        require_micro_batch(standing)
+        is_own = known.mirrored_id is not None and standing.query_id in (None, known.mirrored_id)
+        return cls(known, spark, standing, standing, mirror=known.mirror if is_own else {})
+
+    def with_repair(self, repair: Repair, world: World | None = None) -> Work:
+        """The same after one more repair.
+
+        Args:
+            repair: What is put right.
+            world: What is known around the checkpoint, if the repair sheds another light on it.
+
+        Raises:
+            RepairRefusedError: the query keeps state, which the repair would not fit.
+        """
+        before = world or self.standing.world
+        if before.is_stateful and not (repair.keeps_state or repair.drops):
+            raise refuse(
+                self.standing,
+                "the query keeps state, which would not fit logs that are changed by hand",
+                found=f"{repair.edits[0].path}: {repair.edits[0].why}" if repair.edits else None,
+                expected="a plan that is dropped, or files that the mirror holds",
+                next=self.standing.world.command("backup list"),
+            )
+        sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
+        edits = with_checksums(repair.edits, self.known.checksums)
+        rewritten = {number: THIS for edit in edits if (number := batch_of(edit.path, OFFSETS)) is not None}
+        after = replace(
+            before,
+            checkpoint=edited(before.checkpoint, edits),
+            sinks=sinks,
+            rewritten={**before.rewritten, **rewritten},
+        )
+        if self.standing.query_id is None:
+            found = after.checkpoint.query
+            after = after if found is None else _seen(after)
+        moved = (*self.standing.moved, *(edit.location for edit in repair.sinks))
+        standing = Standing.of(after, self.spark, moved)
+        require_micro_batch(standing)
+        return replace(self, standing=standing, repairs=(*self.repairs, repair))
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What all repairs change, each file once, without what changes nothing."""
+        found: dict[str, Edit] = {}
+        for repair in self.repairs:
+            for edit in repair.edits:
+                found.pop(edit.path, None)
+                found[edit.path] = edit
+        changed = tuple(edit for edit in found.values() if not self._is_idle(edit))
+        return with_checksums(changed, self.known.checksums)
+
+    def draft(self, outlook: Outlook) -> Draft:
+        """The answer."""
+        edits, moves = self.edits, self._moves()
+        touched = {edit.path for edit in edits}
+        is_plain = self._is_plain() and not moves
+        sources = unasked_sources(self.standing.world, begun_by_mirror(self.known.mirror))
+        is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
+        words = (*(repair.word for repair in self.repairs), outlook.word, word_of_unasked(sources, is_same=is_same))
+        lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
+        lines = (*lines, *(each.ground for each in sources))
+        prices = [repair.prices for repair in self.repairs if repair.prices]
+        asked = outlook.prices or (prices[-1] if prices else ())
+        # No word is better than the price that is named beside it.
+        guarantee, against = self._held_against_findings(weakest((*words, *(price.guarantee for price in asked))))
+        return Draft(
+            edits=edits,
+            guarantee=guarantee,
+            rests_on=tuple(dict.fromkeys((*lines, *against))),
+            moves=moves,
+            sinks=tuple({edit.location: edit for repair in self.repairs for edit in repair.sinks}.values()),
+            sources=asked,
+            guards=tuple(path for path in self._read() if path not in touched),
+            is_plain=is_plain,
+        )
+
+    def _is_plain(self) -> bool:
+        return not (self.edits or any(repair.sinks for repair in self.repairs))
+
+    def _held_against_findings(self, word: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
+        """The guarantee, and why it is a weaker one where `diagnose` would report a loss or a repetition then."""
+        if word is Guarantee.LOSSY:
+            return word, ()
+        world, restart = self.standing.world, self.standing.restart
+        if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
+            world = seen_as(world, "", asked_as=self.began.query_id)
+        priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
+        against = [each for each in against_exactly_once(world, restart) if each.condition not in priced]
+        again = self._left_out_again()
+        if not (against or again):
+            return word, ()
+        is_twice = not again and all(each.condition in ONLY_TWICE for each in against)
+        lines = (*again, *(f"{each.condition.name} {each.subject}: {each.effect}" for each in against))
+        return Guarantee.AT_LEAST_ONCE if is_twice else Guarantee.LOSSY, lines
+
+    def _left_out_again(self) -> tuple[str, ...]:
+        """Of a plan that is dropped: what it left out, if an application that plans so again would not be stopped."""
+        began, number = self.began, self.began.planned
+        is_dropped = began.has_orphan and f"{OFFSETS}/{number}" in {edit.path for edit in self.edits}
+        if not is_dropped or began.world.fail_on_data_loss:
+            return ()
+        before, plan = began.plan(number - 1), began.plan(number)
+        if before is None or plan is None:
+            return ()
+        missing = {source: only_in(topics, plan.topics.get(source, {})) for source, topics in before.topics.items()}
+        return tuple(
+            f"{OFFSETS}/{number} left out {', '.join(topics)} of source {source}: so will the next plan, without an"
+            " error (failOnDataLoss=false)"
+            for source, topics in missing.items()
+            if topics
+        )
+
+    def _is_idle(self, edit: Edit) -> bool:
+        """Whether the file is so already, as far as it was read."""
+        checkpoint = self.began.checkpoint
+        folder, _, name = edit.path.rpartition("/")
+        if edit.after is None:
+            listings = {COMMITS: checkpoint.commits.listing, OFFSETS: checkpoint.offsets.listing}
+            listings |= {log.folder: log.listing for log in checkpoint.sources}
+            is_listed = bool(folder) and not name.endswith(".compact.crc")
+            return is_listed and (folder not in listings or name not in names_in(listings[folder]))
+        entry: object = checkpoint.query if edit.path == METADATA else None
+        if name.isdecimal() and folder == OFFSETS:
+            entry = checkpoint.offsets.entries.get(int(name))
+        if name.isdecimal() and folder == COMMITS:
+            entry = checkpoint.commits.entries.get(int(name))
+        return isinstance(entry, QueryMetadata | OffsetEntry | CommitEntry) and entry.raw == edit.after
+
+    def _moves(self) -> tuple[MoveStep, ...]:
+        if not (self.standing.world.is_stateful and any(repair.drops for repair in self.repairs)):
+            return ()
+        state = self.began.checkpoint.state
+        if state is not None and state.operators and not self.known.state_files:
+            raise refuse(
+                self.began, "the files of the state were not listed", expected="a list of what lies below state"
+            )
+        begins = self.standing.restart.batch
+        newest = max(self.standing.committed + 1, 0 if begins is None else begins)
+        if self.standing.has_orphan and begins == self.standing.planned and self._may_be_skipped(begins):
+            newest = begins + 1  # the batch makes no state again, and the next one begins with that
+        why = f"it is of a batch that is taken back: batch {newest} begins with version {newest} of the state"
+        return tuple(
+            MoveStep(path, size, why)
+            for path, size in sorted(self.known.state_files.items())
+            if (version := _state_version(path)) is not None and version > newest
+        )
+
+    def _may_be_skipped(self, batch_id: int) -> bool:
+        return may_be_skipped(self.standing.world.sinks, batch_id)
+
+    def _read(self) -> list[str]:
+        """The files that were there and that the answer goes by."""
+        checkpoint = self.began.checkpoint
+        newest = checkpoint.offsets.ids.last(2)
+        return [
+            *([METADATA] if checkpoint.query is not None else []),
+            *(f"{OFFSETS}/{batch_id}" for batch_id in newest),
+            *(f"{COMMITS}/{batch_id}" for batch_id in checkpoint.commits.ids.last(1)),
+        ]
+
+
+def refuse(
+    standing: Standing,
+    sentence: str,
+    *,
+    subject: str | None = None,
+    found: str | None = None,
+    expected: str | None = None,
+    effect: str | None = None,
+    next: str | None = None,  # noqa: A002 - as in `LastgoodError`
+) -> RepairRefusedError:
+    """The error that says why; it is about the checkpoint if nothing else is said."""
+    where = subject or standing.world.location
+    return RepairRefusedError(sentence, subject=where, found=found, expected=expected, effect=effect, next=next)
+
+
+def require_micro_batch(standing: Standing) -> None:
+    """See that the query writes every batch.
+
+    Raises:
+        RepairRefusedError: it does not.
+    """
+    if standing.checkpoint.mode is not Mode.MICRO_BATCH:
+        raise refuse(
+            standing,
+            "only logs that hold every micro-batch are repaired",
+            found=f"a query in the mode {standing.checkpoint.mode.value}",
+            expected="micro-batches",
+            next=standing.world.command("diagnose"),
+        )
+
+
+def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
+    """Where each source began, as the mirror's copies of `sources/<i>/0` tell."""
+    found: dict[str, SourceOffset] = {}
+    for path, content in mirror.items():
+        folder, _, name = path.rpartition("/")
+        began = parse_initial_offset(content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        if isinstance(began, InitialOffset):
+            found[folder.removeprefix(f"{SOURCES}/")] = began.offset
+    return found
+
+
+def from_mirror(work: Work, path: str, why: str) -> Edit | None:
+    """The mirror's copy of a file; None if it has none."""
+    content = work.mirror.get(path)
+    return None if content is None else Edit(path, content, why)
+
+
+def copy_of(path: str) -> str:
+    """What a file from the mirror rests on."""
+    return f"{MIRROR}'s copy of {path}"
+
+
+def _seen(world: World) -> World:
+    query_id = getattr(world.checkpoint.query, "query_id", None)
+    return world if query_id is None else seen_as(world, query_id)
+
+
+def _state_version(path: str) -> int | None:
+    """The version of a state store that a file holds, or that it is the checksum of."""
+    file = classify(path)
+    if isinstance(file, HadoopChecksumFile | SparkChecksumFile):
+        file = file.of
+    return file.file.version if isinstance(file, StateStoreFile) else None

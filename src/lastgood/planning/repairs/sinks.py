@@ -1,0 +1,393 @@
+"""Repairs that bring the logs back into agreement with what the sinks show. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lastgood.checkpoint.layout import COMMITS, OFFSETS
+from lastgood.checkpoint.logs import BatchIds
+from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
+from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
+from lastgood.planning.draft import Edit
+from lastgood.planning.price import Guarantee, SourcePrice
+from lastgood.planning.pricing import Reached, ends, price_of_start
+from lastgood.planning.repairs.lost import mirrored
+from lastgood.planning.repairs.repair import Repair, Work, copy_of, refuse
+from lastgood.planning.repairs.sinks_back import (
+    MAY_BE_READ_AGAIN,
+    READABLE_AGAIN,
+    go_on_from,
+    sinks_taken_back,
+    unserved,
+    writes_only_to_delta,
+)
+from lastgood.planning.sink_steps import SinkEdit
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome, Stage
+from lastgood.query.sinks import NONE
+
+
+def lifted(work: Work) -> Repair | None:
+    """The sinks are ahead of the logs, which are older than they: the logs are lifted (row 7), else the sinks go back.
+
+    Raises:
+        RepairRefusedError: the mirror does not hold what lies between, and the sinks cannot go back.
+    """
+    standing = work.standing
+    shown, newest = standing.furthest, standing.planned
+    if shown <= newest or newest == NONE:
+        return None
+    plans, commits = mirrored(work.mirror, OFFSETS), mirrored(work.mirror, COMMITS)
+    missing = BatchIds.of(plans).missing(range(newest + 1, shown + 1))
+    is_common = standing.common == shown or (shown in commits and all(each in (None, shown) for each in standing.shown))
+    if missing or not is_common or not _continues(standing, plans):
+        back = go_on_from(standing, newest)
+        if back is not None:
+            return back
+        raise refuse(
+            standing,
+            f"a sink shows batch {shown}, and the logs end with batch {newest}: they are older than it",
+            found=_why_not_lifted(missing, is_common=is_common),
+            expected=f"a mirror that holds {OFFSETS}/{newest + 1} to {OFFSETS}/{shown}",
+            effect=f"batches up to {shown} would be planned anew and dropped by the sink: some rows lost, others twice",
+            next=standing.world.command("backup list"),
+        )
+    why = f"the sinks show batch {shown}"
+    numbers = range(newest + 1, shown + 1)
+    edits = [Edit(f"{OFFSETS}/{n}", plans[n], why) for n in numbers]
+    first = standing.committed + 1
+    edits += [Edit(f"{COMMITS}/{n}", commits[n], why) for n in sorted(commits) if first <= n <= shown]
+    return Repair(tuple(edits), rests_on=(copy_of(f"{OFFSETS}/{shown}"), *standing.marks()), keeps_state=True)
+
+
+def _continues(standing: Standing, plans: dict[int, bytes]) -> bool:
+    """Whether the mirror holds the same newest plan as the logs, so that what follows it there follows here."""
+    here, copy = standing.plan(standing.planned), plans.get(standing.planned)
+    if here is None or copy is None:
+        return False
+    there = parse_offset_entry(copy)
+    return isinstance(there, OffsetEntry) and ends(there) == ends(here)
+
+
+def _why_not_lifted(missing: tuple[range, ...], *, is_common: bool) -> str:
+    if missing:
+        return f"no copy of {OFFSETS}/{missing[0].start}"
+    return "another newest plan in the mirror" if is_common else "sinks that differ, or do not tell"
+
+
+def cut(work: Work) -> Repair | None:
+    """The sinks went back behind the logs: the logs follow them (row 11).
+
+    Raises:
+        RepairRefusedError: they cannot.
+    """
+    standing = work.standing
+    behind = [batch for batch in standing.shown if batch is not None and batch < standing.committed]
+    floor = min(behind, default=None)
+    if floor is None:
+        return None
+    if standing.common != floor:
+        if standing.sinks_known:
+            return sinks_taken_back(standing, floor, f"another sink shows nothing after batch {floor}")
+        raise _cannot_cut(standing, floor, "sinks that differ, or do not tell", "all sinks at the same batch")
+    plan, newest = standing.plan(floor), standing.plan(standing.planned)
+    if plan is None or newest is None:
+        raise _cannot_cut(standing, floor, f"no {OFFSETS}/{floor} that can be read", f"{OFFSETS}/{floor}")
+    for source_id, end in ends(plan).items():
+        line = newest.source(source_id)
+        _require_served(standing, floor, source_id, end, end if line is None else line.offset)
+    why = f"the sinks show nothing after batch {floor}"
+    checkpoint = standing.checkpoint
+    edits = [Edit(f"{COMMITS}/{n}", None, why) for n in checkpoint.commits.ids if n > floor]
+    edits += [Edit(f"{OFFSETS}/{n}", None, why) for n in checkpoint.offsets.ids if n > floor]
+    reached = Reached(ends(plan), ends(plan), ends(newest))
+    prices = price_of_start(ends(plan), reached, checkpoint, standing.kafka)
+    return Repair(tuple(edits), rests_on=(f"{OFFSETS}/{floor}", *standing.marks()), prices=prices)
+
+
+def _require_served(standing: Standing, floor: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
+    """See that a source still has what is to be read again; where nobody knows, that Spark would say so."""
+    lacking = unserved(standing, source_id, start, end)
+    if lacking is not None:
+        raise _cannot_cut(standing, floor, *lacking)
+
+
+def _cannot_cut(standing: Standing, floor: int, found: str, expected: str) -> Exception:
+    return refuse(
+        standing,
+        f"a sink shows nothing after batch {floor}, and batch {standing.committed} is committed: it went back",
+        found=found,
+        expected=expected,
+        effect="the rows between are not in the sink, and the query would not read them again",
+        next=standing.world.command("diagnose"),
+    )
+
+
+def several_open(work: Work) -> Repair | None:
+    """Several plans are not committed: Spark runs the newest alone, and takes the others for done.
+
+    Raises:
+        RepairRefusedError: sinks that lack them differ.
+    """
+    standing = work.standing
+    newest = standing.planned
+    if newest - standing.committed < 2 or not standing.sinks_known:
+        return None
+    floor = min(shown for shown in standing.shown if shown is not None)
+    if floor >= newest - 1:
+        return None
+    if standing.common is None:
+        raise refuse(
+            standing,
+            f"batches {standing.committed + 1} to {newest} are planned and not committed, and the sinks differ",
+            found=", ".join(standing.marks()),
+            expected="all sinks at the same batch",
+            next=standing.world.command("diagnose"),
+        )
+    why = f"the sinks show nothing after batch {floor}, and Spark would take batch {newest - 1} for done"
+    edits = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in standing.checkpoint.offsets.ids if n > floor + 1)
+    return Repair(edits, rests_on=tuple(standing.marks()))
+
+
+def orphan(work: Work) -> Repair | None:
+    """The newest plan cannot be run again, or a sink that has it would take it twice.
+
+    Raises:
+        RepairRefusedError: some sinks have it and others lack it, or it cannot be committed by hand.
+    """
+    standing = work.standing
+    batch_id = standing.planned
+    if not standing.has_orphan:
+        return None
+    shown = standing.common
+    if standing.restart.outcome is Outcome.RERUNS:
+        _require_replay(standing)
+        is_twice = shown == batch_id and not standing.recognises_orphan
+        is_possible = is_twice and standing.may_be_committed
+        return _committed(work, "the sinks have it, and would not recognise it") if is_possible else None
+    stop = standing.restart.stop
+    if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
+        return None
+    is_state = standing.world.is_stateful and stop.subject.startswith(("state", COMMITS, OFFSETS))
+    if stop.stage not in (Stage.PLANNED, Stage.TASK) or is_state:
+        return None
+    why = f"it cannot run again: {stop.subject}: {stop.because}"
+    return _committed(work, f"the sinks have it, and {why}") if shown == batch_id else retired(standing, batch_id, why)
+
+
+def _require_replay(standing: Standing) -> None:
+    """See that the batch can be run for the sinks that lack it, though others would drop it unread."""
+    lacking = tuple(sink for sink in standing.world.sinks if sink.would_skip(standing.planned) is not True)
+    if not lacking or len(lacking) == len(standing.world.sinks):
+        return
+    restart = predict(replace(standing.world, sinks=lacking), standing.spark)
+    if restart.stop is not None:
+        raise refuse(
+            standing,
+            f"some sinks have batch {standing.planned}, and for the others it cannot run again",
+            subject=restart.stop.subject,
+            found=restart.error,
+            effect="it would be in some sinks only",
+            next=standing.world.command("diagnose"),
+        )
+
+
+def _committed(work: Work, why: str) -> Repair:
+    """Commit the orphan by hand (rows 3 and 13)."""
+    standing = work.standing
+    batch_id, template, plan = standing.planned, standing.newest_commit, standing.plan(standing.planned)
+    if template is None or plan is None or not standing.is_kafka_only:
+        raise refuse(
+            standing,
+            f"the sinks have batch {batch_id}, and it cannot be committed by hand",
+            found="no commit to go by"
+            if template is None
+            else f"sources of the kinds {', '.join(standing.kinds.values())}",
+            expected="an older commit, and no source but Kafka, which alone is not asked for the batch again",
+            effect=why,
+            next=standing.world.command("diagnose"),
+        )
+    content = template.with_watermark(plan.batch_watermark_ms).to_bytes()
+    return Repair((Edit(f"{COMMITS}/{batch_id}", content, why),), rests_on=tuple(standing.marks()))
+
+
+def retired(
+    standing: Standing, batch_id: int, why: str, others: tuple[Edit, ...] = (), after: int | None = None
+) -> Repair:
+    """The orphan is taken back, and its range will be read by a batch that is planned anew.
+
+    Where every sink is known to lack it, its number is free. Where one might have it and drop whatever comes under
+    that number, the number is used up: Spark runs it again as an empty batch, and the next one reads the range. It is
+    not enough to commit it in the logs alone: a file sink whose own log lacks a number cannot be read any more.
+
+    Where several plans in a row are not committed, all of them are taken back together. Spark runs the newest alone and
+    takes the others for done, so that one taken back alone would leave the ranges of the others to nobody.
+
+    Args:
+        standing: Where the query stands.
+        batch_id: The orphan, the newest plan.
+        why: One line for a person.
+        others: What else has to go.
+        after: The newest plan that stays, since the sinks have its batch; None: the newest that is committed.
+
+    Raises:
+        RepairRefusedError: a sink has one of them, or nobody can tell where their range begins.
+    """
+    path = f"{OFFSETS}/{batch_id}"
+    after = standing.committed if after is None else after
+    numbers = orphans_after(standing, after, batch_id)
+    before = begin_of_orphans(standing, after, numbers)
+    shown = [batch for batch in standing.shown if batch is not None]
+    if any(batch > after for batch in shown):
+        raise refuse(
+            standing,
+            f"a sink has batch {max(shown)}, which is not committed",
+            subject=path,
+            found="; ".join(standing.marks()),
+            expected=f"all sinks at batch {after}",
+            effect=f"{why}; what is planned anew under its number would be dropped or come twice",
+            next=standing.world.command("diagnose"),
+        )
+    plans = tuple(Edit(f"{OFFSETS}/{n}", None, why) for n in numbers)
+    drop = Repair((*others, *plans), drops=True)
+    first = numbers[0]
+    if standing.sinks_known and set(shown) == {after} and standing.would_take(first):
+        exact = _used_up(standing, after, numbers, why, others) or drop
+        return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
+    begin = standing.plan(after)
+    if standing.would_take(first):
+        line = f"no sink drops a batch {first}; whether it is there already is not known of all"
+        return _priced(drop, standing, before, batch_id, Guarantee.AT_LEAST_ONCE, (line,))
+    if begin is not None and not standing.world.is_stateful:
+        empty = f"{why}; what comes under its number would be dropped by a sink that has it"
+        edits = (*others, *(Edit(f"{OFFSETS}/{n}", begin.to_bytes(), empty) for n in numbers))
+        lines = (f"{OFFSETS}/{after}: everything from there on is read, under new numbers", *_never_run(numbers))
+        return _priced(Repair(edits), standing, before, batch_id, Guarantee.AT_LEAST_ONCE, lines)
+    line = f"nobody knows whether a sink has batch {batch_id} and would drop what comes under that number"
+    return _priced(drop, standing, before, batch_id, Guarantee.LOSSY, (line,))
+
+
+def orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...]:
+    """The plans after a batch, and that before the newest, from which Spark takes where the newest begins."""
+    planned = {n for n in standing.checkpoint.offsets.ids if after < n < newest}
+    before = {newest - 1} if newest - 1 > after else set()
+    return tuple(sorted({*planned, *before, newest}))
+
+
+def _never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """Spark runs the newest of them as an empty batch; the log of a file sink would miss the others."""
+    if len(numbers) == 1:
+        return ()
+    first, last = numbers[0], numbers[-2]
+    span = f"{first}" if first == last else f"{first} to {last}"
+    return (f"the assumption that no sink is a file sink of Spark, whose log would lack {span}",)
+
+
+def _used_up(
+    standing: Standing, after: int, numbers: tuple[int, ...], why: str, others: tuple[Edit, ...]
+) -> Repair | None:
+    """The numbers of the orphans are used up in logs and table, where a driver inside one can reach no other sink.
+
+    So it matters no longer whether that driver is alive: its rows are refused, and its commit is there already.
+    """
+    begin, commit = standing.plan(after), standing.commit(after)
+    if begin is None or commit is None or standing.world.is_stateful or not writes_only_to_delta(standing):
+        return None
+    used = f"{why}; its number is used up"
+    sink = standing.world.sinks[0]
+    plans = (Edit(f"{OFFSETS}/{n}", begin.to_bytes(), used) for n in numbers)
+    commits = (Edit(f"{COMMITS}/{n}", commit.to_bytes(), used) for n in numbers)
+    return Repair(
+        (*others, *plans, *commits),
+        sinks=(SinkEdit(sink.kind, sink.location, sink.app_id, numbers[-1], why, after=after),),
+    )
+
+
+def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -> dict[str, SourceOffset]:
+    """Where the orphans begin; what is planned anew begins there too.
+
+    Raises:
+        RepairRefusedError: nobody can tell, or a source cannot be read again from there.
+    """
+    if after == NONE and len(numbers) > 1:
+        # No commit is left at all: the logs are damaged, and batches long done would be read again as if they were not.
+        raise refuse(
+            standing,
+            f"batches {numbers[0]} to {numbers[-1]} are planned and not committed",
+            expected="a commit before them",
+            effect=f"Spark would take batch {numbers[-2]} for done",
+            next=standing.world.command("diagnose"),
+        )
+    for number in numbers:
+        plan = standing.plan(number)
+        if plan is not None and plan.metadata is not None and plan.metadata.control is not None:
+            raise _start_unknown(standing, f"a control batch: {plan.metadata.control.operation}")
+    if after == NONE:
+        found: dict[str, SourceOffset] = {
+            log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None
+        }
+        lacking = [
+            source_id for source_id, kind in standing.kinds.items() if kind == "kafka" and source_id not in found
+        ]
+        if lacking or (standing.plan(0) is None and not found):
+            raise _start_unknown(standing, "no sources/*/0, where the first batch began")
+        return found
+    before = standing.plan(after)
+    if before is None:
+        raise _start_unknown(standing, f"no {OFFSETS}/{after} that can be read")
+    unfit = [line for line in before.sources if not isinstance(line.offset, MAY_BE_READ_AGAIN)]
+    if unfit:
+        raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
+    return ends(before)
+
+
+def _start_unknown(standing: Standing, found: str) -> Exception:
+    return refuse(
+        standing,
+        f"batch {standing.planned} cannot be planned anew from where it begins",
+        found=found,
+        expected=f"a plan before it, and sources that can be read again: {READABLE_AGAIN}",
+        next=standing.world.command("backup list"),
+    )
+
+
+def _priced(
+    repair: Repair,
+    standing: Standing,
+    start: dict[str, SourceOffset],
+    batch_id: int,
+    word: Guarantee,
+    rests_on: tuple[str, ...],
+) -> Repair:
+    is_exact = word is Guarantee.EXACTLY_ONCE
+    plan = standing.plan(batch_id)
+    end = ends(plan) or newest_served(standing, start)
+    begin = {source_id: start.get(source_id, VoidOffset()) for source_id in end}
+    prices = price_of_start(begin, Reached(begin, begin if is_exact else end, end), standing.checkpoint, standing.kafka)
+    if word is Guarantee.LOSSY:
+        prices = tuple(replace(_lost_too(price), bound=True) for price in prices)
+    if plan is None:
+        prices = tuple(replace(price, bound=True) for price in prices)
+    return replace(repair, word=word, rests_on=rests_on, prices=prices)
+
+
+def newest_served(standing: Standing, start: dict[str, SourceOffset]) -> dict[str, SourceOffset]:
+    """The furthest that a plan which nobody can read may have gone."""
+    latest = standing.kafka.latest if standing.kafka else {}
+    newest = {log.name: max(log.listing.ids, default=NONE) for log in standing.checkpoint.sources}
+    found = dict(start)
+    for source_id, offset in start.items():
+        if isinstance(offset, KafkaOffset):
+            topics = offset.topics.items()
+            found[source_id] = KafkaOffset(
+                {topic: {p: latest.get(topic, {}).get(p, at) for p, at in parts.items()} for topic, parts in topics}
+            )
+        if isinstance(offset, FileOffset):
+            found[source_id] = FileOffset(max(offset.log_offset, newest.get(source_id, NONE)))
+    return found
+
+
+def _lost_too(price: SourcePrice) -> SourcePrice:
+    """What may come twice may also be dropped: it depends on a sink of which nothing is known."""
+    return replace(price, lost=price.duplicated, lost_files=price.duplicated_files)

@@ -1,0 +1,73 @@
+"""What a plan does to the one file outside of the checkpoint that its user has named. Values only."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lastgood.storage.reading import LocationInvalidError, parse_location
+
+
+@dataclass(frozen=True, slots=True)
+class StartFileStep:
+    """The file by which an application is told where to start gets another content, or appears."""
+
+    path: str
+    """Its location."""
+    before: str | None
+    """`digest` of what it was when the plan was made; None if there was no such file."""
+    after: bytes
+    """What it is then."""
+    why: str
+    """One line for a person."""
+
+    kept_as: ClassVar = "start-file"
+    """Under which name what it was is kept in the folder of the recovery."""
+
+    @property
+    def do(self) -> str:
+        """What it does; one line for a person."""
+        return f"{'write' if self.before is None else 'rewrite'} {self.path}: {self.why}"
+
+    @property
+    def undo(self) -> str:
+        """What takes it back; one line for a person."""
+        return f"remove {self.path}" if self.before is None else f"put {self.path} back as it was"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in `steps` of a plan."""
+        return {
+            "do": self.do,
+            "undo": self.undo,
+            "kind": "start_file",
+            "path": self.path,
+            "before": self.before,
+            "after": base64.b64encode(self.after).decode(),
+            "why": self.why,
+        }
+
+
+def parse_start_step(told: object) -> StartFileStep | None:
+    """Read one of `steps` of a plan; None if it is not about such a file.
+
+    Raises:
+        ValueError: it is not understood; the message is one line for a person.
+    """
+    match told:
+        case {
+            "kind": "start_file",
+            "path": str(path),
+            "before": str() | None as before,
+            "after": str(after),
+            "why": str(why),
+        }:
+            try:
+                parse_location(path)
+                return StartFileStep(path, before, base64.b64decode(after, validate=True), why)
+            except LocationInvalidError as error:
+                raise ValueError(f"{path} is no location of a file") from error
+            except binascii.Error as error:
+                raise ValueError("the content of a step is no base64") from error
+    return None

@@ -1,0 +1,51 @@
+"""Files that a file source has noted down, and that the next batches are to read. Pure.
+
+A source notes a file down before the plan that reads it is written, and never looks for it again: one that is gone by
+then is left out without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.planning.pricing import ends
+from lastgood.planning.standing import Standing
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.sinks import NONE
+from lastgood.sources.files import FileFacts, FileState
+
+
+def left_out(standing: Standing) -> list[str]:
+    """The files that the next batches would leave out, or read otherwise than a first attempt; one line each."""
+    return [
+        f"source {source_id}: {each.file.path} is {each.state.value}"
+        for source_id, each, is_planned in _unread(standing)
+        if each.state is FileState.MISSING or (is_planned and each.state is FileState.CHANGED)
+    ]
+
+
+def unknown(standing: Standing) -> list[str]:
+    """The sources whose files nobody could look at; one line each."""
+    found: dict[str, str | None] = {}
+    for source_id, each, _ in _unread(standing):
+        if each.state is FileState.UNKNOWN:
+            found.setdefault(source_id, each.because)
+    return [
+        f"the assumption that the files which source {source_id} is still to read are there: {because}"
+        for source_id, because in found.items()
+    ]
+
+
+def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
+    """Each with its source, and whether the newest plan reads it."""
+    restart = standing.restart
+    is_held = restart.outcome is Outcome.RERUNS and standing.common == standing.planned
+    done = standing.planned if is_held else (restart.batch or 0) - 1
+    read, planned = ends(standing.plan(done)), ends(standing.plan(standing.planned))
+    for source_id, files in standing.world.files.items():
+        first, last = (
+            offset.log_offset if isinstance(offset, FileOffset) else NONE
+            for offset in (read.get(source_id), planned.get(source_id))
+        )
+        yield from ((source_id, each, each.file.log_id <= last) for each in files if each.file.log_id > first)

@@ -1,0 +1,491 @@
+"""`apply` and `undo`: exactly that plan, or refusal; and the bytes as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.asked import DEAD, Asked
+from lastgood.delta_log.actions import TableCommit
+from lastgood.delta_log.table import TableLog, read_table_log
+from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.journal.lease import Holder, Lease, take_lease
+from lastgood.journal.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.sinks_back import require_sinks_exclusive
+from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
+from lastgood.observe.survey import Survey, shown_by_sinks, survey
+from lastgood.planning.plan import Plan, PlannedSink
+from lastgood.planning.sink_steps import sink_edits
+from lastgood.planning.steps import files_after
+from lastgood.recovery.driver_death import (
+    DriverNotProvenDeadError,
+    driver_shut_out,
+    prove_driver_dead,
+    word_needed,
+)
+from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
+from lastgood.recovery.hold import Work, hold_checkpoint, lock_file
+from lastgood.recovery.sweeping import sweep_drafts
+from lastgood.recovery.topic_notes import note_topics
+from lastgood.recovery.warrant import (
+    Named,
+    Outside,
+    PlanNotAllowedError,
+    Warrant,
+    by_hand,
+    out_of_lake,
+    outside,
+    place_of,
+)
+from lastgood.recovery.whereabouts import note_begun, whereabouts
+from lastgood.settings.keys import Keys
+from lastgood.settings.target import pipeline_of, resolve_target
+from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
+
+Tell = Callable[[str], None]
+Confirm = Callable[[Plan, Sequence[Outside]], bool]
+"""Whether a person allows what a plan touches outside of its checkpoint, having seen both."""
+_NOTHING_NAMED = EvidenceOptions()
+
+
+class WaiverNeededError(LastgoodError):
+    """A plan costs what nobody has accepted."""
+
+    condition = "WAIVER_NEEDED"
+    exit_code = 51
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The supervisor of an application: it holds the checkpoints already, and knows what it has started itself."""
+
+    proof: str | None = None
+    """Why no driver of it is alive; one line for a person; None if it does not know."""
+    driver_check: tuple[str, ...] = ()
+    """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+    start_file: str | None = None
+    """The file by which the application is told where to begin; None if its policy names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A plan that was carried out, or taken back."""
+
+    plan: Plan
+    backup: str
+    """Where every touched file is kept as it was; empty for a plain restart."""
+    undone: bool = False
+    already: bool = False
+    """It was done before, and nothing has moved since."""
+    proof: str | None = None
+    """Why no driver was alive; None for a plain restart."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
+
+    @property
+    def id(self) -> str:
+        """By which it can be taken back."""
+        return self.plan.recovery
+
+    @property
+    def undo_command(self) -> str:
+        """What takes it back."""
+        return Asked(self.plan.checkpoint).command("undo", self.plan.recovery, *self.undo_words)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan, and what became of it."""
+        state = "undone" if self.undone else "applied"
+        return {
+            **self.plan.to_json(),
+            "state": f"already {state}" if self.already else state,
+            "backup": self.backup or None,
+            "driver": self.proof,
+            "undo": self.undo_command if self.plan.steps and not self.undone else None,
+        }
+
+
+def apply_plan(  # noqa: PLR0913 - all but the first by name
+    planned: str | Plan,
+    *,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    owner: Owner | None = None,
+    start_file: str | None = None,
+    evidence: EvidenceOptions = _NOTHING_NAMED,
+    confirm: Confirm | None = None,
+    keys: Keys | None = None,
+) -> Recovery:
+    """Carry out a saved plan, from where it stands.
+
+    Args:
+        planned: What `make_plan` gave; or the file that `plan` wrote, or the copy that a recovery keeps, by its path or
+            location.
+        driver_is_dead: Whether a person says so.
+        tell: Gets a line for a person at each turn.
+        config: Another configuration than `lastgood.toml` here.
+        owner: Who calls, if it is the supervisor of the application itself.
+        start_file: The file outside of the checkpoint that the plan may write. What a recovery keeps lies in the lake,
+            and says that as little as any other command; a plan of one's own does.
+        evidence: In the same way, its sinks and where Kafka is; beside what the configuration says.
+        confirm: Is asked whether a plan from a file may touch what nobody has named here; None: such a plan is trusted
+            like a script.
+        keys: Those of a caller that has read them; None: those of this machine.
+
+    Raises:
+        PlanInvalidError: it is no plan, or was changed (subclasses: or it is not of the place where it lies).
+        SignatureMissingError, SignatureWrongError: a key is configured, and the file, or what a recovery has noted
+            down, was not signed by one that is known here.
+        PlanNotAllowedError: `confirm` does not allow it.
+        StartFileNotNamedError: what a recovery keeps would write a file that neither this nor the configuration names.
+        SinkNotNamedError: so for a sink.
+        FileNotNamedError: another machine has begun it, by a file of its own.
+        WaiverNeededError: it costs what nobody has accepted.
+        PlanStaleError: the world has moved since it was made; nothing has been changed.
+        DriverNotProvenDeadError: nobody knows whether the driver is dead.
+        LeaseHeldError, CheckpointHeldError: somebody else is at work.
+        RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
+        StorageError: the storage does not answer, or cannot keep others out (subclasses).
+    """
+    keys = keys or Keys(config)
+    named = _named(evidence, start_file, owner, config)
+    place = None if isinstance(planned, Plan) else place_of(planned)
+    warrant = by_hand(planned, keys()) if place is None else out_of_lake(*place, named, keys())
+    plan = warrant.plan
+    if plan.needs:
+        raise WaiverNeededError(
+            "the plan costs what nobody has accepted",
+            subject=plan.recovery if isinstance(planned, Plan) else planned,
+            found=f"it is {plan.guarantee.value}",
+            expected=f"--accept {plan.price}",
+            effect="nothing has been changed",
+            next=plan.again(paying=True),
+        )
+    if place is None and confirm is not None:
+        _require_allowed(str(planned), plan, outside(warrant, named), confirm)
+    location = parse_location(plan.checkpoint)
+    found = _survey(warrant, config, keys)
+    if not plan.steps:
+        _require_same(plan, found)
+        _note_topics(plan, tell)
+        return Recovery(plan, backup="")
+    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun(found) as (engine, proof):
+        done = engine.apply(proof)
+    if not done.already:
+        _note_topics(plan, tell)
+    return replace(_recovered(done, location), proof=proof)
+
+
+def undo(  # noqa: PLR0913 - all but the first by name
+    recovery: str,
+    *,
+    checkpoint: str | None = None,
+    driver_is_dead: bool = False,
+    tell: Tell = lambda _: None,
+    config: Path | None = None,
+    owner: Owner | None = None,
+    start_file: str | None = None,
+    evidence: EvidenceOptions = _NOTHING_NAMED,
+    keys: Keys | None = None,
+) -> Recovery:
+    """Put every byte back as it was before a recovery, while nothing has moved since.
+
+    Args:
+        recovery: Its id, or `last`.
+        checkpoint: Location, or name in `lastgood.toml`; None: this machine remembers where the recovery was.
+        driver_is_dead: Whether a person says so.
+        tell: Gets a line for a person at each turn.
+        config: Another configuration than `lastgood.toml` here.
+        owner: Who calls, if it is the supervisor of the application itself.
+        start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
+        evidence: The sinks that may be put back; as for `apply_plan`.
+        keys: Those of a caller that has read them; None: those of this machine.
+
+    Raises:
+        RecoveryUnknownError: there is no such recovery.
+        PlanInvalidError, StartFileNotNamedError, SinkNotNamedError: as `apply_plan`.
+        SignatureMissingError, SignatureWrongError: as `apply_plan`.
+        UndoRefusedError: the query has gone on since; nothing has been changed.
+        DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
+    """
+    if checkpoint is None:
+        location = _where(recovery, driver_is_dead=driver_is_dead)
+    else:
+        location = parse_location(_target(checkpoint, config))
+    keys = keys or Keys(config)
+    found = find_recovery(open_writable(location), location, recovery)
+    named = _named(evidence, start_file, owner, config)
+    warrant = out_of_lake(location, found, named, keys(), is_taken_back=True)
+    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun() as (engine, proof):
+        done = engine.undo(proof)
+    if not done.already:
+        _note_topics(warrant.plan, tell, undone=True)
+    return _recovered(done, location, undone=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What two callers have in common: one plan, its place, and how to go about it."""
+
+    warrant: Warrant
+    location: Location
+    driver_is_dead: bool
+    tell: Tell
+    config: Path | None
+    owner: Owner | None
+    keys: Keys
+
+    @property
+    def plan(self) -> Plan:
+        """What is done."""
+        return self.warrant.plan
+
+    @contextlib.contextmanager
+    def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
+        """The engine and the proof of death, as long as nobody else may touch the checkpoint."""
+        storage = open_writable(self.location)
+        room = Room(self.location, self.plan.recovery, storage, self.keys())
+        work = self.location.sibling(WORK_SUFFIX)
+        with contextlib.ExitStack() as held:
+            if self.owner is None:
+                work_of_ours = Work.UNDO if found is None else Work.APPLY
+                held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location), work_of_ours))
+            require_exclusive_create(storage, work)
+            lease = held.enter_context(_lease(storage, work, self.plan.recovery))
+            require_no_open(storage, self.location, but=self.plan.recovery)
+            is_forth = found is not None
+            proof = self._proof(room, is_forth=is_forth)
+            if found is not None and room.stage() in (None, Stage.BEGUN):
+                _require_same(self.plan, found, room)
+            note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
+            require_sinks_exclusive(self.plan)
+            surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
+            yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
+            sweep_drafts(storage, self.location, now_ms=now_ms())
+
+    def _survey(self) -> Survey:
+        return _survey(self.warrant, self.config, self.keys)
+
+    def _settle(self) -> None:
+        seconds = late_write_seconds(self.location)
+        if seconds:
+            self.tell(f"waiting {seconds:g} s: a driver that was writing may still put its file over the seal")
+            time.sleep(seconds)
+        self._require_still_dead()
+
+    def _require_still_dead(self) -> None:
+        """Ask `driver_check` again under the seal: a driver may have been started before it stood, and none can now."""
+        check = self._driver_check()
+        if not check or self.driver_is_dead or self._shut_out() is not None:
+            return
+        try:
+            prove_driver_dead(str(self.location), told=False, check=check)
+        except DriverNotProvenDeadError as error:
+            raise PlanStaleError(
+                "a driver was started before the checkpoint was sealed",
+                subject=error.subject,
+                found=error.found,
+                expected=error.expected,
+                effect="nothing has been changed; if the driver planned a batch meanwhile, it has ended",
+                next="end what starts the application, or try again once it has ended",
+            ) from error
+
+    def _driver_check(self) -> Sequence[str]:
+        """The command of the pipeline that has this checkpoint; none if nobody knows it."""
+        if self.owner is not None:
+            return self.owner.driver_check
+        pipeline = pipeline_of(str(self.location), self.config)
+        return () if pipeline is None else pipeline.driver_check
+
+    def _known(self) -> str | None:
+        return None if self.owner is None else self.owner.proof
+
+    def _sinks(self) -> Sequence[PlannedSink]:
+        _require_rows(self.plan)
+        warrant = self.warrant
+        return shown_by_sinks(self.plan.checkpoint, evidence=warrant.evidence, config=self.config, keys=self.keys)
+
+    def _shut_out(self) -> str | None:
+        """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
+        return driver_shut_out(self.plan) if self.warrant.is_own else None
+
+    def _proof(self, room: Room, *, is_forth: bool) -> str:
+        """Why no driver is alive, here and now.
+
+        What a recovery has noted down of that lies in the lake; and so do its stages, and the seal. It counts only if
+        somebody with the key has signed it, and where nothing can be asked now.
+        """
+        stage = room.stage()
+        if stage is Stage.TAKEN_BACK or (is_forth and stage is Stage.CLOSED):
+            return "nothing is left to do"
+        check = self._driver_check()
+        signed = None if check else room.signed_proof()
+        if signed is not None:
+            return signed
+        shut_out = self._shut_out() if is_forth else None
+        if shut_out is not None:
+            return shut_out
+        return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
+
+
+def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Path | None) -> Named:
+    return Named(evidence, (start_file, None if owner is None else owner.start_file), config)
+
+
+def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm: Confirm) -> None:
+    """See that somebody allows what a plan touches that was not made here.
+
+    Raises:
+        PlanNotAllowedError: nobody does.
+    """
+    if not touched or confirm(plan, touched):
+        return
+    raise PlanNotAllowedError(
+        "the plan was not made on this machine, and touches what nobody has named here",
+        subject=file,
+        found="; ".join(each.what for each in touched),
+        expected="a yes on a terminal, or its place in lastgood.toml, or an option",
+        effect="nothing has been changed",
+        next=command_line("apply", file, *(word for each in touched for word in each.words)),
+    )
+
+
+def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
+    return take_lease(
+        storage,
+        work,
+        recovery,
+        holder=Holder.this_process(),
+        clock=time.monotonic,
+        wait=time.sleep,
+        now_ms=now_ms,
+    )
+
+
+def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
+    """See that Spark would still do what was promised: Kafka may have moved since."""
+    require_answers(plan.sinks, found.sinks)
+    files = files_after(plan.steps)
+    if room is not None and room.stage() is Stage.BEGUN:
+        files = {**dict.fromkeys(plan.seal), **files}
+    then, after = OverlayStorage(found.evidence.storage, found.location, files), found.after(sink_edits(plan.steps))
+    promise = after.promise(then)
+    if not promise.agrees(plan.promise) or found.sinks != plan.sinks:
+        raise PlanStaleError(
+            "the plan does not fit any more: Spark would do something else, or a sink has moved",
+            subject=plan.checkpoint,
+            found=f"{promise.outcome}, batch {promise.batch}: {promise.because}",
+            expected=f"{plan.promise.outcome}, batch {plan.promise.batch}",
+            effect="nothing has been changed",
+            next=plan.again(),
+        )
+    starts_at = plan.options.get("starts_at")
+    told = None if starts_at is None else {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
+    _require_nothing_more_left_out(plan, after.left_out(then, promise, told))
+
+
+def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) -> None:
+    """See that Kafka still has what it had when the plan was made, where Spark would not say that it has not.
+
+    Args:
+        plan: What was reckoned with.
+        missing: What Spark would leave out now; None if Kafka does not tell.
+
+    Raises:
+        PlanStaleError: there is more, or nobody can tell any more.
+    """
+    reckoned = plan.options.get("left_out", [])
+    more = None if missing is None else [line for line in missing if line not in (reckoned or ())]
+    if reckoned is None or more == []:
+        return
+    raise PlanStaleError(
+        "records have expired since the plan was made, and with failOnDataLoss=false Spark would not tell",
+        subject=plan.checkpoint,
+        found=", ".join(more) if more else "no answer of Kafka",
+        expected=", ".join(reckoned) or "all that the first batch is to read",
+        effect="nothing has been changed",
+        next=plan.again(),
+    )
+
+
+def _require_rows(plan: Plan) -> None:
+    """See that no rows came since the plan was made to a table by whose rows it goes.
+
+    Raises:
+        PlanStaleError: there are new ones, or nobody can tell.
+    """
+    tables: Mapping[str, int] = plan.options.get("tables", {})
+    for text, version in tables.items():
+        table = parse_location(text)
+        deadline = Deadline.after(TIMEOUT_SECONDS)
+        log = read_table_log(open_storage(table), table, deadline=deadline, since=version + 1)
+        newer: list[TableCommit] = []
+        is_known, found = False, "a log that cannot be read"
+        if isinstance(log, TableLog):
+            newer = [each for each in log.commits if each.version > version]
+            is_known = log.unjudged is None and len(newer) == log.newest_version - version
+            found = log.unjudged or f"version {log.newest_version}"
+        if not is_known or any(each.changes_data for each in newer):
+            raise PlanStaleError(
+                "rows came to a table since the plan was made, and the plan goes by its rows",
+                subject=text,
+                found=found,
+                expected=f"version {version}, or newer ones without new rows",
+                effect="nothing has been changed",
+                next=plan.again(),
+            )
+
+
+def _survey(warrant: Warrant, config: Path | None, keys: Keys) -> Survey:
+    plan = warrant.plan
+    return survey(
+        plan.checkpoint,
+        evidence=warrant.evidence,
+        spark=plan.promise.spark,
+        fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
+        config=config,
+        with_mirror=False,
+        may_be_missing=plan.goal == "fresh",
+        keys=keys,
+    )
+
+
+def _recovered(done: Done, location: Location, *, undone: bool = False) -> Recovery:
+    folder = Room(location, done.plan.recovery, open_writable(location)).folder / "before"
+    words = word_needed(str(location))
+    return Recovery(done.plan, str(folder), undone=undone, already=done.already, undo_words=words)
+
+
+def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
+    try:
+        note_topics(plan, undone=undone)
+    except LastgoodError as error:
+        tell(f"of which topics the offsets are is not noted down: {error.sentence}")
+
+
+def _target(text: str, config: Path | None) -> str:
+    return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
+
+
+def _where(recovery: str, *, driver_is_dead: bool) -> Location:
+    """Where a recovery works, as this machine remembers it."""
+    if recovery == LAST:
+        raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
+    location = whereabouts(recovery)
+    if location is None:
+        raise RecoveryUnknownError(
+            f"this machine does not remember a recovery {recovery}",
+            expected="--checkpoint LOCATION",
+            next=Asked("LOCATION").command("undo", recovery, *([DEAD] if driver_is_dead else [])),
+        )
+    return location

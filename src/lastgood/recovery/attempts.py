@@ -1,0 +1,303 @@
+"""What is remembered: how often the same batch has failed, whoever it was that started the application.
+
+cron, systemd, Kubernetes and Airflow call a new `recover` before each start. What cannot be read or written here stands
+in nobody's way: the query is judged as if it had not failed before, and a person is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.errors import LastgoodError, Retry
+from lastgood.failures.ending import Cause, cause_of, decisive_failure
+from lastgood.journal.attempts_file import attempts_file, read_attempts
+from lastgood.journal.room import recoveries
+from lastgood.ladder.rungs import Rung, Standing
+from lastgood.ladder.tally import Judged, Stand, Tally, judged, parse_tally
+from lastgood.observe.advice_facts import RECORDS_FOLDER
+from lastgood.observe.evidence import gather, now_ms
+from lastgood.observe.progress import LogWatch
+from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.settings.keys import Keys
+from lastgood.settings.policy import Policy
+from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
+from lastgood.storage.reading import Location, Storage
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage, open_writable
+
+if TYPE_CHECKING:
+    from lastgood.recovery.decision import Decision
+
+Tell = Callable[[str], None]
+
+
+class AttemptsExhaustedError(LastgoodError):
+    """The command failed again and again without committing a batch."""
+
+    condition = "ATTEMPTS_EXHAUSTED"
+    exit_code = 71
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class FailedBatch:
+    """A batch that was started again and again, and committed nothing."""
+
+    batch: int | None
+    """None once it was dropped, and until it is planned anew."""
+    times: int
+    """Starts that failed, since the newest commit."""
+    since_ms: int | None
+    """When the first of them was noticed, milliseconds since 1970."""
+
+    @classmethod
+    def of(cls, tally: Tally | None) -> FailedBatch | None:
+        """What a tally tells; None if nothing has failed."""
+        if tally is None or tally.failures == 0:
+            return None
+        return cls(tally.stand.orphan, tally.failures, tally.since_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `failed` of `recover` and `status`."""
+        return {"batch": self.batch, "times": self.times, "since_ms": self.since_ms}
+
+
+def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
+    """What has failed since the newest commit, as far as anybody has counted it.
+
+    Args:
+        kept: What `read_attempts` found.
+        committed: The newest committed batch.
+    """
+    try:
+        tally = parse_tally(kept)
+    except ValueError:  # `recover` says so, and begins anew
+        return None
+    return FailedBatch.of(tally) if tally.stand.committed == committed else None
+
+
+def stand_of(storage: Storage, checkpoint: Location) -> Stand:
+    """Where a query stands, by a few names and one small file.
+
+    Raises:
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    progress = LogWatch(checkpoint).look()
+    raw = storage.read(checkpoint / METADATA, limit=LOG_BYTES_MAX)
+    query = None if raw is None else parse_query_metadata(raw)
+    return Stand(
+        query_id=query.query_id if isinstance(query, QueryMetadata) else None,
+        planned=progress.planned,
+        committed=progress.committed,
+        recovery=max(recoveries(storage, checkpoint), default=None),
+    )
+
+
+def write_tally(
+    storage: WritableStorage, checkpoint: Location, tally: Tally, signer: Signer, *, is_worth: bool
+) -> None:
+    """Keep a tally for the next call, signed if there is a key; or that there is none.
+
+    Raises:
+        StorageError: it cannot be written (subclasses).
+    """
+    if is_worth:
+        told = signer.signed(ATTEMPTS, (), json.loads(tally.to_bytes()))
+        storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
+    else:
+        storage.remove(attempts_file(checkpoint))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The attempts of one query, as a call of `recover` finds and leaves them, and `run` finds them at its first start.
+
+    Begin with `Attempts.found`.
+    """
+
+    target: str
+    location: Location
+    policy: Policy
+    began_ms: int
+    tell: Tell
+    before: Tally | None = None
+    """What was kept when the last start was told."""
+    judged: Judged | None = None
+    """With the start that was told last; None where none was, or it cannot be read."""
+    is_damaged: bool = False
+    """Whether something lies there that is none of ours."""
+    keys: Keys = field(default_factory=Keys)
+    """What signs them, and is to have signed them."""
+
+    @classmethod
+    def found(  # noqa: PLR0913 - all by name
+        cls,
+        *,
+        target: str,
+        location: Location,
+        policy: Policy,
+        evidence: EvidenceOptions,
+        began_ms: int,
+        tell: Tell,
+        config: Path | None = None,
+        keys: Keys | None = None,
+    ) -> Attempts:
+        """Count the start that was told last, if it has failed.
+
+        Args:
+            target: As the user named the query.
+            location: Its checkpoint.
+            policy: How often the same batch may fail.
+            evidence: Where it is looked whether Kafka answers: while it does not, nothing is counted.
+            began_ms: When this call began, milliseconds since 1970.
+            tell: Gets a line for a person.
+            config: Another configuration than `lastgood.toml` here.
+            keys: Those of a caller that has read them; None: those of this machine.
+        """
+        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(config))
+        try:
+            storage = open_writable(location)
+            kept = read_attempts(storage, location)
+            if kept is None:
+                return attempts
+            before = parse_tally(kept)
+            signer = Signer.at(attempts.keys(), location)
+            signer.require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
+            stand = stand_of(storage, location)
+            found = judged(policy, before, stand, Cause(), began_ms)
+            if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
+                cause = _cause(storage, location, before)
+                if not cause.passes_by_itself and _is_kafka_away(target, evidence, config):
+                    cause = replace(cause, passes_by_itself=True)
+                found = judged(policy, before, stand, cause, began_ms)
+        except ValueError as error:
+            tell(f"{attempts_file(location)} is not understood, and is left out of account: {error}")
+            return replace(attempts, is_damaged=True)
+        except (SignatureMissingError, SignatureWrongError) as error:
+            tell(f"{attempts_file(location)} is left out of account: {error.sentence}")
+            return replace(attempts, is_damaged=True)
+        except LastgoodError as error:
+            tell(f"how often the same batch has failed is not known: {said(error)}")
+            return attempts
+        return replace(attempts, before=before, judged=found)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the same batch has failed as often as the policy allows."""
+        return self.judged is not None and self.judged.gives_up
+
+    @property
+    def standing(self) -> Standing:
+        """How the query stands, for the ladder."""
+        return Standing() if self.judged is None else self.judged.standing
+
+    @property
+    def tried(self) -> tuple[Rung, ...]:
+        """What was carried out since it made progress, beyond the last good batch."""
+        return () if self.judged is None else self.judged.tally.tried
+
+    @property
+    def because(self) -> str:
+        """Why it is given up, in one line for a person."""
+        failed = self.failed
+        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        return f"batch {self.orphan} failed {often} without a new committed batch"
+
+    def exhausted(self, go_on: str) -> AttemptsExhaustedError:
+        """The same as an error.
+
+        Args:
+            go_on: The command by which a person begins the count anew.
+        """
+        return AttemptsExhaustedError(
+            self.because,
+            subject=str(self.location),
+            expected=f"a new committed batch after {self.policy.max_attempts} such failures at the latest",
+            effect="the application is not started again before a person has looked",
+            next=go_on,
+        )
+
+    @property
+    def orphan(self) -> int | None:
+        """The batch that is planned and not committed; None if there is none, or nothing was kept of it before."""
+        return None if self.judged is None else self.judged.tally.stand.orphan
+
+    @property
+    def failed(self) -> FailedBatch | None:
+        """The batch that has failed; None if none has."""
+        found = None if self.judged is None else FailedBatch.of(self.judged.tally)
+        if found is None or self.judged is None or not self.gives_up or self.judged.tally.settled is not None:
+            return found
+        # The one start too many is not kept, so that the next call says the same; it has failed all the same.
+        return replace(found, times=found.times + 1)
+
+    def keep(self, decision: Decision, rung: Rung) -> None:
+        """Keep that a start was told, and what was done before it; nothing else is an attempt.
+
+        Args:
+            decision: What is told.
+            rung: Of which part of the ladder it is.
+        """
+        if decision.verdict.value != "start" or not self._is_worth_keeping(decision):
+            return
+        try:
+            storage = open_writable(self.location)
+            stand = stand_of(storage, self.location)
+            tally = Tally(stand=stand, told_ms=0) if self.judged is None else replace(self.judged.tally, stand=stand)
+            if decision.changes and rung is not Rung.RESUME:
+                tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
+            tally = replace(tally, told_ms=now_ms(), settled=None)
+            is_worth = stand.orphan is not None or tally.failures > 0
+            write_tally(storage, self.location, tally, Signer.at(self.keys(), self.location), is_worth=is_worth)
+        except LastgoodError as error:
+            self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
+
+    def forgotten(self, *, is_for_good: bool) -> Attempts:
+        """The same once a person has looked: what has failed before counts no more.
+
+        Args:
+            is_for_good: Whether the next call is to know it too.
+        """
+        if is_for_good:
+            try:
+                open_writable(self.location).remove(attempts_file(self.location))
+            except LastgoodError as error:
+                self.tell(f"what has failed before is not forgotten: {said(error)}")
+        return replace(self, before=None, judged=None, is_damaged=False)
+
+    def _is_worth_keeping(self, decision: Decision) -> bool:
+        """Most nights there is nothing to keep, and nothing is asked."""
+        position = {} if decision.plan is None else decision.plan.position
+        is_planned = position.get("planned") != position.get("committed")
+        return self.before is not None or self.is_damaged or decision.changes or is_planned
+
+
+def _cause(storage: Storage, location: Location, before: Tally) -> Cause:
+    """Why the last start failed, as a recorder in the application has written it down; else nobody knows."""
+    from lastgood.observe.recorded import newest_records  # noqa: PLC0415 - as in `advice_facts`
+
+    folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    names = [name for name in storage.names(folder) or () if not name.endswith("/")]
+    since = [each for each in newest_records(storage, folder, names) if each.recorded_at_ms >= before.told_ms]
+    ended = decisive_failure(each for each in since if each.query_id in (None, before.stand.query_id))
+    cause = Cause() if ended is None else cause_of("", ended.failure)
+    return replace(cause, checkpoint=str(location))
+
+
+def _is_kafka_away(target: str, evidence: EvidenceOptions, config: Path | None) -> bool:
+    found = gather(target, config=config, batches=1)
+    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).kafka
+    return kafka is not None and kafka.unknown is not None
+
+
+def said(error: LastgoodError) -> str:
+    """A failure in one line."""
+    found = error.found or error.subject
+    return f"{error.sentence}{f' ({found})' if found else ''}"

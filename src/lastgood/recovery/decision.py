@@ -1,0 +1,77 @@
+"""What `recover` comes to: start the application, ask a person, or try again later."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastgood.diagnosis.findings import Finding
+from lastgood.errors import LastgoodError, command_line
+from lastgood.planning.plan import Plan
+from lastgood.recovery.applying import Recovery
+from lastgood.recovery.attempts import FailedBatch
+
+
+class Verdict(enum.Enum):
+    """What is to be done next."""
+
+    START = "start"
+    """Start the application now."""
+    PERSON = "person"
+    """A person has to decide."""
+    LATER = "later"
+    """Try again in a while."""
+
+    @property
+    def exit_code(self) -> int:
+        """What `recover` exits with."""
+        return {Verdict.START: 0, Verdict.PERSON: 3, Verdict.LATER: 75}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `recover` came to."""
+
+    verdict: Verdict
+    because: str
+    """One line for a person."""
+    plan: Plan | None = None
+    file: Path | None = None
+    """Where the plan is saved, if a person has to decide on it."""
+    recovery: Recovery | None = None
+    """What was carried out; None: nothing had to be changed, or nothing was."""
+    error: LastgoodError | None = None
+    """What stands in the way."""
+    next: str | None = None
+    """The command by which a person allows it."""
+    warning: Finding | None = None
+    """What a person should know before the start."""
+    failed: FailedBatch | None = None
+    """What has failed again and again since the newest commit, as far as calls of `recover` have seen it."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether something was changed before the start, or would be."""
+        is_planned = self.plan is not None and bool(self.plan.steps)
+        return self.recovery is not None or (self.verdict is Verdict.START and is_planned)
+
+    @property
+    def way_on(self) -> str | None:
+        """The command by which a person goes on; None if there is none."""
+        return self.next or (None if self.file is None else command_line("apply", self.file))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `recover --format json` prints: the plan, what became of it, and the decision."""
+        made = self.recovery.to_json() if self.recovery else self.plan.to_json() if self.plan else {}
+        return {
+            **made,
+            "decision": self.verdict.value,
+            "because": self.because,
+            "file": None if self.file is None else str(self.file),
+            "next": self.next,
+            "error": None if self.error is None else self.error.to_json(),
+            "warning": None if self.warning is None else self.warning.to_json(),
+            "failed": None if self.failed is None else self.failed.to_json(),
+        }

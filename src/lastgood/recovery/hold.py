@@ -1,0 +1,144 @@
+"""One supervisor a checkpoint on one machine; a second one is told who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import platformdirs
+import psutil
+
+from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, shows_process
+from lastgood.storage.local_tree import Tree
+from lastgood.storage.reading import Location, StorageDeniedError
+from lastgood.storage.rights import FILE, WORK_SUFFIX
+
+
+class Work(enum.Enum):
+    """For what a checkpoint is held."""
+
+    RUN = "run"
+    APPLY = "apply"
+    """A plan is carried out, by whichever verb."""
+    UNDO = "undo"
+
+
+_WORDS = {
+    Work.RUN: "another lastgood run supervises this checkpoint",
+    Work.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
+    Work.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    None: "another process of lastgood holds this checkpoint",
+}
+
+
+class CheckpointHeldError(LastgoodError):
+    """Another lastgood on this machine holds the checkpoint: a `run` supervises its query, or it is being repaired."""
+
+    condition = "CHECKPOINT_HELD"
+    exit_code = 73
+    retry = Retry.LATER
+
+
+@contextlib.contextmanager
+def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> Iterator[int]:
+    """Hold a checkpoint while the block runs; gives the descriptor of the lock.
+
+    The kernel lets go when this process has ended, however it ends, and with it all that got the descriptor.
+
+    Args:
+        location: The checkpoint, as the user knows it.
+        lock_file: What is locked; made if it is not there.
+        work: For what it is held, which a second one is told.
+
+    Raises:
+        CheckpointHeldError: another process holds it; names it.
+        StorageError: the lock file cannot be written (subclasses).
+    """
+    with _writing(lock_file):
+        # Whoever can write beside the checkpoint could let a link, or a second name, lead to a file of ours.
+        tree = Tree(str(lock_file.parent).removesuffix(WORK_SUFFIX))
+        tree.place(str(lock_file), make=True)
+        descriptor = tree.open(str(lock_file), os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, FILE)
+    try:
+        _require_own(lock_file, os.fstat(descriptor))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _held(location, os.pread(descriptor, 4096, 0)) from error
+        with _writing(lock_file):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _holder(work), 0)
+        yield descriptor
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _require_own(lock_file: Path, told: os.stat_result) -> None:
+    if not stat.S_ISREG(told.st_mode) or told.st_nlink > 1:
+        raise StorageError(
+            "the checkpoint cannot be held",
+            subject=str(lock_file),
+            found="a file that has other names as well" if stat.S_ISREG(told.st_mode) else "no file",
+            expected="a file of its own",
+            effect="nothing was written to it",
+        )
+
+
+def lock_file(location: Location) -> Path:
+    """Beside a local checkpoint, where every user of this machine finds it; else in this user's state."""
+    if location.scheme == "file":
+        return Path(location.sibling(WORK_SUFFIX).path) / "run.lock"
+    name = hashlib.sha256(location.identity.encode()).hexdigest()[:32]
+    return platformdirs.user_state_path("lastgood") / "holds" / f"{name}.lock"
+
+
+@contextlib.contextmanager
+def _writing(lock_file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
+        raise (StorageDeniedError if isinstance(error, PermissionError) else kind)(
+            "the checkpoint cannot be held",
+            subject=str(lock_file),
+            found=error.strerror,
+            expected="a folder that can be written to",
+        ) from error
+
+
+def _holder(work: Work) -> bytes:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "work": work.value}
+    return json.dumps(who).encode()
+
+
+def _held(location: str, holder: bytes) -> CheckpointHeldError:
+    work: Work | None = None
+    found, ask = "a process that has not written its name", None
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # before it writes, or at its end
+        who = json.loads(holder)
+        pid, host, since = who["pid"], who["host"], who["since"]
+        work = Work(who.get("work", Work.RUN.value))
+        if is_pid(pid):
+            found, ask = f"process {pid} on {host}, since {since}", shows_process(pid, host)
+            if host == socket.gethostname() and not psutil.pid_exists(pid):
+                found, ask = f"the driver of {found}, which has died: it is being ended", None
+    return CheckpointHeldError(
+        _WORDS[work],
+        subject=location,
+        found=found,
+        expected="nobody",
+        effect="nothing was started",
+        next=ask,
+    )

@@ -1,0 +1,384 @@
+"""`plan`: from what is wanted to a saved plan; nothing is changed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lastgood import __version__
+from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.errors import UsageError
+from lastgood.journal.left_behind import MARKS
+from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries, require_no_open
+from lastgood.journal.seal import seal_of
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.positions import Where, chosen_offsets
+from lastgood.observe.seeds import Seeding
+from lastgood.observe.sinks_back import sink_steps
+from lastgood.observe.surroundings import EvidenceOptions, start_words
+from lastgood.observe.survey import Survey, survey
+from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.leaving import marks_of, untold
+from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
+from lastgood.planning.planner import alternatives, draft, ranked
+from lastgood.planning.price import Guarantee, Waiver, needed
+from lastgood.planning.standing import seen_as
+from lastgood.planning.steps import FileStep, MoveStep, Step, digest, files_after, in_order
+from lastgood.query.position import locate
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.source_replay import taken_for_kafka
+from lastgood.query.world import LeftBehind
+from lastgood.recovery.engine import listing_digest, log_folders
+from lastgood.recovery.prover import Prover, Tell
+from lastgood.recovery.start_file import start_steps
+from lastgood.recovery.topic_notes import topic_ids_of
+from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.settings.keys import Keys
+from lastgood.settings.target import start_file_of
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.start_files import StartFile
+from lastgood.sources.starting_offsets import offsets_to_json
+from lastgood.storage.overlay import OverlayStorage
+from lastgood.storage.reading import Storage, open_storage, parse_location
+from lastgood.storage.writing import open_writable
+
+GOALS = ("resume", "replan", "reposition", "fresh")
+_RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is wanted, and where to look."""
+
+    goal: str = "resume"
+    where: Where = field(default_factory=Where)
+    evidence: EvidenceOptions = field(default_factory=EvidenceOptions)
+    accept: tuple[Waiver, ...] = ()
+    spark: str | None = None
+    """The version that will start; None: the newest that can read the logs."""
+    fail_on_data_loss: bool = True
+    """As the query's Kafka source has it."""
+    prove: bool = False
+    """Whether real Spark is to show on a copy of the logs what it does then."""
+    via: StartFile | None = None
+    """`fresh`: the file that tells the application where to start; None: the checkpoint tells it."""
+    takes_any_number: bool = False
+    """With `via`: whether no sink goes by the numbers of batches, also of those that nobody can ask."""
+    named: StartFile | None = None
+    """The same file, whatever is wanted, as the caller's own policy names it; None: as `lastgood.toml` does."""
+
+    def words(self) -> tuple[str, ...]:
+        """All of it as words of a command line, without what is accepted."""
+        return (*self.goal_words(), *self.start_words(), *self.evidence.words())
+
+    def start_words(self) -> tuple[str, ...]:
+        """What was said of the Spark that will start."""
+        return start_words(self.spark, fail_on_data_loss=self.fail_on_data_loss)
+
+    def goal_words(self) -> tuple[str, ...]:
+        """The goal, and where to start."""
+        via = self.via
+        told = {
+            "--goal": None if self.goal == "resume" else self.goal,
+            "--via": None if via is None else "app-config",
+        }
+        options = [word for name, value in told.items() if value is not None for word in (name, str(value))]
+        options += () if via is None else via.words()
+        any_number = ["--takes-any-number"] if self.takes_any_number else []
+        return (*options, *self.where.words(), *any_number)
+
+
+def make_plan(
+    target: str,
+    options: PlanOptions | None = None,
+    *,
+    config: Path | None = None,
+    tell: Tell = lambda _: None,
+    keys: Keys | None = None,
+) -> Plan:
+    """Plan how a query is to run again; nothing is changed.
+
+    Args:
+        target: Location, or name in `lastgood.toml`.
+        options: What is wanted.
+        config: Another configuration than `lastgood.toml` here.
+        tell: Is told, in a few words, what takes time.
+        keys: Those of a caller that has read them; None: those of this machine.
+
+    Raises:
+        PlanDisprovedError: Spark does something else than the plan promises.
+        ExtraMissingError, JavaMissingError: so, if it is to be proven.
+        RepairRefusedError: it cannot be done in a way of which anything can be promised; it says why.
+        RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
+        CheckpointMissingError: there is no checkpoint, nor a mirror of one.
+        UsageError: an option is not understood (subclasses).
+        StorageError: the checkpoint cannot be read (subclasses).
+    """
+    options = options or PlanOptions()
+    prover = Prover.here() if options.prove else None
+    found = survey(
+        target,
+        evidence=options.evidence,
+        spark=options.spark,
+        fail_on_data_loss=options.fail_on_data_loss,
+        config=config,
+        may_be_missing=options.goal == "fresh",
+        keys=keys,
+    ).wanting(options.goal_words(), options.accept)
+    require_no_open(found.evidence.storage, found.location)
+    found = _with_start_file(found, options.via or options.named or start_file_of(target, config))
+    known = found.known()
+    goal = _goal(target, options, found, known, config)
+    drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(target, found, known, config))
+    plan = _whole(found, goal, drafted, options)
+    return plan if prover is None else prover.prove(plan, found, tell)
+
+
+def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
+    """The same, knowing whether the application is still told where to begin on a checkpoint that was left behind.
+
+    What lies beside the checkpoint never says which file is opened: only one that is named here is.
+
+    Raises:
+        StorageError: the file cannot be read (subclasses).
+    """
+    left = found.world.left
+    if left is None or named is None or (named.form, named.key) != (left.file.form, left.file.key):
+        return found
+    file = parse_location(named.location)
+    if file.identity != parse_location(left.file.location).identity:
+        return found
+    content = open_storage(file).read(file, limit=LOG_BYTES_MAX)
+    says = left.file.says(content, _all_starts(left))
+    return replace(found, world=replace(found.world, left=replace(left, says=says)))
+
+
+def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config: Path | None) -> Goal:
+    where = options.where
+    if options.via is not None and options.goal != "fresh":
+        raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
+    if where.is_of_sink and options.goal != "fresh":
+        raise UsageError(f"{options.goal} does not start where a sink says", expected="--goal fresh")
+    if options.goal in ("resume", "replan"):
+        if where.is_chosen or where.only or where.source:
+            raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
+        return Resume() if options.goal == "resume" else Replan()
+    if options.goal == "fresh":
+        seeding = Seeding(target, found, known, config)
+        if options.via is not None:
+            goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
+            file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
+            via = replace(options.via, location=file)
+            return replace(goal, via=via, takes_any_number=options.takes_any_number)
+        return seeding.goal(where) if where.is_chosen else seeding.default()
+    offsets, chosen = chosen_offsets(target, where, found, config)
+    return Reposition(offsets, chosen)
+
+
+def _with_seeds(drafted: Draft, goal: Goal, seeding: Seeding) -> Draft:
+    """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
+    if not isinstance(goal, Fresh) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
+        return drafted
+    others = alternatives(seeding.known, seeding.others(goal), seeding.found.spark)
+    return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
+
+
+def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
+    """A plan from a draft: what the files are that it touches, how they are sealed, and what Spark will do then."""
+    storage, location = found.evidence.storage, found.location
+    contents = _read_all(found, [*(edit.path for edit in drafted.edits), *drafted.guards, METADATA])
+    edits = [edit for edit in drafted.edits if contents[edit.path] != edit.after]
+    steps: tuple[Step, ...] = in_order(
+        [
+            *(FileStep(each.path, digest(contents[each.path]), each.after, each.why) for each in edits),
+            *_measured(found, drafted.moves),
+            *sink_steps(drafted.sinks),
+            *([] if drafted.start is None else start_steps(drafted.start, location)),
+        ]
+    )
+    then = OverlayStorage(storage, location, files_after(steps))
+    promise = found.after(drafted.sinks).promise(then)
+    _require_run(found, promise, _sinks_then(found, drafted))
+    if not steps:
+        _require_served(found, then, promise)
+    position = locate(found.world.checkpoint, found.world.sinks)
+    touched = {step.path for step in steps}
+    guarded = {*drafted.guards, METADATA} - touched if steps else set()
+    at_ms = now_ms()
+    plan = Plan(
+        recovery=_recovery_id(at_ms),
+        goal=goal.name,
+        options={
+            **goal.to_json(),
+            **_reckoned(found, drafted, options, then, promise),
+            **topic_ids_of(found.world),
+            ASKED: [*options.goal_words(), *options.start_words()],
+            **_left_behind(found, drafted),
+        },
+        checkpoint=str(location),
+        query_id=found.evidence.query_id,
+        guarantee=drafted.guarantee,
+        rests_on=(*drafted.rests_on, *taken_for_kafka(found.world, found.evidence.initial), *_still_to_come(found)),
+        needs=_needs(drafted, options),
+        accepted=options.accept,
+        position=position.to_json(),
+        promise=promise,
+        sources=drafted.sources,
+        sinks=found.sinks,
+        evidence=found.asked.words(),
+        steps=steps,
+        alternatives=drafted.alternatives,
+        made_at_ms=at_ms,
+        made_by=__version__,
+    )
+    if not steps:
+        return plan
+    folders = log_folders(storage, location)
+    return replace(
+        plan,
+        seal=seal_of(position.planned, position.committed, _newest_plan(then, found)),
+        listings={folder: listing_digest(storage, location / folder, folder) for folder in folders},
+        guards={path: digest(contents[path]) for path in sorted(guarded)},
+    )
+
+
+def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise) -> dict[str, Any]:
+    """How the query is started, and what it will not find then without a word."""
+    told = None if drafted.start is None else drafted.start.offsets
+    if told is None and options.fail_on_data_loss:
+        return {"fail_on_data_loss": True}
+    missing = found.after(drafted.sinks).left_out(then, promise, told)
+    return {
+        "fail_on_data_loss": options.fail_on_data_loss,
+        "left_out": None if missing is None else list(missing),
+        "starts_at": None if told is None else offsets_to_json(told),
+    }
+
+
+def _still_to_come(found: Survey) -> tuple[str, ...]:
+    """What the newest recovery costs, where its first batch is not committed yet: this plan does not count it."""
+    storage, committed = open_writable(found.location), found.world.checkpoint.last_committed
+    done = recoveries(storage, found.location)
+    if not done:
+        return ()
+    room = Room(found.location, done[-1], storage)
+    try:
+        before = room.plan() if room.stage() is Stage.CLOSED else None
+    except (PlanInvalidError, RecoveryUnknownError):  # then there is nothing that it is known to cost
+        return ()
+    if before is None or before.guarantee is Guarantee.EXACTLY_ONCE or before.promise.batch is None:
+        return ()
+    if committed is not None and committed >= before.promise.batch:
+        return ()
+    return (f"recovery {done[-1]}, which is {before.guarantee.value}: what it costs is not counted here",)
+
+
+def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:
+    """What tells later whether a query has begun on the checkpoint that is left behind; or where it begins on one."""
+    left = found.world.left
+    if drafted.start is not None:
+        return {MARKS: marks_of(found.world.sinks, found.evidence.query_id)}
+    if left is None or drafted.edits:
+        return {}
+    offsets = {source_id: offsets_to_json(each) for source_id, each in left.starts.items()}
+    has_begun = None if untold(found.world) or not found.world.sinks else False
+    return {
+        "left_by": left.recovery,
+        "has_begun": has_begun,
+        "offsets": offsets,
+        "starts_at": offsets_to_json(_all_starts(left)),
+    }
+
+
+def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
+    """What a person still has to accept; not that Spark's own restart may write a batch twice, as it always may."""
+    duplicates = any(source.duplicated or source.duplicated_files for source in drafted.sources)
+    wanted = needed(drafted.guarantee, options.accept, duplicates=duplicates)
+    return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
+
+
+def _measured(found: Survey, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
+    """The same with the size of each file: a listing does not tell it of every one."""
+    for step in moves:
+        entry = found.evidence.storage.stat(found.location / step.path)
+        yield step if entry is None or entry.size is None else replace(step, size=entry.size)
+
+
+def _newest_plan(then: Storage, found: Survey) -> int | None:
+    names = then.names(found.location / "offsets") or ()
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def _sinks_then(found: Survey, drafted: Draft) -> tuple[SinkEvidence, ...]:
+    """What the sinks show of the query as it will be: under another id they may know nothing of it."""
+    world = found.after(drafted.sinks).world
+    query = next((each for each in drafted.edits if each.path == METADATA), None)
+    if query is None:
+        return world.sinks
+    renamed = None if query.after is None else parse_query_metadata(query.after)
+    query_id = renamed.query_id if isinstance(renamed, QueryMetadata) else ""
+    return seen_as(world, query_id, asked_as=found.evidence.query_id).sinks
+
+
+def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence]) -> None:
+    """See that Spark runs in the end, and that no sink drops what it writes next."""
+    if promise.outcome not in _RUNS:
+        raise RepairRefusedError(
+            "no repair is known after which Spark would run",
+            subject=str(found.location),
+            found=promise.because,
+            effect="nothing has been changed",
+            next=found.world.command("diagnose"),
+        )
+    following = promise.batch if promise.outcome != Outcome.RERUNS.value else (promise.batch or 0) + 1
+    for sink in sinks:
+        if following is not None and sink.may_skip(following):
+            would = "would" if sink.skips_known else "may"
+            raise RepairRefusedError(
+                f"the sink {would} drop the next batch without a word",
+                subject=sink.location,
+                found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {following}",
+                effect="nothing has been changed",
+                next=found.world.command("diagnose"),
+            )
+
+
+def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
+    """See that Kafka still has what the application is told to read on a checkpoint that was left behind for it."""
+    left = found.world.left
+    if left is None:
+        return
+    missing = found.left_out(then, promise, _all_starts(left))
+    if missing:
+        raise RepairRefusedError(
+            "records have expired since the checkpoint was left behind, where the application is told to begin",
+            subject=left.file.location,
+            found=", ".join(missing),
+            expected=f"all that recovery {left.recovery} let it read",
+            effect="the start would fail, or leave them out without a word",
+            next=found.world.asked.about(str(found.location)).taking_back(left.recovery, left.file.location),
+        )
+
+
+def _all_starts(left: LeftBehind) -> Offsets:
+    return {topic: parts for each in left.starts.values() for topic, parts in each.items()}
+
+
+def _read_all(found: Survey, paths: Iterable[str]) -> dict[str, bytes | None]:
+    storage, wanted = found.evidence.storage, list(dict.fromkeys(paths))
+    with ThreadPoolExecutor(storage.parallel) as pool:
+        contents = pool.map(lambda path: storage.read(found.location / path, limit=LOG_BYTES_MAX), wanted)
+        return dict(zip(wanted, contents, strict=True))
+
+
+def _recovery_id(at_ms: int) -> str:
+    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{when}-{secrets.token_hex(2)}"

@@ -1,0 +1,76 @@
+"""The file that tells an application where to start: what a plan does to it, as it stands now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lastgood.errors import UsageError
+from lastgood.planning.draft import StartEdit
+from lastgood.planning.plan import Plan
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import digest
+from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+
+
+def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, ...]:
+    """The step that writes the file; none if it says so already.
+
+    Raises:
+        UsageError: the file lies in the checkpoint, or is a folder, or holds what would be lost (subclasses).
+        StorageError: the storage does not answer (subclasses).
+    """
+    file = parse_location(edit.file.location)
+    storage = open_storage(file)
+    found = storage.stat(file)
+    own = (checkpoint.identity, checkpoint.sibling(WORK_SUFFIX).identity)
+    if any(f"{file.identity}/".startswith(f"{each}/") for each in own):
+        raise _refused(edit, "a file of the checkpoint", "a file of the application's configuration")
+    if found is not None and found.is_folder:
+        raise _refused(edit, "a folder", "a file")
+    before = None if found is None else storage.read(file, limit=LOG_BYTES_MAX)
+    after = edit.file.content(before, edit.offsets)
+    return () if before == after else (StartFileStep(str(file), digest(before), after, edit.why),)
+
+
+class StartFileNotNamedError(UsageError):
+    """A plan that lies beside a checkpoint would write a file outside of it that nobody has named here."""
+
+    condition = "START_FILE_NOT_NAMED"
+
+
+def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool = False) -> None:
+    """See that a plan out of the lake writes no file but one that was named on this machine.
+
+    Whoever may write to the lake could have put any file and any content into it.
+
+    Args:
+        plan: As it was read.
+        named: Locations of files, from the command line, the configuration, or this machine's own notes.
+        is_of_disks: Only files on a disk count: who has the key has named them, on a machine with other disks.
+
+    Raises:
+        StartFileNotNamedError: it would.
+    """
+    ours = {parse_location(each).identity for each in named if each is not None}
+    for step in plan.steps:
+        if not isinstance(step, StartFileStep) or (is_of_disks and parse_location(step.path).scheme != "file"):
+            continue
+        if parse_location(step.path).identity not in ours:
+            raise StartFileNotNamedError(
+                "a plan that lies beside the checkpoint writes a file that nobody has named here",
+                subject=step.path,
+                found=f"recovery {plan.recovery} of {plan.checkpoint}",
+                expected="start_file in lastgood.toml, or --start-file, if it is the application's own file",
+                effect="nothing has been changed",
+            )
+
+
+def _refused(edit: StartEdit, found: str, expected: str) -> UsageError:
+    return UsageError(
+        "this cannot be the file that tells the application where to start",
+        subject=f"--start-file {edit.file.location}",
+        found=found,
+        expected=expected,
+    )

@@ -1,0 +1,379 @@
+"""Who answers for a plan: a person who gives it by hand, or nobody, where it lay in the lake.
+
+What lies in the lake is as good as the least trusted of all who may write there. It may say what is to be done within
+its own checkpoint; which sinks, files and hosts there are is said on this machine. See docs/why/trust.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.errors import UsageError
+from lastgood.journal.room import PlanNotOfThisPlaceError, Room
+from lastgood.observe.broker import is_file_of_facts
+from lastgood.observe.surroundings import EvidenceOptions, options_of
+from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
+from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, Step
+from lastgood.recovery.start_file import require_named
+from lastgood.recovery.whereabouts import Note, noted
+from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.redaction import without_login
+from lastgood.settings.target import start_file_of, target_at
+from lastgood.signing import KeyRing
+from lastgood.sinks.sink import same_sink
+from lastgood.storage.reading import Location, LocationInvalidError, open_storage, parse_location
+from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.storage.writing import WritableStorage, open_writable
+
+_KEPT = re.compile(rf"(.*){re.escape(WORK_SUFFIX)}/recoveries/([^/]+)/plan\.json", re.DOTALL)
+_STEPS_SHOWN = 5
+
+
+class SinkNotNamedError(UsageError):
+    """A plan that lies beside a checkpoint goes by, or changes, a sink that nobody has named here."""
+
+    condition = "SINK_NOT_NAMED"
+
+
+class FileNotNamedError(UsageError):
+    """A repair that another machine has begun goes by a file of that machine, and nobody has named one here."""
+
+    condition = "FILE_NOT_NAMED"
+
+    def __init__(self, recovery: str, missing: Mapping[str, str]) -> None:
+        super().__init__(
+            "a repair that another machine has begun goes by a file of that machine",
+            subject=f"recovery {recovery}",
+            found=", ".join(f"{option} {file}" for option, file in missing.items()),
+            expected=f"{' and '.join(missing)}, or its place in lastgood.toml, for the file of this machine",
+            effect="nothing has been changed",
+        )
+        self.options = tuple(missing)
+        """Those that name it."""
+
+
+class PlanNotAllowedError(UsageError):
+    """A plan that was not made here touches what nobody has named here, and nobody has said that it may."""
+
+    condition = "PLAN_NOT_ALLOWED"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What was named on this machine, for one call."""
+
+    evidence: EvidenceOptions = field(default_factory=EvidenceOptions)
+    """By the command line."""
+    start_files: tuple[str | None, ...] = ()
+    """By the command line, or by who supervises the application."""
+    config: Path | None = None
+    """Another configuration than `lastgood.toml` here."""
+
+    def at(self, location: Location, note: Note | None = None) -> EvidenceOptions:
+        """All that is named of where to look around the query at a location.
+
+        Args:
+            location: Its checkpoint.
+            note: What this machine remembers of the plan.
+
+        Raises:
+            ConfigError: the configuration is broken.
+        """
+        told = self.evidence.of(target_at(location, self.config))
+        before = EvidenceOptions() if note is None else note.evidence
+        return replace(
+            told,
+            sinks=tuple(dict.fromkeys((*self._sinks(location), *before.sinks))),
+            kafka=told.kafka or before.kafka,
+            kafka_config=told.kafka_config or before.kafka_config,
+            topics=told.topics or before.topics,
+            txn_app_id=told.txn_app_id or before.txn_app_id,
+        )
+
+    def files(self, location: Location, note: Note | None = None) -> tuple[str | None, ...]:
+        """All that is named of the file that the application begins by.
+
+        Raises:
+            ConfigError: the configuration is broken.
+        """
+        configured = start_file_of(str(location), self.config)
+        noted_file = None if note is None else note.start_file
+        return (*self.start_files, None if configured is None else configured.location, noted_file)
+
+    def _sinks(self, location: Location) -> tuple[str, ...]:
+        configured = target_at(location, self.config).sink
+        return (*self.evidence.sinks, *([] if configured is None else [configured]))
+
+
+@dataclass(frozen=True, slots=True)
+class Warrant:
+    """A plan that may be carried out, and by whose word."""
+
+    plan: Plan
+    """In the words of this machine."""
+    kept: Plan
+    """As its file has it."""
+    evidence: EvidenceOptions
+    """Where it is looked."""
+    is_own: bool
+    """Whether somebody here, or who has the key, answers for every word of it; else it proves nothing of the world."""
+    is_signed: bool = False
+    """Whether its file was signed by a key of this machine, for the place of which it is."""
+
+
+def place_of(file: str) -> tuple[Location, str] | None:
+    """The checkpoint and the recovery in whose folder the file of a plan lies; None if it is given by hand.
+
+    Raises:
+        PlanNotOfThisPlaceError: it lies elsewhere beside a checkpoint, where lastgood keeps no plan.
+        LocationInvalidError: it is no location.
+    """
+    named = parse_location(file)
+    followed = parse_location(str(Path(named.path).resolve())) if named.scheme == "file" else named
+    for location in (named, followed):
+        found = _KEPT.fullmatch(location.path)
+        if found is not None:
+            return replace(location, path=found[1]), found[2]
+        if any(part.endswith(WORK_SUFFIX) for part in location.path.split("/")):
+            raise _of_the_lake(file)
+    return None
+
+
+def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
+    """A plan that a person gives us, or a program: trusted like a script; with a key only a file that one has signed.
+
+    Raises:
+        UsageError: there is no such file.
+        PlanInvalidError: it is no plan, or was changed.
+        PlanNotOfThisPlaceError: its file lies in the checkpoint itself.
+        SignatureMissingError, SignatureWrongError: there is a key, and none has signed the file.
+    """
+    plan = planned if isinstance(planned, Plan) else _read(planned, keys)
+    checkpoint = parse_location(plan.checkpoint)
+    if isinstance(planned, str) and f"{parse_location(planned).identity}/".startswith(f"{checkpoint.identity}/"):
+        raise _of_the_lake(planned)
+    is_signed = bool(keys) and not isinstance(planned, Plan)
+    return Warrant(plan, plan, options_of(plan.evidence), is_own=True, is_signed=is_signed)
+
+
+def out_of_lake(
+    location: Location, recovery: str, named: Named, keys: KeyRing, *, is_taken_back: bool = False
+) -> Warrant:
+    """A plan that a recovery keeps beside its checkpoint: this machine's own, or one that only does what is named here.
+
+    With a key: one that was signed, of a recovery that who has the key has begun; or that only does what is named here.
+    Files of the machine that has begun it are not those of this one: they are named here once more.
+
+    Args:
+        location: The checkpoint.
+        recovery: Whose plan it is.
+        named: What was named on this machine.
+        keys: Of this machine.
+        is_taken_back: Whether it is to be taken back, for which nobody asks Kafka.
+
+    Raises:
+        RecoveryUnknownError: there is none.
+        PlanInvalidError: it is damaged.
+        PlanNotOfThisPlaceError: it is of another checkpoint, recovery or query.
+        SignatureMissingError, SignatureWrongError: there is a key, and none has signed the plan, or a stage that the
+            recovery has noted down.
+        StartFileNotNamedError: it would write a file outside of the checkpoint that nobody has named here.
+        FileNotNamedError: it was begun on another machine, and goes by a file there.
+        SinkNotNamedError: it goes by a sink that nobody has named here, or changes rows of another query.
+    """
+    storage = open_writable(location)
+    room = Room(location, recovery, storage, keys)
+    stage, plan = room.stage(), room.plan()
+    own = _own_ids(plan, location, storage)
+    note = noted(plan)
+    is_signed = bool(keys)
+    if note is not None and note.is_own and note.is_begun:
+        return Warrant(plan, plan, _looked_here(plan, note.evidence), is_own=True, is_signed=is_signed)
+    evidence = named.at(location, note)
+    # A signed plan alone is not enough: somebody may have made it and decided against it.
+    if is_signed and stage is not None:
+        require_named(plan, named.files(location, note), is_of_disks=True)
+        if not is_taken_back:
+            _require_files_named(plan, evidence)
+        return Warrant(plan, plan, _looked_here(plan, evidence), is_own=True, is_signed=True)
+    require_named(plan, named.files(location, note))
+    evidence = replace(evidence, sinks=tuple(_named_sinks(plan, evidence.sinks)))
+    _require_own_rows(plan, own | {evidence.txn_app_id or ""})
+    here = plan.said_here(str(location), evidence.words())
+    return Warrant(here, plan, evidence, is_own=False, is_signed=is_signed)
+
+
+def _looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
+    """Where it is looked for a plan whose words count, by the files of this machine."""
+    looked = options_of(plan.evidence)
+    kafka = here.kafka if looked.kafka is not None and is_file_of_facts(looked.kafka) else here.kafka or looked.kafka
+    return replace(looked, kafka=kafka, kafka_config=here.kafka_config)
+
+
+def _require_files_named(plan: Plan, here: EvidenceOptions) -> None:
+    """See that every file by which a plan goes is named on this machine."""
+    looked = options_of(plan.evidence)
+    missing: dict[str, str] = {}
+    if looked.kafka_config is not None and here.kafka_config is None:
+        missing["--kafka-config"] = str(looked.kafka_config)
+    if looked.kafka is not None and is_file_of_facts(looked.kafka) and here.kafka is None:
+        missing["--kafka"] = looked.kafka
+    if missing:
+        raise FileNotNamedError(plan.recovery, missing)
+
+
+def would_do(plan: Plan) -> str:
+    """What a plan does, in one line."""
+    done = [step.do for step in plan.steps] or ["nothing"]
+    more = len(done) - _STEPS_SHOWN
+    return "; ".join([*done[:_STEPS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a plan touches outside of its checkpoint, and nobody has named here."""
+
+    what: str
+    """One line for a person."""
+    option: str
+    """The option that allows it."""
+    value: str
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What allows it, on a command line."""
+        return self.option, self.value
+
+
+def outside(warrant: Warrant, named: Named) -> tuple[Outside, ...]:
+    """What a plan given by hand touches outside of its checkpoint, and nobody on this machine has named; see `Outside`.
+
+    Of a plan that was made here, or by who has the key, all was named when it was made.
+
+    Raises:
+        ConfigError: the configuration is broken.
+        LocationInvalidError: a location of the plan is none.
+    """
+    plan = warrant.plan
+    return () if warrant.is_signed or noted(plan) is not None else tuple(_outside(plan, named))
+
+
+def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
+    location = parse_location(plan.checkpoint)
+    evidence, looked = named.at(location), options_of(plan.evidence)
+    files = {parse_location(each).identity for each in named.files(location) if each is not None}
+    ours = {same_sink(each) for each in evidence.sinks}
+    changed = {step.table if isinstance(step, DeltaStep) else step.sink for step in _sink_steps(plan)}
+    for step in plan.steps:
+        if isinstance(step, StartFileStep) and parse_location(step.path).identity not in files:
+            yield Outside(f"it writes {step.path}", "--allow-start-file", step.path)
+    for text in dict.fromkeys((*(sink.location for sink in plan.sinks), *looked.sinks)):
+        if same_sink(text) not in ours:
+            ours.add(same_sink(text))
+            is_fenced = any(sink.location == text and sink.fence for sink in plan.sinks)
+            what = "commits to" if text in changed or is_fenced else "reads"
+            yield Outside(f"it {what} {text}", "--allow-sink", text)
+    if looked.kafka not in (None, evidence.kafka):
+        yield Outside(f"it asks Kafka at {looked.kafka}", "--kafka", str(looked.kafka))
+    if looked.kafka_config not in (None, evidence.kafka_config):
+        yield Outside(f"it asks Kafka with {looked.kafka_config}", "--kafka-config", str(looked.kafka_config))
+
+
+def _sink_steps(plan: Plan) -> Iterator[DeltaStep | FileSinkStep]:
+    yield from (step for step in plan.steps if isinstance(step, DeltaStep | FileSinkStep))
+
+
+def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[str]:
+    """The ids of the query whose logs these are, by which its plan may call it.
+
+    Where a plan takes `metadata` away, another query may have begun since, and so its own id is none of them.
+
+    Raises:
+        PlanNotOfThisPlaceError: the logs tell of another query.
+    """
+    raw = storage.read(location / METADATA, limit=LOG_BYTES_MAX)
+    told = None if raw is None else parse_query_metadata(raw)
+    known = {plan.query_id, *(_id_left(step) for step in plan.steps)} - {None}
+    if not isinstance(told, QueryMetadata) or told.query_id in known or not known:
+        return {each for each in known if each is not None}
+    if any(step.path == METADATA for step in plan.steps):
+        return set()
+    raise PlanNotOfThisPlaceError(
+        "the plan is of another query than the checkpoint where it lies",
+        subject=f"{location}: recovery {plan.recovery}",
+        found=f"query {plan.query_id}",
+        expected=f"query {told.query_id}",
+        effect="nothing has been changed",
+    )
+
+
+def _id_left(step: Step) -> str | None:
+    """The id of the query that a step leaves in `metadata`."""
+    if not isinstance(step, FileStep) or step.path != METADATA or step.after is None:
+        return None
+    left = parse_query_metadata(step.after)
+    return left.query_id if isinstance(left, QueryMetadata) else None
+
+
+def _named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
+    """The sinks of a plan as they were named here, in its order."""
+    ours = {same_sink(text): text for text in reversed(named)}
+    tables = [*plan.options.get("tables", {})]
+    missing = []
+    for text in (*(sink.location for sink in plan.sinks), *tables):
+        try:
+            found = ours.get(same_sink(text))
+        except LocationInvalidError:
+            found = None
+        if found is None:
+            missing.append(text)
+    if missing:
+        raise SinkNotNamedError(
+            "a plan that lies beside the checkpoint is about a sink that nobody has named here",
+            subject=", ".join(dict.fromkeys(map(without_login, missing))),
+            found=f"recovery {plan.recovery} would: {would_do(plan)}",
+            expected="sink in lastgood.toml, or --sink, if it is where the query writes",
+            effect="nothing has been changed",
+        )
+    yield from (ours[same_sink(sink.location)] for sink in plan.sinks)
+
+
+def _require_own_rows(plan: Plan, own: set[str]) -> None:
+    """See that no rows but those of its own query are taken back, and no writer but its own is made to fail."""
+    steps = [(step.table, step.mark.app_id) for step in plan.steps if isinstance(step, DeltaStep)]
+    fences = [(sink.location, sink.fence) for sink in plan.sinks if sink.fence is not None]
+    for table, app_id in (*steps, *fences):
+        if app_id not in own:
+            raise PlanNotOfThisPlaceError(
+                "a plan that lies beside the checkpoint changes what another query has written",
+                subject=table,
+                found=f"recovery {plan.recovery}: the rows of {app_id}",
+                expected=f"those of query {plan.query_id}; or --txn-app-id, txn_app_id in lastgood.toml",
+                effect="nothing has been changed",
+            )
+
+
+def _read(file: str, keys: KeyRing) -> Plan:
+    location = parse_location(file)
+    raw = open_storage(location).read(location, limit=PLAN_BYTES_MAX + 1)
+    if raw is None:
+        raise UsageError("there is no such plan", subject=file, expected="a file that `lastgood plan` has saved")
+    if len(raw) > PLAN_BYTES_MAX:
+        raise PlanInvalidError("this is no plan", subject=file, found=f"more than {PLAN_BYTES_MAX:,} bytes")
+    return parse_plan(raw, file, keys)
+
+
+def _of_the_lake(file: str) -> PlanNotOfThisPlaceError:
+    return PlanNotOfThisPlaceError(
+        "the file lies in a checkpoint or beside one, where whoever may write to the lake can have put it",
+        subject=file,
+        expected="the plan.json that a recovery keeps; or a file of your own",
+        effect="nothing has been done",
+    )

@@ -1,0 +1,443 @@
+"""`lastgood.toml`: read once, checked whole, handed on as frozen values."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lastgood.errors import ConfigError, UsageError, command_line
+from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
+from lastgood.redaction import also_redact
+from lastgood.settings.ownership import require_own
+from lastgood.settings.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
+from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.storage.reading import LocationInvalidError, parse_location
+
+CONFIG_NAME = "lastgood.toml"
+APP_CONFIG = "app-config"
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """Where a pipeline's topics live."""
+
+    bootstrap: str
+    config: Path | None = None
+    """A `client.properties`, as Kafka's own tools take it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One streaming query of a pipeline."""
+
+    name: str
+    checkpoint: str
+    sink: str | None = None
+    txn_app_id: str | None = None
+    """What its function gives as `txnAppId` when it writes to its Delta tables; None: they know it by the query id."""
+    topics: tuple[str, ...] = ()
+    """What it reads, for the day when no log is left to tell."""
+    offset_columns: str | None = None
+    """Columns of the Delta table that hold `[topic,]partition,offset`, for the same day."""
+    source_replays: bool = False
+    """Whether its sources that cannot be asked serve their ranges again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """An application, and the queries that it runs."""
+
+    name: str
+    command: tuple[str, ...]
+    queries: tuple[Query, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    kafka: Kafka | None = None
+    ledger: LedgerPlace | None = None
+    """Where the history of its queries is kept; the mirror alone has it if None."""
+    policy: Policy = field(default_factory=Policy)
+    driver_check: tuple[str, ...] = ()
+    """A command whose exit code 0 means that the driver is dead; empty if there is none."""
+    max_downtime_ms: int | None = None
+    """How long its queries may be down without losing anything; None if nobody said."""
+    config: Path | None = None
+    """The file it stands in; None if it stands in none."""
+
+
+def parse_duration(text: object) -> float:
+    """Seconds from `500ms`, `10s`, `5m`, `2h`, `1d`, or a number of seconds.
+
+    Raises:
+        ValueError: it is none of these, or negative.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
+        return float(text)
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"no duration: {text!r}")
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def load_config(path: Path) -> dict[str, Pipeline]:
+    """Read every pipeline of a `lastgood.toml`, by name.
+
+    Relative paths in it are meant from its own folder. The one that is found here by itself is obeyed only if it is
+    this user's own; a path that somebody gives is obeyed as given.
+
+    Raises:
+        ConfigError: no such file, another user's, no TOML, or an unknown, missing or wrong entry; it names file and
+            key.
+    """
+    top = _read(path)
+    ledger = top.ledger()
+    _redact(top)
+    _key_file(top)
+    pipelines = {
+        name: replace(_pipeline(name, table, ledger), config=path)
+        for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
+    }
+    top.finish()
+    return pipelines
+
+
+def key_file_in(path: Path) -> Path | None:
+    """The file of keys that a `lastgood.toml` names; None if it names none. The rest of it is not looked at.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    return _key_file(_read(path))
+
+
+def _key_file(top: _Table) -> Path | None:
+    """`key_file` of `[trust]`."""
+    trust = top.table("trust")
+    if trust is None:
+        return None
+    file = trust.string("key_file")
+    trust.finish()
+    return None if file is None else trust.folder.absolute() / Path(file).expanduser()
+
+
+def _read(path: Path) -> _Table:
+    """The file as it stands."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            if path == Path(CONFIG_NAME):
+                require_own(path, os.fstat(stream.fileno()))
+            text = stream.read()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no {path.name}",
+            subject=str(path),
+            found="no such file",
+            expected="a file with a [pipeline.NAME] table; or a command, which needs none",
+            next="lastgood run --checkpoint LOCATION -- COMMAND",
+        ) from error
+    except (OSError, ValueError) as error:  # no UTF-8, or a name that no file can have
+        raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
+    return _Table(document, path, "")
+
+
+def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: Path) -> Pipeline:
+    """The pipeline called `name`, or the only one.
+
+    Raises:
+        UsageError: there is none of that name, or several and no name.
+    """
+    known = ", ".join(pipelines)
+    if name is None:
+        if len(pipelines) == 1:
+            return next(iter(pipelines.values()))
+        raise UsageError(
+            "which pipeline?",
+            subject=str(path),
+            found=f"pipelines {known}",
+            expected="the name of one",
+        )
+    if name not in pipelines:
+        near = _nearest(name, pipelines, "{}")
+        raise UsageError(
+            f"there is no pipeline '{name}'",
+            subject=str(path),
+            found=f"pipelines {known}",
+            expected=f"[pipeline.{name}]",
+            next=near and command_line("run", near, *(() if path == Path(CONFIG_NAME) else ("--config", path))),
+        )
+    return pipelines[name]
+
+
+def pipeline_of_command(
+    command: Sequence[str],
+    checkpoints: Sequence[str],
+    sink: str | None = None,
+    kafka: str | None = None,
+    *,
+    source_replays: bool = False,
+) -> Pipeline:
+    """What `lastgood run -- COMMAND` stands for: a pipeline named after its script, with the default policy."""
+    script = next((word for word in command if word.endswith(".py")), command[0])
+    queries = tuple(
+        Query(name=str(number), checkpoint=each, sink=sink, source_replays=source_replays)
+        for number, each in enumerate(checkpoints)
+    )
+    source = None if kafka is None else Kafka(bootstrap=kafka)
+    return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries, kafka=source)
+
+
+def _redact(top: _Table) -> None:
+    """Count as secret, in this whole process and beside what always is one, what [redact] names."""
+    inner = top.table("redact")
+    if inner is None:
+        return
+    for name in ("regex", "string_regex"):
+        told = inner.string(name)
+        try:
+            also_redact(**{name: told})
+        except (re.error, ValueError) as error:
+            expected = "a regular expression of Python that does not match everything"
+            raise inner.wrong(name, str(error), expected) from error
+    inner.finish()
+
+
+def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
+    """`ledger` is that of the whole file."""
+    command = table.strings("command", required=True)
+    own = _query(name, table, is_required=False)
+    queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
+    cwd = table.string("cwd")
+    max_downtime = table.duration("max_downtime", None)
+    pipeline = Pipeline(
+        name=name,
+        command=tuple(command),
+        queries=queries,
+        env=table.string_map("env"),
+        cwd=table.folder / cwd if cwd else None,
+        kafka=_kafka(table),
+        ledger=table.ledger() or ledger,
+        policy=_policy(table, len(queries)),
+        driver_check=tuple(table.strings("driver_check")),
+        max_downtime_ms=None if max_downtime is None else int(max_downtime * 1000),
+    )
+    table.finish()
+    return pipeline
+
+
+def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Query, ...]:
+    """The query of a table; none if it names no checkpoint, and need not."""
+    checkpoint = table.string("checkpoint", required=is_required)
+    told = {
+        "sink": table.string("sink"),
+        "txn_app_id": table.string("txn_app_id"),
+        "topics": tuple(table.strings("topics")),
+        "offset_columns": table.string("offset_columns"),
+        "source_replays": table.boolean("source_replays"),
+    }
+    if is_required:
+        table.finish()
+    if checkpoint is not None:
+        return (Query(name=name, checkpoint=checkpoint, **told),)
+    for key, value in told.items():
+        if value:
+            raise table.wrong(key, f"{key} without a checkpoint", "checkpoint = … beside it")
+    return ()
+
+
+def _kafka(table: _Table) -> Kafka | None:
+    inner = table.table("kafka")
+    if inner is None:
+        return None
+    config = inner.string("config")
+    kafka = Kafka(bootstrap=inner.string("bootstrap", required=True), config=inner.folder / config if config else None)
+    inner.finish()
+    return kafka
+
+
+def _policy(table: _Table, queries: int) -> Policy:
+    policy = Policy()
+    inner = table.table("policy")
+    if inner is None:
+        return policy
+    numbers = {key: inner.integer(key) for key in ("max_attempts", "same_batch", "stable_lag")}
+    accept = inner.strings("accept", may_be_empty=True)
+    if not set(accept) <= set(ACCEPTABLE):
+        raise inner.wrong("accept", repr(accept), f"of {', '.join(ACCEPTABLE)}")
+    after_outage, outage_start = inner.duration("after_outage", None), inner.string("outage_start")
+    if outage_start is not None and outage_start not in OUTAGE_STARTS:
+        raise inner.wrong("outage_start", repr(outage_start), f"one of {', '.join(OUTAGE_STARTS)}")
+    if outage_start is not None and after_outage is None:
+        raise inner.wrong("outage_start", "outage_start without after_outage", 'after_outage = "1h" beside it')
+    policy = replace(
+        policy,
+        **{key: value for key, value in numbers.items() if value is not None},
+        restart_within_seconds=inner.duration("restart_within", policy.restart_within_seconds),
+        stall_after_seconds=inner.duration("stall_after", None),
+        after_outage_seconds=after_outage,
+        outage_start=outage_start or policy.outage_start,
+        backoff_seconds=inner.duration("backoff", policy.backoff_seconds),
+        backoff_max_seconds=inner.duration("backoff_max", policy.backoff_max_seconds),
+        grace_seconds=inner.duration("grace", policy.grace_seconds),
+        accept=tuple(dict.fromkeys(accept)),
+        via=_start_file(inner, queries),
+        takes_any_number=inner.flag("takes_any_number"),
+        show_data=inner.flag("show_data"),
+    )
+    if policy.takes_any_number and policy.via is None:
+        raise inner.wrong("takes_any_number", "no via", f'via = "{APP_CONFIG}" beside it')
+    inner.finish()
+    return policy
+
+
+def _start_file(table: _Table, queries: int) -> StartFile | None:
+    """The file that tells the application where to begin; None without `via`."""
+    via, file = table.string("via"), table.string("start_file")
+    form, key = table.string("start_form"), table.string("start_key")
+    if via is None:
+        for name, value in (("start_file", file), ("start_form", form), ("start_key", key)):
+            if value is not None:
+                raise table.wrong(name, f"{name} without via", f'via = "{APP_CONFIG}" beside it')
+        return None
+    if via != APP_CONFIG:
+        raise table.wrong("via", repr(via), f'"{APP_CONFIG}"')
+    if queries != 1:
+        raise table.wrong("via", f"{queries} queries", "a pipeline with one query: one file tells one where to begin")
+    forms = [each.value for each in StartForm]
+    if form not in (None, *forms):
+        raise table.wrong("start_form", repr(form), " or ".join(f'"{each}"' for each in forms))
+    if file is None:
+        raise table.wrong("start_file", "nothing", "the file that the application takes its startingOffsets from")
+    place = file if _SCHEME.match(file) else str(table.folder.absolute() / file)
+    try:
+        return StartFile(str(parse_location(place)), StartForm(form or StartForm.JSON.value), key)
+    except LocationInvalidError as error:
+        raise table.wrong("start_file", repr(file), error.expected or "a file") from error
+    except UsageError as error:
+        raise table.wrong("start_key", repr(key) if key else "nothing", error.expected or "a key") from error
+
+
+class _Table:
+    """A TOML table that remembers which of its keys were asked for, so that the rest can be refused."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path, where: str) -> None:
+        self._values = values
+        self._path = path
+        self._where = where
+        self._known: list[str] = []
+
+    @property
+    def folder(self) -> Path:
+        return self._path.parent
+
+    def wrong(self, key: str, found: str, expected: str, hint: str | None = None) -> ConfigError:
+        name = f"{self._where}.{key}" if self._where else key
+        return ConfigError(
+            f"'{name}' cannot be understood",
+            subject=f"{self._path}: {name}",
+            found=found,
+            expected=expected,
+            next=hint,
+        )
+
+    def _get(self, key: str, kind: type, expected: str) -> Any:
+        self._known.append(key)
+        value = self._values.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise self.wrong(key, repr(value), expected)
+        return value
+
+    def string(self, key: str, *, required: bool = False) -> Any:
+        value = self._get(key, str, "a text in quotes")
+        if (value is None and required) or value == "":
+            raise self.wrong(key, "nothing", "a text in quotes")
+        return value
+
+    def ledger(self) -> LedgerPlace | None:
+        told = self.string("ledger")
+        try:
+            return None if told is None else parse_place(told, folder=self.folder)
+        except LedgerUrlError as error:
+            raise self.wrong("ledger", error.found or "", error.expected or "") from error
+
+    def integer(self, key: str) -> int | None:
+        value: int | None = self._get(key, int, "a whole number, 0 or more")
+        if value is not None and value < 0:
+            raise self.wrong(key, str(value), "a whole number, 0 or more")
+        return value
+
+    def boolean(self, key: str) -> bool:
+        self._known.append(key)
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, repr(value), "true or false")
+        return value
+
+    def duration(self, key: str, default: float | None) -> Any:
+        self._known.append(key)
+        if key not in self._values:
+            return default
+        try:
+            return parse_duration(self._values[key])
+        except ValueError as error:
+            raise self.wrong(key, repr(self._values[key]), 'a duration such as "500ms", "10s", "5m"') from error
+
+    def flag(self, key: str) -> bool:
+        self._known.append(key)
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, repr(value), "true or false")
+        return value
+
+    def strings(self, key: str, *, required: bool = False, may_be_empty: bool = False) -> list[str]:
+        expected = 'a list of texts, such as ["spark-submit", "app.py"]'
+        value = self._get(key, list, expected)
+        if (value is None and not required) or (value == [] and may_be_empty):
+            return []
+        if not value or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "nothing" if value is None else repr(value), expected)
+        return list(value)
+
+    def string_map(self, key: str) -> dict[str, str]:
+        value = self._get(key, dict, "a table of texts") or {}
+        for name, item in value.items():
+            if not isinstance(item, str):
+                raise self.wrong(f"{key}.{name}", repr(item), "a text in quotes")
+        return dict(value)
+
+    def table(self, key: str) -> _Table | None:
+        value = self._get(key, dict, "a table")
+        return None if value is None else _Table(value, self._path, f"{self._where}.{key}".lstrip("."))
+
+    def tables(self, key: str, *, required: str | None = None) -> dict[str, _Table]:
+        value = self._get(key, dict, "a table of tables") or {}
+        if required and not value:
+            raise self.wrong(key, "nothing", required)
+        for name, item in value.items():
+            if not isinstance(item, dict):
+                raise self.wrong(f"{key}.{name}", repr(item), "a table")
+        prefix = f"{self._where}.{key}".lstrip(".")
+        return {name: _Table(item, self._path, f"{prefix}.{name}") for name, item in value.items()}
+
+    def finish(self) -> None:
+        """Refuse what nobody asked for: a mistyped key must not silently mean its default."""
+        for key in self._values:
+            if key not in self._known:
+                known = ", ".join(self._known)
+                raise self.wrong(key, f"unknown key '{key}'", known, _nearest(key, self._known, "did you mean '{}'?"))
+
+
+def _nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return sentence.format(near[0]) if near else None

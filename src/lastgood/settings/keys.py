@@ -1,0 +1,209 @@
+"""The keys of this machine: where they come from, and the file that holds them. Never out of a lake."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+
+from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, UsageError, command_line, owners_of
+from lastgood.settings.config import CONFIG_NAME, key_file_in
+from lastgood.signing import NO_KEYS, KeyRing, Signer, parse_keys, to_text
+from lastgood.storage.reading import Location
+from lastgood.storage.rights import make_private
+
+FILE_VARIABLE, TEXT_VARIABLE = "LASTGOOD_KEY_FILE", "LASTGOOD_KEY"
+_BYTES_MAX = 64 * 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class KeyFileOpenError(LastgoodError):
+    """Others than its owner can read or change a file of keys, or it is not ours."""
+
+    condition = "KEY_FILE_OPEN"
+    exit_code = 83
+    retry = Retry.AFTER_CHANGE
+
+
+class KeyMissingError(LastgoodError):
+    """There is no key where one is told to be, or none of this id."""
+
+    condition = "KEY_MISSING"
+    exit_code = 84
+    retry = Retry.AFTER_CHANGE
+
+
+class KeyFileExistsError(UsageError):
+    """A new key would be written over what is there."""
+
+    condition = "KEY_FILE_EXISTS"
+
+
+class Keys:
+    """The keys of one command, which all of it goes by: read when they are first asked for, and never again."""
+
+    def __init__(self, config: Path | None = None) -> None:
+        """Nothing is read yet; `config` as for `keys_of`."""
+        self._config = config
+        self._ring: KeyRing | None = None
+
+    def __call__(self) -> KeyRing:
+        """The keys.
+
+        Raises:
+            LastgoodError: as `keys_of`.
+        """
+        if self._ring is None:
+            self._ring = keys_of(self._config)
+        return self._ring
+
+
+def keys_of(config: Path | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
+    """The keys that this machine is given: the first of these that says anything.
+
+    `LASTGOOD_KEY_FILE`, `LASTGOOD_KEY`, `key_file` of `[trust]` in the configuration, `default_file`.
+
+    Args:
+        config: Another configuration than `lastgood.toml` here.
+        environment: Environment variables; ours if None.
+
+    Raises:
+        KeyMissingError: a file that is named is not there.
+        KeyFileOpenError: others can read it.
+        KeyInvalidError, ConfigError: what is there is not understood.
+    """
+    told = os.environ if environment is None else environment
+    if not told.get(FILE_VARIABLE) and told.get(TEXT_VARIABLE):
+        return parse_keys(told[TEXT_VARIABLE], TEXT_VARIABLE)
+    file, origin = key_file(config, told)
+    ring = read_key_file(file)
+    if ring is None and origin is not None:
+        raise KeyMissingError(
+            "there is no file of keys where one is told to be",
+            subject=f"{origin}: {file}",
+            found="no such file",
+            expected="a file that `lastgood key create` has written",
+            effect="nothing has been changed",
+            next=command_line("key", "create", file),
+        )
+    return ring or NO_KEYS
+
+
+def key_file(config: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[Path, str | None]:
+    """The file whose keys count, and who names it; None: it is where one is looked for anyhow.
+
+    Raises:
+        ConfigError: the configuration is not understood.
+    """
+    told = os.environ if environment is None else environment
+    if told.get(FILE_VARIABLE):
+        return Path(told[FILE_VARIABLE]), FILE_VARIABLE
+    path = Path(CONFIG_NAME) if config is None else config
+    named = key_file_in(path) if path.exists() else None
+    return (default_file(), None) if named is None else (named, f"{path}: trust.key_file")
+
+
+def default_file() -> Path:
+    """Where a key is looked for that nothing names."""
+    return platformdirs.user_config_path("lastgood") / "key"
+
+
+def signer_of(config: Path | None, checkpoint: Location) -> Signer:
+    """The keys of this machine, at one checkpoint.
+
+    Raises:
+        LastgoodError: as `keys_of`.
+    """
+    return Signer.at(keys_of(config), checkpoint)
+
+
+def read_key_file(file: Path) -> KeyRing | None:
+    """The keys in a file; None if there is no such file. A link is not followed.
+
+    Raises:
+        KeyFileOpenError: it is a link, or no file, or others can read it.
+        KeyInvalidError: it holds none.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if not os.access(file.parent, os.X_OK):  # the home of somebody else, as after a change of user
+            return None
+        found = "a link" if file.is_symlink() else error.strerror or "a file that cannot be read"
+        raise _refused(
+            file, found, f"a file that only its owner can read; {TEXT_VARIABLE} takes a key as well"
+        ) from error
+    try:
+        _require_private(file, os.fstat(descriptor))
+        raw = os.read(descriptor, _BYTES_MAX)
+    finally:
+        os.close(descriptor)
+    return parse_keys(raw.decode(errors="replace"), str(file))
+
+
+def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
+    """Write keys to a file that only its owner can read.
+
+    Args:
+        file: Where.
+        ring: The keys.
+        is_new: Whether there may be none yet.
+
+    Raises:
+        KeyFileExistsError: there is one.
+        StorageError: it cannot be written (subclasses).
+    """
+    # Whole under its own name or not at all: a torn file of keys locks its owner out.
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        make_private(file.parent)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+                opened.write(to_text(ring.keys))
+                opened.flush()
+                os.fsync(descriptor)
+            if is_new:
+                os.link(draft, file)  # refuses what is there
+            else:
+                draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise KeyFileExistsError(
+            "there is a file already, and a key is never written over",
+            subject=str(file),
+            expected="another name, or `lastgood key rotate` for a new key beside the old ones",
+            next=command_line("key", "rotate", file),
+        ) from error
+    except OSError as error:
+        kind = NoSpaceError if error.errno in (28, 122) else StorageError
+        raise kind("the file of keys cannot be written", subject=str(file), found=error.strerror) from error
+
+
+def _require_private(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(file, "no plain file", "a file that only its owner can read")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise _refused(file, f"a file of user {found.st_uid}", f"one of user {os.geteuid()}, or of root")
+    if found.st_mode & _OTHERS:
+        raise _refused(file, f"mode {stat.S_IMODE(found.st_mode):04o}", "mode 0600, or 0400")
+
+
+def _refused(file: Path, found: str, expected: str) -> KeyFileOpenError:
+    is_mode = found.startswith("mode")
+    return KeyFileOpenError(
+        "a file of keys is not safe where it lies" if not is_mode else "others can read the file of keys",
+        subject=str(file),
+        found=found,
+        expected=expected,
+        effect="nothing has been changed",
+        next=f"chmod 600 {file}; if others may have read it: {command_line('key', 'rotate', file)}"
+        if is_mode
+        else owners_of(str(file)),
+    )

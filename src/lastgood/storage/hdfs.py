@@ -1,0 +1,367 @@
+"""HDFS by WebHDFS: which name nodes to ask, and what fsspec's own filesystem lacks to be relied upon.
+
+Of the libraries that could read it, only this needs neither a JVM in our process nor a Hadoop beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree as ET
+
+from lastgood.errors import NoSpaceError, StorageError
+from lastgood.storage.drafts import draft_name
+from lastgood.storage.limits import CONNECT_SECONDS, OddAnswerError
+from lastgood.storage.rights import FILE, FOLDER, above_work_folder, is_private
+
+READ_SECONDS = 8.0
+"""For the first byte of an answer, and from each to the next."""
+
+HTTP_PORT, HTTPS_PORT, RPC_PORT = 9870, 9871, 8020
+_OTHER_IDENTITIES = frozenset({"user", "kerberos", "token"})
+_PARALLEL_FOLDERS = 16
+
+
+class UnreachedError(ConnectionError):
+    """Nobody took the question, so nothing has happened."""
+
+
+class StandbyError(UnreachedError):
+    """The name node is not the one in charge."""
+
+
+class HdfsError(OSError):
+    """HDFS cannot do it, for a reason that has no Python class."""
+
+
+_ERRORS: Mapping[str, type[OSError]] = {
+    "AccessControlException": PermissionError,
+    "AuthorizationException": PermissionError,
+    "SecurityException": PermissionError,
+    "FileNotFoundException": FileNotFoundError,
+    "FileAlreadyExistsException": FileExistsError,
+    "ParentNotDirectoryException": NotADirectoryError,
+    "StandbyException": StandbyError,
+}
+_RPC_ADDRESS = "dfs.namenode.rpc-address"
+_QUOTAS = frozenset({"DSQuotaExceededException", "NSQuotaExceededException", "QuotaByStorageTypeExceededException"})
+
+
+def _hadoop_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """What stands in `core-site.xml` and `hdfs-site.xml` of `HADOOP_CONF_DIR`, as Spark reads them; {} without them."""
+    settings: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if env.get("HADOOP_CONF_DIR") else ():
+        file = Path(env["HADOOP_CONF_DIR"]) / name
+        try:
+            root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own settings
+        except FileNotFoundError:
+            continue
+        except (OSError, ET.ParseError) as error:
+            raise StorageError("Hadoop's settings cannot be read", subject=str(file), found=str(error)) from error
+        for each in root.iter("property"):
+            settings[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
+    return settings
+
+
+def configured_names(env: Mapping[str, str]) -> set[str]:
+    """What may stand for a host in `hdfs://…` because this machine's own Hadoop settings name it.
+
+    Args:
+        env: Where `HADOOP_CONF_DIR` may stand.
+
+    Raises:
+        StorageError: the settings cannot be read.
+    """
+    hadoop = _hadoop_settings(env)
+    addresses = [at.removesuffix(f":{RPC_PORT}") for key, at in hadoop.items() if key.startswith(_RPC_ADDRESS)]
+    return {*_words(hadoop.get("dfs.nameservices", "")), *addresses}
+
+
+def webhdfs_settings(
+    scheme: str, authority: str, *, env: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How to reach the HDFS that a location names, as arguments of the filesystem of `dependable`.
+
+    Args:
+        scheme: `hdfs`, `webhdfs` or `swebhdfs`.
+        authority: Host and port, or for `hdfs` a nameservice.
+        env: Where `HADOOP_CONF_DIR` and `HADOOP_USER_NAME` may stand.
+        given: What the user has told fsspec; for `hdfs` it counts above what the location and Hadoop say.
+
+    Raises:
+        StorageError: Hadoop's settings cannot be read.
+        ValueError: a port is no number.
+    """
+    hadoop = _hadoop_settings(env)
+    is_https = scheme == "swebhdfs"
+    if scheme == "hdfs":
+        is_https = bool(given.get("use_https", hadoop.get("dfs.http.policy") == "HTTPS_ONLY"))
+        addresses = _addresses(authority, hadoop, is_https=is_https)
+        if "host" in given:
+            addresses = [str(given["host"])]
+        if "port" in given:
+            addresses = [f"{address.partition(':')[0]}:{given['port']}" for address in addresses]
+    else:
+        addresses = [authority if ":" in authority or "port" not in given else f"{authority}:{given['port']}"]
+    default = HTTPS_PORT if is_https else HTTP_PORT
+    pairs = [(host, int(port or default)) for host, _, port in (address.partition(":") for address in addresses)]
+    settings: dict[str, Any] = {"host": pairs[0][0], "port": pairs[0][1], "use_https": is_https}
+    settings["namenodes"] = tuple(f"{'https' if is_https else 'http'}://{host}:{port}" for host, port in pairs)
+    if not _OTHER_IDENTITIES & given.keys():
+        settings |= _identity(env, hadoop)
+    return settings
+
+
+def _addresses(authority: str, hadoop: Mapping[str, str], *, is_https: bool) -> list[str]:
+    """Where the name nodes of `hdfs://authority` serve HTTP: those of a nameservice, else of the one that is named."""
+    rpc, http = _RPC_ADDRESS, f"dfs.namenode.{'https' if is_https else 'http'}-address"
+    if authority in _words(hadoop.get("dfs.nameservices", "")):
+        ids = _words(hadoop.get(f"dfs.ha.namenodes.{authority}", ""))
+        which = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
+    else:
+        host, _, port = authority.partition(":")
+        named = f"{host}:{port or RPC_PORT}"
+        which = [key.removeprefix(rpc) for key, at in hadoop.items() if key.startswith(rpc) and at == named][:1]
+    found = []
+    for suffix in which:
+        host = hadoop.get(rpc + suffix, authority).partition(":")[0]
+        listens_at, _, port = hadoop.get(http + suffix, host).partition(":")
+        found.append(f"{host if listens_at == '0.0.0.0' else listens_at}:{port}")  # noqa: S104 - it is compared with
+    return found or [authority.partition(":")[0]]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _identity(env: Mapping[str, str], hadoop: Mapping[str, str]) -> dict[str, Any]:
+    """Who we are for HDFS, as Hadoop's own client decides it."""
+    if hadoop.get("hadoop.security.authentication") == "kerberos":
+        return {"kerberos": True}
+    with contextlib.suppress(KeyError):  # a user without a name, as in some containers
+        return {"user": env.get("HADOOP_USER_NAME") or pwd.getpwuid(os.geteuid()).pw_name}
+    return {}
+
+
+@functools.cache
+def dependable(filesystem: type[Any]) -> type[Any]:
+    """The WebHDFS of fsspec, with what it lacks.
+
+    Its own takes an error of a data node for the content, waits for ever, knows one name node, tells nothing of a
+    rename that was refused, writes in place, and creates what is there already.
+    """
+
+    class DependableWebHdfs(_Dependable, filesystem):  # type: ignore[misc]  # fsspec has no types
+        pass
+
+    return DependableWebHdfs
+
+
+class _Dependable:
+    """What stands in for methods of fsspec's WebHDFS. It raises OSError, and NoSpaceError where a quota is used up."""
+
+    _cached: bool
+    session: Any
+    pars: dict[str, str]
+    _apply_proxy: Any
+
+    def __init__(self, *, namenodes: Sequence[str], parallel: int, **settings: Any) -> None:
+        if self._cached:
+            return
+        self._namenodes = tuple(namenodes)
+        self._parallel = parallel
+        super().__init__(**settings)
+
+    def _connect(self) -> None:
+        from requests.adapters import HTTPAdapter  # noqa: PLC0415 - of the extra 'hdfs'
+
+        super()._connect()  # type: ignore[misc]  # of fsspec's
+        adapter = HTTPAdapter(pool_connections=self._parallel, pool_maxsize=self._parallel)
+        for scheme in ("http://", "https://"):
+            self.session.mount(scheme, adapter)
+
+    def _call(
+        self,
+        op: str,
+        method: str = "get",
+        path: str | None = None,
+        data: bytes | None = None,
+        redirect: bool = True,  # noqa: FBT001, FBT002
+        **kwargs: Any,
+    ) -> Any:
+        """What the name node in charge answers to an operation."""
+        parameters = {**kwargs, **self.pars, "op": op.upper()}
+        failure: OSError | None = None
+        for namenode in self._namenodes:
+            url = self._apply_proxy(f"{namenode}/webhdfs/v1{quote(path or '', safe='/=')}")
+            try:
+                answer = self._ask(method, url, params=parameters, data=data, allow_redirects=redirect)
+            except (ConnectionError, TimeoutError) as error:
+                if method.upper() != "GET" and not isinstance(error, UnreachedError):
+                    raise  # it may have happened: never ask another one to do it again
+                failure = error if failure is None or isinstance(failure, StandbyError) else failure
+            else:
+                self._namenodes = (namenode, *(other for other in self._namenodes if other != namenode))
+                return answer
+        raise failure or ConnectionError("no name node")
+
+    def _ask(self, method: str, url: str, **how: Any) -> Any:
+        import requests  # noqa: PLC0415 - of the extra 'hdfs'
+
+        whom = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        try:
+            answer = self.session.request(method.upper(), url, timeout=(CONNECT_SECONDS, READ_SECONDS), **how)
+        except requests.ConnectTimeout as error:
+            raise UnreachedError(f"nobody answers at {whom} within {CONNECT_SECONDS:g} s") from error
+        except requests.Timeout as error:
+            raise TimeoutError(f"no answer from {whom} within {READ_SECONDS:g} s") from error
+        except requests.RequestException as error:
+            reason = getattr(error.args[0] if error.args else None, "reason", None)
+            if reason is not None:  # of urllib3's MaxRetryError, and we retry nothing: there was no connection
+                raise UnreachedError(f"{whom} cannot be reached: {reason}") from error
+            raise ConnectionError(f"the answer of {whom} breaks off: {error}") from error
+        return _checked(answer, whom)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """One file or folder."""
+        return _entry(_told(self._call("GETFILESTATUS", path=path), "FileStatus"), path)
+
+    def ls(self, path: str, detail: bool = False, **_: Any) -> list[Any]:  # noqa: FBT001, FBT002 - fsspec's own
+        """What lies in a folder; NotADirectoryError for a file."""
+        listed = _told(self._call("LISTSTATUS", path=path), "FileStatuses", "FileStatus")
+        if any(not found["pathSuffix"] for found in listed):
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file", path)
+        entries = [_entry(found, f"{path.rstrip('/')}/{found['pathSuffix']}") for found in listed]
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def find(self, path: str, *, detail: bool = False, **_: Any) -> Any:
+        """Every file below a folder; folders that lie as deep are listed together."""
+        found: dict[str, Any] = {}
+        listings = iter([self.ls(path, detail=True)])
+        pool = ThreadPoolExecutor(_PARALLEL_FOLDERS, thread_name_prefix="webhdfs")
+        try:
+            while folders := [each["name"] for each in _files_into(found, listings)]:
+                listings = pool.map(self._listing, folders)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return found if detail else sorted(found)
+
+    def _listing(self, folder: str) -> list[Any]:
+        try:
+            return self.ls(folder, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []  # removed since the folder above was listed
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        """The content of a file from `start` to before `end`, which count from its begin."""
+        bounds: dict[str, Any] = {"offset": start or 0, **({} if end is None else {"length": end - (start or 0)})}
+        answer = self._call("OPEN", path=path, redirect=False, **bounds)
+        if "Location" in answer.headers:
+            answer = self._ask("GET", self._apply_proxy(answer.headers["Location"]))
+        return _content(answer)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Put a file in its place, whole and at once; with mode `create`, FileExistsError if there is one already.
+
+        Out of several who create it, one does. A ConnectionError or TimeoutError leaves open whether it is there.
+        """
+        folder, _slash, name = path.rpartition("/")
+        draft = f"{folder}/{draft_name(name)}"
+        try:
+            self._upload(draft, value)
+            self._rename(draft, path, "NONE" if mode == "create" else "OVERWRITE")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._call("DELETE", "delete", draft)
+            raise
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - fsspec's own
+        """Have a folder there; those of a work folder are for their owner alone, one that is there keeps its mode."""
+        del exist_ok
+        above = above_work_folder(path)
+        if above is None:
+            self._call("MKDIRS", "put", path)
+            return
+        # What is missing above it is not ours: HDFS would give it the same mode.
+        self._call("MKDIRS", "put", above)
+        self._call("MKDIRS", "put", path, permission=f"{FOLDER:o}")
+
+    def _upload(self, path: str, value: bytes) -> None:
+        mode: dict[str, Any] = {"permission": f"{FILE:o}"} if is_private(path) else {}
+        at = self._call("CREATE", "put", path, redirect=False, overwrite="false", **mode).headers.get("Location")
+        if at is None:
+            raise OddAnswerError("what answers there is no WebHDFS: it says not where to send a file")
+        headers = {"content-type": "application/octet-stream"}  # HttpFS insists
+        self._ask("PUT", self._apply_proxy(at), data=value, headers=headers)
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        """Rename a file or folder; FileExistsError if there is something at `path2`."""
+        self._rename(path1, path2, "NONE")
+
+    def _rename(self, path: str, to: str, options: str) -> None:
+        # Without options HDFS moves a file into a folder of that name, and tells a refusal as a success.
+        self._call("RENAME", "put", path, destination=to, renameoptions=options)
+
+
+def _files_into(found: dict[str, Any], listings: Iterator[list[Any]]) -> list[Any]:
+    """Put the files of some listings into `found`; give the folders."""
+    folders = []
+    for entry in (entry for listing in listings for entry in listing):
+        if entry["type"] == "directory":
+            folders.append(entry)
+        else:
+            found[entry["name"]] = entry
+    return folders
+
+
+def _entry(status: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {**status, "name": name, "type": status["type"].lower(), "size": status["length"]}
+
+
+def _content(answer: Any) -> bytes:
+    """What an answer holds, if it is whole: one that breaks off among its headers looks like an empty file."""
+    content: bytes = answer.content
+    length = answer.headers.get("Content-Length")
+    is_whole = "Transfer-Encoding" in answer.headers if length is None else length == str(len(content))
+    if answer.status_code != 200 or not is_whole:
+        raise ConnectionError(f"the answer breaks off after {len(content)} bytes")
+    return content
+
+
+def _told(answer: Any, *keys: str) -> Any:
+    """What stands in an answer below these keys."""
+    try:
+        value = answer.json()
+        for key in keys:
+            value = value[key]
+    except (ValueError, KeyError, TypeError) as error:
+        raise OddAnswerError(f"what answers there is no WebHDFS: no {keys[0]} in its answer") from error
+    return value
+
+
+def _checked(answer: Any, whom: str) -> Any:
+    """An answer that is none of an error."""
+    if answer.status_code < 400:
+        return answer
+    try:
+        told = answer.json()["RemoteException"]
+        name, message = str(told["exception"]), str(told["message"]).partition("\n")[0]
+    except (ValueError, KeyError, TypeError) as error:
+        if answer.status_code == 401:
+            raise PermissionError(f"{whom} wants Kerberos, a token or a password") from error
+        if answer.status_code == 403:
+            raise PermissionError(f"{whom}: access denied") from error
+        raise OddAnswerError(f"what answers at {whom} is no WebHDFS: {answer.status_code}") from error
+    if name in _QUOTAS:
+        raise NoSpaceError("a quota of HDFS is used up", subject=whom, found=message)
+    if name not in _ERRORS:
+        raise HdfsError(f"{name}: {message}")
+    raise _ERRORS[name](message)

@@ -1,0 +1,564 @@
+"""Where checkpoints live: Spark's form of a location, and the few operations that we need on any filesystem.
+
+It knows nothing of what the files mean. Nothing is cached: what is asked is asked of the filesystem.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
+from lastgood.redaction import first_words
+from lastgood.storage.clouds import account_host
+from lastgood.storage.hdfs import dependable, webhdfs_settings
+from lastgood.storage.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
+from lastgood.storage.services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
+
+_Answer = TypeVar("_Answer")
+
+PARALLEL_LOCAL = 16
+"""Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
+PARALLEL_REMOTE = 100  # to a storage service: what costs is the wait for each, not the work
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", **dict.fromkeys(("abfs", "wasbs", "wasb"), "abfss")}
+_BUCKETS = ("s3", "gs")
+_CONTAINERS = ("abfss",)
+_HOSTS = ("hdfs", "webhdfs", "swebhdfs")
+_SCHEMES = ("file", "dbfs", *_BUCKETS, *_CONTAINERS, *_HOSTS, *_SAME_SCHEME)
+_EXTRAS = {
+    "s3": ("s3", "s3fs"),
+    "gs": ("gcs", "gcsfs"),
+    "abfss": ("azure", "adlfs"),
+    **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
+}
+_HOST = "[A-Za-z0-9._-]+"
+_AUTHORITIES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    **dict.fromkeys(_BUCKETS, (re.compile(r"[^\s#?\\\x00-\x1f\x7f]+"), "BUCKET")),
+    **dict.fromkeys(
+        _CONTAINERS,
+        (re.compile(rf"[A-Za-z0-9$._-]+@[A-Za-z0-9_-]+\.{_HOST}"), "CONTAINER@ACCOUNT.dfs.core.windows.net"),
+    ),
+    **dict.fromkeys(_HOSTS, (re.compile(rf"{_HOST}(:[0-9]+)?"), "HOST")),
+}
+"""What is between `//` and the path. A library makes a URL of it: with `#`, `?`, `\\` or one more `@` it would ask
+another host than the one that we have compared."""
+_DBFS_MOUNT = "/dbfs"
+_LINKS_TOLD_MAX = 1000
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
+
+
+class StorageDeniedError(StorageError):
+    """A file or folder is there, but its owner does not let us read or write it."""
+
+    condition = "STORAGE_DENIED"
+    exit_code = 12
+    retry = Retry.AFTER_CHANGE
+
+
+class LocationInvalidError(StorageError):
+    """A location is none that Spark and lastgood understand."""
+
+    condition = "LOCATION_INVALID"
+    exit_code = 13
+    retry = Retry.AFTER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or folder as Spark names it; `location / "offsets/7"` is a file below it.
+
+    Make one with `parse_location`. `str()` gives the form to show and to paste into Spark.
+    """
+
+    scheme: str
+    """As the user wrote it: `s3a` stays `s3a`. `file` for plain paths."""
+    authority: str
+    """Bucket, container and account, or host; empty for local paths."""
+    path: str
+    """Absolute, without `.`, `..`, double or trailing slashes."""
+
+    def __str__(self) -> str:
+        """A plain path for local files, else the URI."""
+        if self.scheme == "file":
+            return self.path
+        return f"{self.scheme}:{self.path}" if self.scheme == "dbfs" else f"{self.scheme}://{self.authority}{self.path}"
+
+    def __truediv__(self, below: str) -> Location:
+        """The file or folder `below` this folder; `below` is taken as it is."""
+        return Location(self.scheme, self.authority, f"{self.path.rstrip('/')}/{below}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; empty for the root."""
+        return posixpath.basename(self.path)
+
+    @property
+    def identity(self) -> str:
+        """The same text for every way to write the same place, such as `s3://`, `s3a://` or `/dbfs/` and `dbfs:/`."""
+        scheme, authority, path = _SAME_SCHEME.get(self.scheme, self.scheme), self.authority, self.path
+        if scheme == "file" and path.startswith(f"{_DBFS_MOUNT}/"):
+            scheme, path = "dbfs", path.removeprefix(_DBFS_MOUNT)
+        if scheme in _HOSTS:
+            authority = authority.lower().removesuffix(":8020")
+        if scheme in _CONTAINERS:  # two addresses of one account
+            authority = authority.replace(".blob.", ".dfs.", 1)
+        return f"{scheme}://{authority}{path}"
+
+    @property
+    def host(self) -> str | None:
+        """Whom it names that is to be asked; None where the environment says that, as for a bucket."""
+        scheme = _SAME_SCHEME.get(self.scheme, self.scheme)
+        if scheme in _CONTAINERS:
+            return account_host(self.authority)
+        host = self.authority.lower()
+        return (host.removesuffix(":8020") if scheme == "hdfs" else host) if scheme in _HOSTS else None
+
+    def sibling(self, suffix: str) -> Location:
+        """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
+
+        Raises:
+            LocationInvalidError: this is the root of a filesystem or bucket, which has nothing beside it.
+        """
+        if not self.name:
+            raise LocationInvalidError("the root of a storage has no neighbour", subject=str(self))
+        return Location(self.scheme, self.authority, self.path + suffix)
+
+
+def parse_location(text: str) -> Location:
+    """Read a location as Spark takes it: a plain path, `file:`, `s3a://`, `hdfs://`, `abfss://`, `gs://`, `dbfs:/`.
+
+    Nothing is decoded: as in Hadoop, `%20`, `?` and `#` in a location are these very characters. A relative path
+    counts from the current folder.
+
+    Raises:
+        LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing, or
+            holds characters that none has.
+    """
+    if not text.strip() or "\0" in text:
+        raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
+    found = _SCHEME.fullmatch(text)
+    if found is None or "/" in found[1]:
+        return Location("file", "", _normal(os.path.abspath(text)))  # noqa: PTH100 - as Hadoop: by text, no links
+    scheme, rest = found[1].lower(), found[2]
+    if scheme not in _SCHEMES:
+        raise _invalid(text, f"one of {', '.join(f'{known}:' for known in _SCHEMES)}")
+    authority, path = "", rest
+    if rest.startswith("//"):
+        authority = rest[2:].partition("/")[0]
+        path = rest[2 + len(authority) :]
+    canonical = _SAME_SCHEME.get(scheme, scheme)
+    if ":" in authority and "@" in (text if canonical in _BUCKETS else authority):
+        raise _invalid(text, "a location without a login: its keys belong to the environment")
+    if canonical in ("file", "dbfs"):
+        return _mounted(text, scheme, authority, path)
+    pattern, form = _AUTHORITIES[canonical]
+    if pattern.fullmatch(authority) is None:
+        form = form.replace(".dfs.", ".blob.") if scheme.startswith("wasb") else form
+        raise _invalid(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
+    return Location(scheme, authority, _normal(path or "/"))
+
+
+def _mounted(text: str, scheme: str, authority: str, path: str) -> Location:
+    if authority not in ("", "localhost") or not path.startswith("/"):
+        raise _invalid(text, f"{scheme}:/FOLDER")
+    path = _normal(path)
+    if scheme == "dbfs" and (path + "/").startswith("/Volumes/"):
+        scheme = "file"  # a Unity Catalog volume is mounted under the same path
+    return Location(scheme, "", path)
+
+
+def _normal(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _invalid(text: str, expected: str) -> LocationInvalidError:
+    return LocationInvalidError("the location is not understood", subject=text or "(empty)", expected=expected)
+
+
+class Entry(NamedTuple):
+    """What a listing tells of a file or folder."""
+
+    name: str
+    """Last part of the path; in `walk` the path below the folder that was asked for."""
+    is_folder: bool
+    size: int | None
+    """Bytes; None for a folder and where it was not looked up."""
+    modified_ms: int | None
+    """Time of the last change, milliseconds since 1970; None where it was not looked up or nobody knows."""
+
+
+class Storage(Protocol):
+    """Reading from one filesystem. Safe to use from several threads at once.
+
+    What is not there is `None`, never an exception. Every method raises StorageDeniedError where we may not look and
+    StorageError where the filesystem does not answer; both name the location. A name that is told has no part that is
+    empty, `.` or `..`, and no NUL: keys of an object store that do are left out.
+    """
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+
+    def names(self, folder: Location) -> Iterator[str] | None:
+        """Names of what lies directly in a folder, in no order; None if there is no such folder.
+
+        Folders end with a slash. What is neither file nor folder (pipes, sockets, dangling links) is left out. The
+        fastest way to list a large folder: nothing else is looked up.
+        """
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder, in no order; None if there is no such folder.
+
+        Sizes and times are left out, where each would be one more request, without `facts`, and for names with a
+        leading dot.
+        """
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder; None if there is no such folder (object stores: or no file in it).
+
+        A local disk is walked four folders deep, because links may lead in a circle.
+        """
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; None if there is no such file."""
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; None if there is none."""
+
+
+def open_storage(location: Location, options: Mapping[str, Any] | None = None) -> Storage:
+    """Give access to the filesystem that `location` names; nothing is asked of it yet.
+
+    Args:
+        location: What the user named on that filesystem; on a disk of this machine no link below it is followed.
+        options: Passed on to fsspec's filesystem (`endpoint_url`, `key`, …; HDFS is read by WebHDFS: `port`, `user`).
+            The environment fills in: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …, or `FSSPEC_S3_ENDPOINT_URL`, ….
+
+    Raises:
+        ExtraMissingError: the library for this kind of storage is not installed.
+        StorageError: `dbfs:` outside of Databricks, or the options are refused.
+    """
+    if location.scheme == "file":
+        return LocalStorage(root=location)
+    if location.scheme == "dbfs":
+        if not Path(_DBFS_MOUNT).is_dir():
+            raise StorageError(
+                "dbfs: can be read only where it is mounted",
+                subject=str(location),
+                found=f"no folder {_DBFS_MOUNT}",
+                expected="the driver of a Databricks cluster",
+            )
+        return LocalStorage(_DBFS_MOUNT, root=location)
+    return FsspecStorage(_filesystem(location, options or {}))
+
+
+def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
+    import fsspec  # noqa: PLC0415 - 0.1 s that a local checkpoint need not pay
+
+    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
+    extra, module = _EXTRAS[canonical]
+    settings: dict[str, Any] = {"use_listings_cache": False}
+    protocol = "webhdfs" if canonical in _HOSTS else canonical
+    try:
+        factory = fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
+    configured = fsspec.config.conf.get(protocol, {})
+    with answering(location):
+        if canonical in _HOSTS:
+            where = webhdfs_settings(canonical, location.authority, env=os.environ, given={**configured, **options})
+            return dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
+        settings |= service_settings(canonical, location.authority, os.environ, configured, requests=PARALLEL_REMOTE)
+        return impatient(factory, canonical)(**{**settings, **options})
+
+
+@contextlib.contextmanager
+def answering(location: Location) -> Iterator[None]:
+    """Turn what a filesystem raises into our errors; what is not there stays FileNotFoundError."""
+    try:
+        yield
+    except (LastgoodError, FileNotFoundError, MemoryError):
+        raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(str(location)) from error
+    except PermissionError as error:
+        told = None if error.errno else str(error)  # a system says no more than the sentence
+        raise StorageDeniedError(
+            "the storage does not let us look", subject=str(location), found=told, next=owners_of(str(location))
+        ) from error
+    except Exception as error:  # each backend has its own tree of exceptions: here they all mean "no answer"
+        if lacks_credentials(error):
+            raise StorageDeniedError(
+                "the storage wants credentials, and there are none", subject=str(location), found=str(error)
+            ) from error
+        reason = first_words(error)
+        raise StorageError(
+            "the storage does not answer", subject=str(location), found=f"{type(error).__name__}: {reason}".rstrip(": ")
+        ) from error
+
+
+class LocalStorage:
+    """Files of this machine, read with the system's own calls."""
+
+    def __init__(self, mount: str = "", *, root: Location | None = None) -> None:
+        """Read what is there.
+
+        Args:
+            mount: The folder under which the filesystem of the locations is mounted.
+            root: The location that a user named: below it, and in its work folder, no link is followed, and one that
+                is met is an error. None: all are followed.
+        """
+        self.mount = mount
+        self.root = root
+        self.tree = Tree(None if root is None else mount + root.path)
+        self._left_out: dict[str, Link] | None = None
+
+    def leaving_links_out(self) -> LocalStorage:
+        """The same, for who reads and tells of links: they are as if not there, and stand in `left_out`."""
+        storage = copy.copy(self)
+        vars(storage)["_left_out"] = {}
+        return storage
+
+    @property
+    def left_out(self) -> tuple[Link, ...]:
+        """The links that were met and left out so far, by path."""
+        return tuple(sorted(dict(self._left_out or {}).values()))
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+        return PARALLEL_LOCAL
+
+    def names(self, folder: Location) -> Iterator[str] | None:
+        """Names of what lies directly in a folder; see `Storage.names`."""
+        found = self._listing(folder)
+        return None if found is None else self._names(folder, found)
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder; see `Storage.scan`."""
+        found = self._listing(folder)
+        return None if found is None else self._entries(folder, found, facts=facts)
+
+    def _listing(self, folder: Location) -> OpenFolder | None:
+        return self._ask(folder, lambda: self.tree.list(self.mount + folder.path))
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder; see `Storage.walk`."""
+        listing = self.scan(folder)
+        return None if listing is None else self._below(folder, listing, "", 4)
+
+    def _below(self, folder: Location, listing: Iterator[Entry], prefix: str, depth: int) -> Iterator[Entry]:
+        for entry in listing:
+            if not entry.is_folder:
+                yield entry._replace(name=prefix + entry.name) if prefix else entry
+            elif depth:  # a bound, because links may lead in a circle
+                inner = folder / entry.name
+                yield from self._below(inner, self.scan(inner) or iter(()), f"{prefix}{entry.name}/", depth - 1)
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; see `Storage.read`."""
+        return self._read(file, limit)
+
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on; None if there is no such file; else as `read`."""
+        return self._read(file, limit, begin)
+
+    def _read(self, file: Location, limit: int, begin: int = 0) -> bytes | None:
+        try:
+            with answering(file):
+                # Without O_NONBLOCK a pipe would hang us until somebody writes to it.
+                descriptor = self.tree.open(self.mount + file.path, os.O_RDONLY | os.O_NONBLOCK)
+                try:
+                    told = os.fstat(descriptor)
+                    if not stat.S_ISREG(told.st_mode):
+                        return None
+                    if begin:
+                        os.lseek(descriptor, begin, os.SEEK_SET)
+                    return content(descriptor, max(0, told.st_size - begin), limit)
+                finally:
+                    os.close(descriptor)
+        except FileNotFoundError:
+            return None
+        except LinkNotFollowedError as error:
+            self._leave_out(error)
+            return None
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; see `Storage.stat`."""
+        found = self._ask(location, lambda: self.tree.stat(self.mount + location.path))
+        if found is None:
+            return None
+        is_folder, modified_ms = stat.S_ISDIR(found.st_mode), found.st_mtime_ns // 1_000_000
+        return Entry(location.name, is_folder, None if is_folder else found.st_size, modified_ms)
+
+    def _ask(self, location: Location, call: Callable[[], _Answer]) -> _Answer | None:
+        try:
+            with answering(location):
+                return call()
+        except FileNotFoundError:
+            return None
+        except LinkNotFollowedError as error:
+            self._leave_out(error)
+            return None
+
+    def _leave_out(self, error: LinkNotFollowedError) -> None:
+        if self._left_out is None:
+            raise error
+        if len(self._left_out) < _LINKS_TOLD_MAX:
+            self._left_out[error.link.path] = error.link
+
+    def _is_left_out(self, folder: OpenFolder, found: os.DirEntry[str]) -> bool:
+        if folder.follows or not found.is_symlink():
+            return False
+        self._leave_out(LinkNotFollowedError(folder.link(found.name)))
+        return True
+
+    def _names(self, folder: Location, listing: OpenFolder) -> Iterator[str]:
+        with answering(folder):
+            for found in listing:
+                if not self._is_left_out(listing, found):
+                    if found.is_file():
+                        yield found.name
+                    elif found.is_dir():
+                        yield f"{found.name}/"
+
+    def _entries(self, folder: Location, listing: OpenFolder, *, facts: bool) -> Iterator[Entry]:
+        with answering(folder):
+            for found in listing:
+                if not self._is_left_out(listing, found):
+                    if found.is_dir():
+                        yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
+                    elif found.is_file():
+                        yield _local_file(found, facts=facts and not found.name.startswith("."))
+
+
+def _local_file(found: os.DirEntry[str], *, facts: bool) -> Entry:
+    size = modified_ms = None
+    if facts:
+        with contextlib.suppress(FileNotFoundError):  # purged between listing and asking
+            known = found.stat()
+            size, modified_ms = known.st_size, known.st_mtime_ns // 1_000_000
+    return Entry(found.name, is_folder=False, size=size, modified_ms=modified_ms)
+
+
+class FsspecStorage:
+    """Anything that fsspec can open."""
+
+    def __init__(self, filesystem: Any) -> None:
+        """Use `filesystem`, made with its listing cache off."""
+        self.filesystem = filesystem
+
+    @property
+    def parallel(self) -> int:
+        """How many requests at once pay off."""
+        return PARALLEL_REMOTE
+
+    def names(self, folder: Location) -> Iterator[str] | None:
+        """Names of what lies directly in a folder; see `Storage.names`."""
+        entries = self.scan(folder)
+        return None if entries is None else (f"{entry.name}/" if entry.is_folder else entry.name for entry in entries)
+
+    def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
+        """What lies directly in a folder; see `Storage.scan`."""
+        path = fsspec_path(folder)
+        listed = self._ask(folder, lambda: self.filesystem.ls(path, detail=True))
+        if listed is None:
+            return None
+        own = path.strip("/")
+        inside = [found for found in listed if found["name"].strip("/") != own]
+        if not inside and any(found.get("size") for found in listed):
+            return None  # a file; the empty marker of a folder, too, lists itself
+        return _named((posixpath.basename(found["name"].rstrip("/")), found) for found in inside)
+
+    def walk(self, folder: Location) -> Iterator[Entry] | None:
+        """Every file below a folder; see `Storage.walk`."""
+        path = fsspec_path(folder)
+        listed = self._ask(folder, lambda: self.filesystem.find(path, detail=True))
+        if not listed:
+            return None
+        skip = len(path.strip("/")) + 1
+        files = (found for found in listed.values() if not found["name"].endswith("/"))  # that would mark a folder
+        return _named((found["name"].lstrip("/")[skip:], found) for found in files)
+
+    def read(self, file: Location, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a file; see `Storage.read`."""
+        path = fsspec_path(file)
+        failure = None
+        try:
+            content = self._ask(file, lambda: self.filesystem.cat_file(path, start=0, end=limit))
+        except StorageError as error:
+            if is_unreachable(error.__cause__):
+                raise
+            content, failure = b"", error
+        if content is None or content:
+            return content and bytes(content)
+        # WebHDFS reads a folder as nothing; several services refuse any range of an empty object.
+        entry = self.stat(file)
+        if entry is None or entry.is_folder:
+            return None
+        if failure and entry.size != 0:
+            raise failure
+        return b""
+
+    def read_part(self, file: Location, *, begin: int, limit: int) -> bytes | None:
+        """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file."""
+        if not begin:
+            return self.read(file, limit=limit)
+        content = self._ask(file, lambda: self.filesystem.cat_file(fsspec_path(file), start=begin, end=begin + limit))
+        return None if content is None else bytes(content)
+
+    def stat(self, location: Location) -> Entry | None:
+        """One file or folder; see `Storage.stat`."""
+        path = fsspec_path(location)
+        found = self._ask(location, lambda: self.filesystem.info(path))
+        return None if found is None else _fsspec_entry(found, location.name)
+
+    def _ask(self, location: Location, call: Callable[[], Any]) -> Any:
+        try:
+            with answering(location):
+                return call()
+        except FileNotFoundError:
+            return None
+
+
+def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> bytes | None:
+    """At most `limit` bytes of a file from byte `begin` on, which is in it; None if there is no such file.
+
+    Raises:
+        StorageError: as `Storage.read`.
+    """
+    if isinstance(storage, LocalStorage | FsspecStorage):
+        return storage.read_part(file, begin=begin, limit=limit)
+    content = storage.read(file, limit=begin + limit)
+    return None if content is None else content[begin:]
+
+
+def fsspec_path(location: Location) -> str:
+    """The path by which the filesystem itself knows a location."""
+    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
+    if canonical in _BUCKETS:
+        return location.authority + location.path
+    return location.authority.partition("@")[0] + location.path if canonical in _CONTAINERS else location.path
+
+
+def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:
+    """What a service lists, without keys that no file can have for a name: a key is any text, and may hold `..`."""
+    for name, found in listed:
+        if "\0" not in name and not {"", ".", ".."}.intersection(name.split("/")):
+            yield _fsspec_entry(found, name)
+
+
+def _fsspec_entry(found: Mapping[str, Any], name: str) -> Entry:
+    if found.get("type") == "directory":
+        return Entry(name, is_folder=True, size=None, modified_ms=None)
+    value = next((found[key] for key in _MODIFIED_KEYS if found.get(key) is not None), None)
+    return Entry(name, is_folder=False, size=found.get("size"), modified_ms=milliseconds(value))

@@ -1,0 +1,490 @@
+"""Writing to any filesystem: whole files, in place at once or not at all, as far as the filesystem can.
+
+`create` is what leases and seals stand on. How exclusive it is, is the filesystem's own affair: `_WRITERS` names who
+writes where, `_PROVEN` where a suite has raced it, and `require_exclusive_create` asks the one that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from lastgood.errors import NoSpaceError, Retry, StorageError, owners_of
+from lastgood.storage.drafts import draft_name
+from lastgood.storage.local_tree import Place
+from lastgood.storage.reading import (
+    Entry,
+    FsspecStorage,
+    LocalStorage,
+    Location,
+    Storage,
+    StorageDeniedError,
+    answering,
+    fsspec_path,
+    open_storage,
+)
+from lastgood.storage.rights import FILE, Rights, is_private, rights_for
+from lastgood.storage.services import is_unreachable
+
+_LINKS_REFUSED = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
+_CHUNK_BYTES = 1024 * 1024
+_MARK = "lastgood_made_by"
+"""A name of metadata that Azure takes, too."""
+_S3_MARK = "lastgood-made-by"
+_S3_EXISTS = frozenset({"PreconditionFailed", "412"})
+_S3_CONFLICT = frozenset({"ConditionalRequestConflict", "409"})
+_S3_CONFLICTS_MAX = 5
+_S3_UNSUPPORTED = frozenset({"NotImplemented", "501"})
+_HDFS = ("hdfs", "webhdfs", "swebhdfs")
+_CLOUDS = ("abfss", "gs")
+_PROVEN = frozenset({"file", "s3", *_CLOUDS, *_HDFS})
+_AT_ONCE = frozenset({"file", *_HDFS})
+LATE_WRITE_SECONDS = 5.0
+"""More than a driver's write of a log entry to an object store takes from its look whether there is one."""
+_VOLUMES = "/Volumes/"
+_FUSE = ("fuse.", "macfuse", "osxfuse")  # not fuseblk, which is a disk of this machine
+
+
+class ExclusiveCreateUnsupportedError(StorageError):
+    """A storage cannot create a file only if there is none, so nothing is repaired there."""
+
+    condition = "EXCLUSIVE_CREATE_UNSUPPORTED"
+    exit_code = 15
+    retry = Retry.NEVER
+
+
+class MoveRefusedError(StorageError):
+    """A file cannot get another name: it is not there, or something has that name."""
+
+    condition = "MOVE_REFUSED"
+    exit_code = 16
+    retry = Retry.AFTER_CHANGE
+
+
+class WritableStorage(Storage, Protocol):
+    """A storage that can be written to. Safe to use from several threads at once.
+
+    Every method raises StorageDeniedError where we may not write, NoSpaceError where there is no room, StorageError
+    where the filesystem does not answer; all name the location. After a StorageError it may have been done or not.
+    """
+
+    def write(self, file: Location, content: bytes) -> None:
+        """Put a file in its place, with the folders above it; one that is there is replaced."""
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none, with the folders above it; of several at once, one does.
+
+        Returns:
+            True if we made it; False if there is one, which stays as it is.
+        """
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name on the same storage; the folders above it are made.
+
+        Killed in between, both names are left, each with the whole content.
+
+        Raises:
+            MoveRefusedError: there is no such file, or something has the new name; nothing was done.
+        """
+
+    def remove(self, file: Location) -> None:
+        """Remove a file; no error if there is none."""
+
+
+def open_writable(location: Location, options: Mapping[str, Any] | None = None) -> WritableStorage:
+    """Give access to the filesystem that `location` names, to write as well.
+
+    Raises:
+        ExtraMissingError, StorageError: as `open_storage`.
+    """
+    storage = open_storage(location, options)
+    if isinstance(storage, LocalStorage):
+        return LocalWriter(storage.mount, root=storage.root)
+    if isinstance(storage, FsspecStorage):
+        return _WRITERS.get(_kind(location), FsspecWriter)(storage.filesystem)
+    raise TypeError(type(storage))
+
+
+def may_create_exclusively(folder: Location) -> bool:
+    """Whether a suite has seen that of several who create one file on this kind of storage only one does."""
+    kind = _kind(folder)
+    return kind in _PROVEN and not (kind == "file" and folder.path.startswith(_VOLUMES))
+
+
+def late_write_seconds(folder: Location) -> float:
+    """How long after a `create` a driver may still put its own file there, since it had looked before that.
+
+    Spark puts an entry of a log in place by a rename that finds nothing there. On HDFS that is one act, on a disk next
+    to one; on an object store it is a look, and then a copy over whatever is there by then.
+    """
+    return 0.0 if _kind(folder) in _AT_ONCE else LATE_WRITE_SECONDS
+
+
+def require_exclusive_create(storage: WritableStorage, folder: Location) -> None:
+    """See that of several who create one file in `folder` only one does; a file is put there and removed again.
+
+    Raises:
+        ExclusiveCreateUnsupportedError: no, or nobody has proven it for this kind of storage yet.
+        StorageError: the folder cannot be written to.
+    """
+    if not may_create_exclusively(folder):
+        raise _unsupported(folder, "a kind of storage on which no repair has been tested")
+    probe = folder / draft_name("probe")
+    try:
+        made = [storage.create(probe, b"first"), storage.create(probe, b"second")]
+        held = storage.read(probe, limit=16)
+        if isinstance(storage, LocalWriter) and not storage.takes_links(probe) and storage.is_fuse(probe):
+            raise _unsupported(folder, "a mounted store (FUSE) that takes no hard links")
+    finally:
+        storage.remove(probe)
+    if made != [True, False] or held != b"first":
+        raise _unsupported(folder, "a storage that lets two create the same file")
+
+
+class LocalWriter(LocalStorage):
+    """Files of this machine. A file is written beside its place and renamed or linked into it."""
+
+    def write(self, file: Location, content: bytes) -> None:
+        """Put a file in its place; see `WritableStorage.write`."""
+        with _writing(file), self._draft(file, [content]) as (draft, place):
+            _rename(draft, place)
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`.
+
+        Where there are no hard links, a reader may see it half, and one who is killed leaves half of it.
+        """
+        with _writing(file), self._draft(file, [content]) as (draft, place):
+            made = _link(draft, place)
+            return _create_in_place(place, content, self._rights(file, place)) if made is None else made
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`."""
+        _require_file(source, self.stat(source))
+        with _writing(target):
+            old, new = self._place(source), self._place(target, make=True)
+            try:
+                made = _link(old, new)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                made = self._copy(source, target)  # a folder of it lies on another disk
+            if made:
+                _unlink(old)
+            elif made is None and not _is_taken(new):
+                _rename(old, new)
+            else:
+                raise _in_the_way(target)
+
+    def remove(self, file: Location) -> None:
+        """Remove a file; see `WritableStorage.remove`."""
+        with _writing(file), contextlib.suppress(FileNotFoundError):
+            _unlink(self._place(file))
+
+    def takes_links(self, file: Location) -> bool:
+        """Whether a file that is there can get a second name."""
+        place = self._place(file)
+        second = _beside(place, draft_name("probe"))
+        with _writing(file):
+            made = _link(place, second)
+            with contextlib.suppress(FileNotFoundError):
+                _unlink(second)
+        return bool(made)
+
+    def is_fuse(self, file: Location) -> bool:
+        """Whether a file lies on what a program, not the system, shows as a filesystem."""
+        import psutil  # noqa: PLC0415 - only a repair needs it
+
+        real = f"{os.path.realpath(self.mount + file.path)}/"
+        mounts = psutil.disk_partitions(all=True)
+        above = [mount for mount in mounts if real.startswith(f"{mount.mountpoint.rstrip('/')}/")]
+        kind = max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
+        return kind == "fuse" or kind.startswith(_FUSE)
+
+    def _place(self, file: Location, *, make: bool = False) -> Place:
+        return self.tree.place(self.mount + file.path, make=make)
+
+    def _rights(self, file: Location, place: Place) -> Rights:
+        return rights_for(place.name, place.dir_fd, is_ours=is_private(self.mount + file.path))
+
+    @contextlib.contextmanager
+    def _draft(self, file: Location, pieces: Iterable[bytes]) -> Iterator[tuple[Place, Place]]:
+        """A file that is safe on the disk, and its place beside it; gone in the end, if it got no other name."""
+        place = self._place(file, make=True)
+        draft = _beside(place, draft_name(file.name))
+        try:
+            rights = self._rights(file, place)
+            with _opened(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights) as stream:
+                stream.writelines(pieces)
+            yield draft, place
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                _unlink(draft)
+
+    def _copy(self, source: Location, target: Location) -> bool | None:
+        with _opened(self._place(source), os.O_RDONLY) as stream:
+            pieces = iter(lambda: stream.read(_CHUNK_BYTES), b"")
+            with self._draft(target, pieces) as (draft, place):
+                made = _link(draft, place)
+                if made is None and not _is_taken(place):
+                    _rename(draft, place)
+                    made = True
+                return made
+
+
+def _beside(place: Place, name: str) -> Place:
+    """Another file of the same folder."""
+    return place._replace(name=name if place.folder is not None else str(Path(place.name).with_name(name)))
+
+
+@contextlib.contextmanager
+def _opened(place: Place, flags: int, rights: Rights | None = None) -> Iterator[BinaryIO]:
+    """A file that is open; one that is written is safe on the disk in the end, and has its rights."""
+    descriptor = os.open(place.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE, dir_fd=place.dir_fd)
+    with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb") as stream:
+        yield stream
+        if rights is not None:
+            stream.flush()
+            rights.give(stream.fileno())
+            os.fsync(stream.fileno())
+
+
+def _rename(old: Place, new: Place) -> None:
+    os.replace(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd)
+
+
+def _unlink(place: Place) -> None:
+    os.unlink(place.name, dir_fd=place.dir_fd)
+
+
+def _is_taken(place: Place) -> bool:
+    try:
+        os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _link(old: Place, new: Place) -> bool | None:
+    """Give a file a second name; False if it is taken, None if this filesystem has no hard links."""
+    try:
+        os.link(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _LINKS_REFUSED:
+            return None
+        raise
+    return True
+
+
+def _create_in_place(place: Place, content: bytes, rights: Rights) -> bool:
+    try:
+        os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE, dir_fd=place.dir_fd))
+    except FileExistsError:
+        return False
+    try:
+        with _opened(place, os.O_WRONLY, rights) as stream:
+            stream.write(content)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            _unlink(place)
+        raise
+    return True
+
+
+class FsspecWriter(FsspecStorage):
+    """Anything that fsspec can open. An object store puts an object whole."""
+
+    def write(self, file: Location, content: bytes) -> None:
+        """Put a file in its place; see `WritableStorage.write`."""
+        path = fsspec_path(file)
+        with _writing(file), answering(file):
+            self._make_folder(path)
+            self.filesystem.pipe_file(path, content)
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`.
+
+        Only as exclusive as this filesystem's own `mode="create"`: many ask first and then write.
+        """
+        path = fsspec_path(file)
+        with _writing(file), answering(file):
+            self._make_folder(path)
+            try:
+                self.filesystem.pipe_file(path, content, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`. It is copied, and the old one removed."""
+        before = self.stat(source)
+        _require_file(source, before)
+        if self.stat(target) is not None:
+            raise _in_the_way(target)
+        with _writing(target), answering(target):
+            self._make_folder(fsspec_path(target))
+            self.filesystem.cp_file(fsspec_path(source), fsspec_path(target))
+        after = self.stat(target)
+        if before is None or after is None or after.size != before.size:
+            raise StorageError(
+                "a file was not copied whole",
+                subject=str(target),
+                found="no such file" if after is None else f"{after.size} bytes",
+                expected=None if before is None else f"{before.size} bytes",
+                effect=f"{source} is still there",
+            )
+        self.remove(source)
+
+    def remove(self, file: Location) -> None:
+        """Remove a file; see `WritableStorage.remove`."""
+        with _writing(file), contextlib.suppress(FileNotFoundError), answering(file):
+            self.filesystem.rm_file(fsspec_path(file))
+
+    def _make_folder(self, path: str) -> None:
+        self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+
+class HdfsWriter(FsspecWriter):
+    """HDFS, whose rename takes no other file's place."""
+
+    def move(self, source: Location, target: Location) -> None:
+        """Give a file another name; see `WritableStorage.move`."""
+        _require_file(source, self.stat(source))
+        with _writing(target), answering(target):
+            self._make_folder(fsspec_path(target))
+            try:
+                self.filesystem.mv(fsspec_path(source), fsspec_path(target))
+            except FileExistsError as error:
+                raise _in_the_way(target) from error
+
+
+class MarkingWriter(FsspecWriter):
+    """An object store that decides itself whether there is an object: of several who create one, one does.
+
+    When an answer is lost, or a library asks a second time, only a mark tells whether it was us.
+    """
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`."""
+        with _writing(file), answering(file):
+            return self._put_if_none(file, content)
+
+    def _put_if_none(self, file: Location, content: bytes) -> bool:
+        path, mark = fsspec_path(file), uuid.uuid4().hex
+        try:
+            self._put_marked(path, content, mark)
+        except Exception as error:
+            if not self._is_there(file, error) and not is_unreachable(error):
+                raise
+            found = self._mark_of(path)
+            if found is None and is_unreachable(error):
+                raise
+            return found == mark
+        return True
+
+    def _put_marked(self, path: str, content: bytes, mark: str) -> None:
+        self.filesystem.pipe_file(path, content, mode="create", metadata={_MARK: mark})
+
+    def _is_there(self, _: Location, error: Exception) -> bool:
+        """Whether the service refused because there is an object."""
+        return isinstance(error, FileExistsError)
+
+    def _mark_of(self, path: str) -> str | None:
+        """The mark of who made an object, empty if it has none; None if there is no object."""
+        try:
+            return str((self.filesystem.info(path).get("metadata") or {}).get(_MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def _make_folder(self, path: str) -> None:
+        """There are none, and fsspec would make a bucket where none is."""
+
+
+class S3Writer(MarkingWriter):
+    """S3, and what speaks like it: exclusive by `If-None-Match`, which the server decides."""
+
+    def create(self, file: Location, content: bytes) -> bool:
+        """Put a file where there is none; see `WritableStorage.create`."""
+        with _writing(file), answering(file):
+            for _ in range(_S3_CONFLICTS_MAX - 1):
+                with contextlib.suppress(_ConflictError):
+                    return self._put_if_none(file, content)
+            return self._put_if_none(file, content)
+
+    def _put_marked(self, path: str, content: bytes, mark: str) -> None:
+        self.filesystem.pipe_file(path, content, mode="create", Metadata={_S3_MARK: mark})
+
+    def _is_there(self, file: Location, error: Exception) -> bool:
+        code = _s3_code(error)
+        if code in _S3_UNSUPPORTED:
+            raise _unsupported(file, "an S3 server that does not know If-None-Match") from error
+        if code in _S3_CONFLICT:
+            raise _ConflictError(code) from error
+        return isinstance(error, FileExistsError) or code in _S3_EXISTS
+
+    def _mark_of(self, path: str) -> str | None:
+        try:
+            return str(self.filesystem.metadata(path, refresh=True).get(_S3_MARK, ""))
+        except FileNotFoundError:
+            return None
+
+
+class _ConflictError(OSError):
+    """Two put the same object at the same instant, and S3 wants to be asked again."""
+
+
+_WRITERS: Mapping[str, type[FsspecWriter]] = {
+    "s3": S3Writer,
+    **dict.fromkeys(_CLOUDS, MarkingWriter),
+    **dict.fromkeys(_HDFS, HdfsWriter),
+}
+
+
+def _kind(location: Location) -> str:
+    return location.identity.partition(":")[0]
+
+
+def _s3_code(error: Exception) -> str | None:
+    """By what name S3 refused; None if it did not."""
+    response = getattr(error.__cause__ or error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, Mapping) else None
+
+
+def _require_file(source: Location, entry: Entry | None) -> None:
+    if entry is None or entry.is_folder:
+        found = "no such file" if entry is None else "a folder"
+        raise MoveRefusedError("there is nothing to move", subject=str(source), found=found, expected="a file")
+
+
+def _in_the_way(target: Location) -> MoveRefusedError:
+    return MoveRefusedError("a file would be overwritten", subject=str(target), found="a file", expected="nothing")
+
+
+def _unsupported(place: Location, found: str) -> ExclusiveCreateUnsupportedError:
+    return ExclusiveCreateUnsupportedError(
+        "no repair on this storage: nothing here keeps two repairs apart",
+        subject=str(place),
+        found=found,
+        expected="local disk, HDFS, Azure, Google, or S3 with conditional writes (If-None-Match)",
+        effect="nothing was changed",
+    )
+
+
+@contextlib.contextmanager
+def _writing(file: Location) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise StorageDeniedError(
+            "the storage does not let us write", subject=str(file), next=owners_of(str(file))
+        ) from error
+    except OSError as error:
+        kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
+        raise kind("the file cannot be written", subject=str(file), found=error.strerror) from error

@@ -1,0 +1,364 @@
+"""What `run` does about its queries before each start: diagnose, plan, and carry out what the policy allows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lastgood.asked import Asked
+from lastgood.errors import LastgoodError, command_line
+from lastgood.failures.ending import Cause
+from lastgood.failures.failure_class import FailureClass
+from lastgood.ladder.rungs import Rung, Standing, rungs
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.exposure import has_unread
+from lastgood.observe.positions import Where
+from lastgood.observe.retention import retention_of
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.planning.plan import Plan
+from lastgood.planning.price import Waiver
+from lastgood.recovery.applying import Owner
+from lastgood.recovery.attempts import Attempts
+from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
+from lastgood.recovery.deciding import decide
+from lastgood.recovery.decision import Decision, Verdict
+from lastgood.recovery.outage import Outage, after_outage, outage_of
+from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.config import Pipeline
+from lastgood.settings.target import Target, name_policy
+from lastgood.storage.reading import Location, parse_location
+from lastgood.supervise.agents import Agents
+from lastgood.supervise.care import PersonNeededError, Wait
+from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
+from lastgood.supervise.run_attempts import RunAttempts
+from lastgood.supervise.story import Story
+from lastgood.supervise.topic_watch import TopicWatch
+
+
+@dataclass(slots=True)
+class _Query:
+    """A query, and what was tried for it since it last made progress."""
+
+    target: Target
+    evidence: EvidenceOptions
+    story: Story
+    topics: TopicWatch
+    attempts: RunAttempts
+    before: Attempts | None = None
+    """What was kept of it when this run began, until it is started."""
+    tried: set[Rung] = field(default_factory=set)
+    repaired_at: Standing | None = None
+    """How it stood when it was repaired last: until it has been started, nothing more is tried."""
+    waiting: Decision | None = None
+    """The cheapest plan that nobody has accepted."""
+    plan: Plan | None = None
+    """By which it was started last."""
+    is_warned: bool = False
+    """Whether it was said that nobody can tell whether this is its first start."""
+
+
+class Healer:
+    """Makes the queries of one pipeline ready to start; belongs to the supervisor's thread."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        targets: Mapping[Location, Target],
+        *,
+        tell: Callable[[Event], None],
+        first_start: bool = False,
+        go_on: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            pipeline: What may be done, and how the driver is known to be dead.
+            targets: Its queries.
+            tell: Gets each event.
+            first_start: Whether a person says that they have never run.
+            go_on: A person has looked: however long the queries were down, they are started as they stand.
+        """
+        self._first_start = first_start
+        self._pipeline = pipeline
+        self._go_on = go_on
+        self._running_ms: int | None = None
+        """When the command was last seen running."""
+        self._tell = tell
+        self.agents: Agents | None = None
+        """In the drivers of the command; None without one."""
+        self._queries: dict[str, _Query] = {}
+        self._asking: list[threading.Thread] = []
+        self._remembered: dict[str, Standing] = {}
+        """What nobody has asked for yet."""
+        for location, target in targets.items():
+            self.add(location, target)
+
+    def add(self, location: Location, target: Target) -> None:
+        """Look after a query as well."""
+        evidence = EvidenceOptions().of(target)
+        story = Story(location, evidence, self._pipeline, tell=self._tell, rows_of=self._rows_of)
+        if target.max_downtime_ms is not None:  # no start waits for it
+            asking = threading.Thread(target=self._tell_retention, args=(location, target), daemon=True)
+            self._asking.append(asking)
+            asking.start()
+        topics = TopicWatch(location, evidence, tell=self._tell)
+        attempts = RunAttempts(location, evidence, self._pipeline, self._uncounted)
+        self._queries[str(location)] = _Query(target, evidence, story, topics, attempts)
+
+    def adopt(self, location: Location, target: Target) -> None:
+        """Look after a query as well of which nobody knew before the command was started.
+
+        What others have seen of it counts from here on as if it had been known: else the failure of this start would be
+        the first, and be written over all those before it.
+        """
+        self.add(location, target)
+        query = self._queries[str(location)]
+        standing = self._recall(str(location), query).standing
+        query.before = None
+        query.attempts.started(standing, query.tried)
+
+    def before_start(self, standing: Standing) -> Wait | None:
+        """See `Care`."""
+        stands = {}
+        for checkpoint, query in self._queries.items():
+            stands[checkpoint] = own = self._stands(checkpoint, query, standing)
+            query.waiting = None
+            wait = self._heal(checkpoint, query, own)
+            if wait is not None:
+                return wait
+            query.topics.begin()
+        for checkpoint, query in self._queries.items():
+            query.before = None
+            query.attempts.started(stands[checkpoint], query.tried)
+        return None
+
+    def _stands(self, checkpoint: str, query: _Query, standing: Standing) -> Standing:
+        """How one query stands; before the first start: as those who started it before have left it."""
+        if standing.cause is not None:
+            own = standing.of(checkpoint)
+            if own.failures <= 1 and own is standing:
+                query.tried.clear()
+            return own
+        return (query.before or self._recall(checkpoint, query)).standing
+
+    def _recall(self, checkpoint: str, query: _Query) -> Attempts:
+        """What was kept of a query before this run began."""
+        query.before = found = query.attempts.find(go_on=self._go_on)
+        self._remembered[checkpoint] = found.standing
+        query.tried.update(found.tried)
+        return found
+
+    def remembered(self) -> Mapping[str, Standing]:
+        """See `Care`."""
+        found, self._remembered = self._remembered, {}
+        return found
+
+    def settled(self, standing: Standing | None) -> None:
+        """See `Care`."""
+        for checkpoint, query in self._queries.items():
+            is_own = standing is not None and standing.of(checkpoint) is standing
+            query.attempts.ended(standing if is_own else None)
+
+    def failed(self, ended: Ended, cause: Cause) -> None:
+        """See `Care`."""
+        self._running_ms = int(ended.at * 1000)
+        for checkpoint, query in self._queries.items():
+            query.story.failed(ended, cause, ended.positions.get(checkpoint, {}))
+
+    def first_batch(self, checkpoint: str, batch: int, *, rerun: bool) -> None:
+        """See `Care`."""
+        query = self._queries.get(checkpoint)
+        if query is not None:
+            query.story.first_batch(batch, query.plan, rerun=rerun)
+
+    def is_ahead(self, checkpoint: str) -> bool:
+        """See `Care`: as Kafka tells; what nobody can tell is no."""
+        query = self._queries.get(checkpoint)
+        if query is None or query.evidence.kafka is None:
+            return False
+        try:
+            return has_unread(checkpoint, query.evidence)
+        except LastgoodError:  # what cannot be looked at is the business of whoever starts next
+            return False
+
+    def strayed(self, checkpoint: str) -> Cause | None:
+        """See `Care`."""
+        query = self._queries.get(checkpoint)
+        line = None if query is None else query.topics.strayed
+        return None if line is None else Cause(FailureClass.SOURCE_RECREATED, line=line)
+
+    def last_resort(self) -> PersonNeededError | None:
+        """See `Care`."""
+        found = None
+        for checkpoint, query in self._queries.items():
+            query.story.gave_up("nothing else is left to try", query.waiting)
+            if query.waiting is not None and found is None:
+                found = _person(checkpoint, query.evidence, query.waiting)
+        return found
+
+    def close(self) -> None:
+        """Finish what is still being asked and written down."""
+        for asking in self._asking:
+            asking.join()
+        for query in self._queries.values():
+            query.topics.close()
+            query.story.close()
+
+    def _tell_retention(self, location: Location, target: Target) -> None:
+        found = retention_of(target)
+        for each in found.warnings:
+            sentence = f"{each.effect} {each.next}"
+            self._tell(Noticed(at=time.time(), condition=each.condition.name, sentence=sentence))
+        if found.unknown is not None:
+            sentence = (
+                f"whether Kafka keeps what {location} has not read for max_downtime is not known: {found.unknown}"
+            )
+            self._tell(Noticed(at=time.time(), condition="RETENTION_UNKNOWN", sentence=sentence))
+
+    def _rows_of(self, location: Location, batch: int) -> int | None:
+        return None if self.agents is None else self.agents.rows_of(location, batch)
+
+    def _heal(self, checkpoint: str, query: _Query, standing: Standing) -> Wait | None:
+        """Do what helps; None: start."""
+        began = time.monotonic()
+        way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
+        outage = self._outage(checkpoint)
+        gives_up = query.before is not None and query.before.gives_up
+        if outage is None:
+            # What was tried often enough is not done once more; only what a person has to decide on is looked for.
+            first = self._recover(checkpoint, query, Rung.RESUME.value, Where(), observe=gives_up)
+            climbed = climb(
+                way_out,
+                query.tried,
+                lambda rung: self._decide(checkpoint, query, rung, first),
+                first,
+                via=query.target.via,
+            )
+        else:
+            decided = after_outage(
+                outage,
+                lambda goal, where: self._recover(checkpoint, query, goal, where),
+                self._go_on_command(checkpoint, query),
+            )
+            climbed = Climbed(Rung.RESUME, decided)
+        decision, seconds = climbed.decision, time.monotonic() - began
+        query.waiting = climbed.waiting
+        is_more = decision.changes and climbed.rung is not Rung.RESUME
+        if (
+            query.before is not None
+            and gives_up
+            and outage is None
+            and decision.verdict is Verdict.START
+            and not is_more
+        ):
+            raise self._given_up(checkpoint, query, query.before)
+        if decision.verdict is Verdict.LATER:
+            return Wait(decision.because)
+        if decision.verdict is Verdict.PERSON:
+            query.story.went(decision, seconds)
+            raise _person(checkpoint, query.evidence, decision)
+        if decision.recovery is not None:
+            if climbed.rung is not Rung.RESUME:
+                query.tried.add(climbed.rung)
+            query.repaired_at = standing
+            self._repaired(checkpoint, query, decision, seconds)
+            return None
+        query.plan = decision.plan
+        query.story.restarted(decision.because, query.plan, seconds)
+        if decision.warning is not None and not query.is_warned:
+            query.is_warned = True
+            warning = decision.warning
+            self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=warning.effect))
+        because = decision.because
+        self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
+        return None
+
+    def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:
+        """It has failed too often before this run began: a person is called, with what there is to decide on."""
+        query.story.gave_up(before.because, query.waiting)
+        if query.waiting is None:
+            return before.exhausted(self._go_on_command(checkpoint, query))
+        return _person(
+            checkpoint, query.evidence, replace(query.waiting, because=f"{before.because}, and {query.waiting.because}")
+        )
+
+    def _go_on_command(self, checkpoint: str, query: _Query) -> str:
+        """By which a person who has looked starts the query as it stands."""
+        config = self._pipeline.config
+        if config is None:  # a command that was named on the command line has no other name
+            return Asked(checkpoint, query.evidence.words()).command("recover", "--go-on")
+        named = name_policy(config)
+        return command_line("run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named)))
+
+    def _outage(self, checkpoint: str) -> Outage | None:
+        if self._go_on:
+            return None
+        location, running_ms = parse_location(checkpoint), self._running_ms
+        return outage_of(location, self._pipeline.policy, now_ms=now_ms(), running_ms=running_ms, tell=self._notice)
+
+    def _notice(self, sentence: str) -> None:
+        self._tell(Noticed(at=time.time(), condition="OUTAGE_UNKNOWN", sentence=sentence))
+
+    def _uncounted(self, sentence: str) -> None:
+        self._tell(Noticed(at=time.time(), condition="ATTEMPTS_UNKNOWN", sentence=sentence))
+
+    def _decide(self, checkpoint: str, query: _Query, rung: Rung, first: Decision) -> Decision | None:
+        """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
+        goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
+        return if_it_can_be_gone(lambda: self._recover(checkpoint, query, goal, where), is_asked_for=goal == FRESH)
+
+    def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where, *, observe: bool = False) -> Decision:
+        policy, via = self._pipeline.policy, query.target.via
+        options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, policy.accept)), named=via)
+        if goal == FRESH:
+            options = replace(options, via=via, takes_any_number=policy.takes_any_number)
+        seen = None if self.agents is None else self.agents.driver_seen
+        proof = None if seen is None else f"the driver, {seen}, was started here and has ended with all that it started"
+        owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
+        columns = query.target.offset_columns
+        lost = None if columns is None else Where(offset_columns=columns)
+        return decide(
+            checkpoint,
+            options,
+            observe=observe,
+            config=self._pipeline.config,
+            owner=owner,
+            lost=lost,
+            first_start=self._first_start,
+        )
+
+    def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:
+        done = decision.recovery
+        assert done is not None
+        query.plan = done.plan
+        query.story.went(decision, seconds)
+        self._tell(
+            Repaired(
+                at=time.time(),
+                checkpoint=checkpoint,
+                recovery=done.id,
+                goal=done.plan.goal,
+                guarantee=done.plan.guarantee.value,
+                because=done.plan.summary,
+                price=[line for source in done.plan.sources for line in source.lines],
+                backup=done.backup,
+                undo=done.undo_command,
+                seconds=round(seconds, 3),
+            )
+        )
+
+
+def _person(checkpoint: str, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
+    asked, error = Asked(checkpoint, evidence.words()), decision.error
+    needed = PersonNeededError(
+        f"a person is needed: {decision.because}",
+        subject=checkpoint,
+        found=error.found if error is not None else None,
+        expected=error.expected if error is not None else None,
+        effect="the command is not started",
+        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
+    )
+    needed.file = None if decision.file is None else str(decision.file)
+    return needed

@@ -1,0 +1,84 @@
+"""The mirror while a query runs: a thread that looks at its logs now and then, and never gets in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from lastgood.errors import StorageError
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.evidence import now_ms
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import open_writable
+from lastgood.supervise.events import Event, Noticed
+from lastgood.supervise.filling import Filling
+
+_LOCAL_SECONDS = 0.5
+_REMOTE_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def mirroring(
+    checkpoints: Iterable[Location], tell: Callable[[Event], None], filling: Filling | None = None
+) -> Iterator[None]:
+    """Keep the mirrors of these checkpoints up to date until the end of the block, and once more there.
+
+    A mirror that cannot be written is told once and tried again; it stops nothing. What is copied is told to `filling`
+    as well.
+    """
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_keep, args=(each, stop, tell, filling), name=f"mirror-{each.name}")
+        for each in checkpoints
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], None], filling: Filling | None) -> None:
+    storage = open_writable(checkpoint)
+    if filling is not None:
+        filling.add(checkpoint)
+    writer = MirrorWriter(
+        checkpoint,
+        storage=storage,
+        folder=mirror_folder(checkpoint),
+        target=storage,
+        writer=secrets.token_hex(4),
+        now_ms=now_ms,
+        copied=None if filling is None else functools.partial(filling.copied, checkpoint),
+    )
+    pause = _LOCAL_SECONDS if checkpoint.scheme == "file" else _REMOTE_SECONDS
+    is_told = False
+    while True:
+        is_last = stop.wait(pause)
+        try:
+            writer.look()
+            if is_last:
+                writer.settle()
+            is_told = False
+        except StorageError as error:
+            if not is_told:
+                is_told = True
+                tell(_trouble(checkpoint, error))
+        if is_last:
+            return
+
+
+def _trouble(checkpoint: Location, error: StorageError) -> Noticed:
+    found = f" ({error.found})" if error.found else ""
+    return Noticed(
+        at=time.time(),
+        condition="MIRROR_NOT_WRITTEN",
+        sentence=f"the mirror of {checkpoint} is behind: {error.sentence}{found}; it is tried again",
+    )

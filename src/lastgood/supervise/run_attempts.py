@@ -1,0 +1,116 @@
+"""What `run` makes of the attempts that are kept beside a checkpoint.
+
+It goes on where the last `run` or `recover` has stopped, and leaves to the next what it counts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from lastgood.errors import LastgoodError
+from lastgood.failures.ending import Cause
+from lastgood.ladder.rungs import Rung, Standing
+from lastgood.ladder.tally import Tally
+from lastgood.observe.evidence import now_ms
+from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.recovery.attempts import Attempts, said, stand_of, write_tally
+from lastgood.settings.config import Pipeline
+from lastgood.settings.keys import signer_of
+from lastgood.storage.reading import Location
+from lastgood.storage.writing import open_writable
+
+
+class RunAttempts:
+    """The attempts of one query, for as long as one `run` goes; belongs to the supervisor's thread.
+
+    First `find`; then in turn `started` and `ended`. What cannot be read or written stands in nobody's way, and is
+    told.
+    """
+
+    def __init__(
+        self, location: Location, evidence: EvidenceOptions, pipeline: Pipeline, tell: Callable[[str], None]
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            location: The checkpoint.
+            evidence: Where it is looked whether Kafka answers.
+            pipeline: How often the same batch may fail.
+            tell: Gets a line for a person.
+        """
+        self._location = location
+        self._evidence = evidence
+        self._pipeline = pipeline
+        self._tell = tell
+        self._kept: Tally | None = None
+        """What lies there, as far as we know."""
+        self._cause: Cause | None = None
+        """Of the last failure that was seen."""
+
+    def find(self, *, go_on: bool = False) -> Attempts:
+        """What was kept before this `run` began, with the start that was told last, if it has failed.
+
+        Args:
+            go_on: A person has looked: what has failed before counts no more.
+        """
+        attempts = Attempts.found(
+            target=str(self._location),
+            location=self._location,
+            policy=self._pipeline.policy,
+            evidence=self._evidence,
+            began_ms=now_ms(),
+            tell=self._tell,
+            config=self._pipeline.config,
+        )
+        if go_on:
+            attempts = attempts.forgotten(is_for_good=True)
+        self._kept = attempts.before
+        self._cause = None if self._kept is None else self._kept.settled
+        return attempts
+
+    def started(self, standing: Standing, tried: Collection[Rung]) -> None:
+        """Keep that the application is started now: whoever comes next after we were killed finds it.
+
+        Args:
+            standing: How the query stands.
+            tried: What was carried out since it made progress, beyond the last good batch.
+        """
+        self._keep(standing, tuple(tried), None)
+
+    def ended(self, standing: Standing | None) -> None:
+        """Keep what became of the start.
+
+        Args:
+            standing: With this failure; None: it has not failed, or it was stopped.
+        """
+        if standing is not None:
+            tried = () if self._kept is None else self._kept.tried
+            self._cause = standing.cause
+            self._keep(standing, tried, self._cause or Cause())
+        elif self._kept is not None:
+            before = self._kept
+            seconds = 0.0 if before.since_ms is None else max(0, now_ms() - before.since_ms) / 1000
+            self._keep(
+                Standing(failures=before.failures, seconds=seconds), before.tried, self._cause or Cause(), before
+            )
+
+    def _keep(
+        self, standing: Standing, tried: tuple[Rung, ...], settled: Cause | None, before: Tally | None = None
+    ) -> None:
+        """Keep it, unless the query has made progress since `before`."""
+        try:
+            storage = open_writable(self._location)
+            stand = stand_of(storage, self._location)
+            at_ms, failures = now_ms(), standing.failures
+            if before is not None and not stand.is_where(before.stand):
+                failures = 0
+            is_worth = failures > 0 or (settled is None and stand.orphan is not None)
+            if not is_worth and self._kept is None:
+                return
+            since_ms = at_ms - int(standing.seconds * 1000) if failures > 0 else None
+            made = Tally(stand=stand, told_ms=at_ms, failures=failures, since_ms=since_ms, tried=tried, settled=settled)
+            signer = signer_of(self._pipeline.config, self._location)
+            write_tally(storage, self._location, made, signer, is_worth=is_worth)
+            self._kept = made if is_worth else None
+        except LastgoodError as error:
+            self._tell(f"how often the same batch has failed is not kept for the next start: {said(error)}")

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from foreign import KINESIS, Lines
+
+from lastgood.audit.logs import LogAudit, verify_logs
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.query.history import Seam
+from lastgood.query.source_steps import NotCompared
+from lastgood.storage.reading import LocalStorage, parse_location
+from lastgood.storage.writing import LocalWriter
+from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
+
+OTHER_ID = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
+
+
+def mirror(checkpoint: Path, *, at_ms: int = STARTED_MS) -> None:
+    location = parse_location(str(checkpoint))
+    MirrorWriter(
+        location,
+        storage=LocalStorage(),
+        folder=mirror_folder(location),
+        target=LocalWriter(),
+        writer=f"w{at_ms}",
+        now_ms=lambda: at_ms,
+    ).look()
+
+
+def test_a_log_of_batches_that_follow_each_other_is_contiguous(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(100)
+    query.plan()
+    told: list[tuple[int, int]] = []
+    found = verify_logs(str(tmp_path / "chk"), progress=lambda *now: told.append(now))
+    assert (found.is_contiguous, found.first, found.last, found.batches) == (True, 0, 99, 100)
+    assert told[-1] == (101, 101)
+    assert len(found.evidence.records()) < 5  # a log may be long
+
+
+def test_what_is_read_twice_missing_or_damaged_is_told(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(40)
+    query.plan(-7)
+    query.commit()
+    query.run(40)
+    (tmp_path / "chk/offsets/60").write_bytes(b"v1\n{")
+    (tmp_path / "chk/commits/70").write_bytes(b"")
+    found = verify_logs(str(tmp_path / "chk"))
+    assert found.seams == (
+        Seam("OVERLAP", 40, "orders", 0, (193, 200)),
+        Seam("OVERLAP", 40, "orders", 1, (193, 200)),
+        Seam("UNKNOWN", 61),
+    )
+    assert set(found.to_json()["damaged"]) == {"offsets/60", "commits/70"}
+    assert (found.batches, found.last) == (81, 80)
+
+
+def test_a_query_that_began_anew_is_compared_with_the_one_before(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, query_id=OTHER_ID).run(9)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    CheckpointBuilder(checkpoint).run(2)
+    mirror(checkpoint, at_ms=STARTED_MS + 1)
+    found = verify_logs(str(checkpoint))
+    assert found.queries == (OTHER_ID, QUERY_ID)
+    assert [seam.condition for seam in found.seams] == ["OVERLAP", "OVERLAP"]
+
+
+def test_a_checkpoint_without_a_commit_has_nothing_to_compare(tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / "chk").plan()
+    found = verify_logs(str(tmp_path / "chk"))
+    assert (found.is_contiguous, found.first, found.last, found.batches) == (True, None, None, 0)
+
+
+def run(folder: Path, *texts: str, began_ms: int | None = None) -> LogAudit:
+    CheckpointBuilder(folder, Lines(texts, began_ms)).run(len(texts))
+    return verify_logs(str(folder))
+
+
+DELTA = '{{"sourceVersion":1,"reservoirId":"{}","reservoirVersion":{},"index":-1,"isStartingVersion":false}}'
+ICEBERG = '{{"version":1,"snapshot_id":{},"position":{},"scan_all_files":false}}'
+
+
+def test_only_sources_whose_offsets_have_an_order_are_called_contiguous(tmp_path: Path) -> None:
+    found = run(tmp_path / "delta", *(DELTA.format("a", version) for version in (1, 2, 5)))
+    assert (found.is_contiguous, found.compared, found.not_compared) == (True, {"0": "a Delta table"}, ())
+    found = run(tmp_path / "rate", "1", "2", "9", began_ms=1_790_000_000_000)
+    assert (found.is_contiguous, found.compared) == (True, {"0": "rate"})
+    found = run(tmp_path / "foreign", *KINESIS[:3])
+    assert (found.is_contiguous, found.compared) == (None, {})
+    assert found.not_compared == (NotCompared("0", "Kinesis", 1),)
+    told = found.to_json()
+    assert (told["contiguous"], told["not_compared"]) == (None, [{"source": "0", "name": "Kinesis", "batch": 1}])
+
+
+def test_a_source_that_goes_back_is_told_whatever_it_is(tmp_path: Path) -> None:
+    texts = [DELTA.format("a", version) for version in (1, 5, 3)]
+    found = run(tmp_path / "delta", *texts)
+    assert found.is_contiguous is False
+    assert found.seams == (Seam("OVERLAP", 2, source_id="0", positions=(texts[1], texts[2])),)
+    assert run(tmp_path / "number", "4", "9", "5").seams[0].positions == ("9", "5")
+    assert run(tmp_path / "micro", *(f'{{"offset":{n},"timestamp":1}}' for n in (4, 9, 5))).is_contiguous is False
+    assert run(tmp_path / "position", *(ICEBERG.format(7, n) for n in (1, 3, 2))).is_contiguous is False
+    back = run(tmp_path / "snapshots", *(ICEBERG.format(n, 0) for n in (7, 8, 7)))
+    assert ([seam.batch_id for seam in back.seams], back.not_compared[0].batch_id) == ([2], 1)
+
+
+def test_a_table_that_was_created_again_is_not_known(tmp_path: Path) -> None:
+    found = run(tmp_path / "delta", DELTA.format("a", 7), DELTA.format("a", 8), DELTA.format("b", 0))
+    assert (found.is_contiguous, found.not_compared) == (None, (NotCompared("0", "a Delta table", 2),))
+
+
+def test_a_new_query_on_a_source_that_is_not_kafka_is_not_known(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint, FileInput(), query_id=OTHER_ID).run(3)
+    mirror(checkpoint)
+    shutil.rmtree(checkpoint)
+    CheckpointBuilder(checkpoint, FileInput(), started_ms=STARTED_MS + 1_000_000).run(2)
+    mirror(checkpoint, at_ms=STARTED_MS + 2_000_000)
+    found = verify_logs(str(checkpoint))
+    assert (found.is_contiguous, found.compared) == (None, {})
+    assert found.not_compared == (NotCompared("0", "file", 0),)

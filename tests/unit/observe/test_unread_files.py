@@ -1,0 +1,89 @@
+"""Which input files are looked up: those that are noted down and that no committed batch has read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
+from lastgood.observe import unread_files as module
+from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.unread_files import files_after, unread_files
+from lastgood.sources.files import FileState
+from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> CheckpointBuilder:
+    return CheckpointBuilder(tmp_path / "checkpoint", FileInput(folder=f"file://{tmp_path}/input", per_batch=2))
+
+
+def evidence(builder: CheckpointBuilder) -> Evidence:
+    return gather(str(builder.folder))
+
+
+def note(builder: CheckpointBuilder, log_id: int, *files: Path) -> None:
+    """The source notes files down, and no plan is written."""
+    noted = [SourceFile(f"file://{file}", int(file.stat().st_mtime * 1000), log_id) for file in files]
+    (builder.folder / f"sources/0/{log_id}").write_bytes(source_log_entry(noted).raw)
+
+
+def states(builder: CheckpointBuilder) -> list[tuple[int, FileState]]:
+    return [(each.file.log_id, each.state) for facts in unread_files(evidence(builder)).values() for each in facts]
+
+
+def test_nothing_is_looked_up_where_every_file_was_read(builder: CheckpointBuilder) -> None:
+    builder.run(3)
+    assert unread_files(evidence(builder)) == {}
+
+
+def test_files_of_a_planned_batch_are_looked_up(builder: CheckpointBuilder) -> None:
+    builder.run(3)
+    builder.plan()
+    assert states(builder) == [(3, FileState.MISSING)] * 2
+
+
+def test_files_above_the_newest_committed_plan_are_looked_up(builder: CheckpointBuilder, tmp_path: Path) -> None:
+    builder.run(3)
+    there = tmp_path / "there"
+    there.touch()
+    note(builder, 3, there)
+    assert states(builder) == [(3, FileState.PRESENT)]
+    there.unlink()
+    assert states(builder) == [(3, FileState.MISSING)]
+
+
+def test_plan_that_cannot_be_read_does_not_hide_them(builder: CheckpointBuilder) -> None:
+    builder.run(3)
+    builder.plan()
+    (builder.folder / "offsets/3").write_bytes(b"")
+    assert states(builder) == [(3, FileState.MISSING)] * 2
+
+
+def test_files_of_a_first_batch_that_was_never_planned_are_looked_up(
+    builder: CheckpointBuilder, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    note(builder, 0, file)
+    assert states(builder) == [(0, FileState.PRESENT)]
+
+
+def test_source_that_is_no_folder_of_files_has_none(tmp_path: Path) -> None:
+    kafka = CheckpointBuilder(tmp_path / "checkpoint")
+    kafka.plan()
+    assert unread_files(evidence(kafka)) == {}
+
+
+def test_one_stands_for_all_that_were_too_many(builder: CheckpointBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FILES_MAX", 3)
+    builder.run(4)
+    (facts,) = files_after(evidence(builder), 0).values()
+    assert [(each.file.log_id, each.state.value) for each in facts] == [
+        (2, "unknown"),
+        (2, "missing"),
+        (3, "missing"),
+        (3, "missing"),
+    ]
+    assert facts[0].because == "of 6 files only the newest 3 were looked up"

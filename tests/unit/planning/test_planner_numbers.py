@@ -1,0 +1,133 @@
+"""Numbers that a sink has from an older plan: every goal, and what is so once the number is used up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import broker, carried_out, changes, delta, drafted, files, known, query, stateful, written
+
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
+from lastgood.planning.price import Guarantee
+from lastgood.query.position import locate
+from lastgood.query.prediction.predict import predict
+from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
+from lastgood.testing.checkpoints import STARTED_MS, FileInput
+
+EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
+KEPT = broker((0, 40), (0, 40))
+
+
+def committed(last: int, *, newest_after_ms: int | None, row_count: int | None = 10) -> tuple[CommittedBatch, ...]:
+    """Each batch half a second after its plan, and the newest so long after its own."""
+    after = dict.fromkeys(range(last), 500) | {last: newest_after_ms}
+    return tuple(
+        CommittedBatch(
+            n,
+            n,
+            committed_at_ms=None if ms is None else STARTED_MS + 1000 * n + ms,
+            row_count=row_count,
+            is_streaming=True,
+        )
+        for n, ms in after.items()
+    )
+
+
+def older(last: int = 3, **others: Any) -> SinkEvidence:
+    """A table that had its newest batch two seconds before that was planned."""
+    return delta(last, batches=committed(last, newest_after_ms=-2000), **others)
+
+
+@pytest.mark.parametrize("goal", [Resume(), Replan()])
+def test_number_that_a_table_has_from_an_older_plan_is_used_up(tmp_path: Path, goal: Goal) -> None:
+    query(tmp_path, 3, orphan=True)
+    found = drafted(known(tmp_path, older(), kafka=KEPT), goal)
+    assert (found.guarantee, found.is_plain, changes(found)) == (TWICE, False, {"offsets/3": "written"})
+    assert written(found, "offsets/3") == (tmp_path / "offsets/2").read_bytes()
+    (price,) = found.sources
+    assert price.duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}  # how far the older plan went nobody knows
+    assert (price.bound, dict(price.lost)) == (True, {})
+    assert any("2.0 seconds before that was planned" in line for line in found.rests_on)
+
+
+def test_once_it_is_used_up_a_restart_reads_the_range_under_the_next_number(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    carried_out(tmp_path, drafted(known(tmp_path, older(), kafka=KEPT), Resume()))
+    then = known(tmp_path, older(), kafka=KEPT)
+    restart = predict(then.world, SPARK_4_2)
+    assert (restart.outcome, restart.batch) == (Outcome.RERUNS, 3)
+    found = drafted(then, Resume())
+    assert (found.guarantee, found.is_plain) == (TWICE, True)
+    assert found.sources[0].duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}
+
+
+def test_first_batch_may_be_the_one(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    (tmp_path / "sources/0/0").write_bytes(b'\0v1\n{"orders":{"0":0,"1":0}}')
+    found = drafted(known(tmp_path, delta(0, batches=committed(0, newest_after_ms=-400_000)), kafka=KEPT), Resume())
+    assert (found.guarantee, changes(found)) == (TWICE, {"offsets/0": "written"})
+    assert b'{"orders":{"0":0,"1":0}}' in (written(found, "offsets/0") or b"")
+
+
+@pytest.mark.parametrize(
+    ("newest_after_ms", "word"), [(500, EXACT), (-1, TWICE), (-400_000, TWICE)], ids=["younger", "older", "much older"]
+)
+def test_table_tells_by_its_times_of_which_plan_its_batch_is(
+    tmp_path: Path, newest_after_ms: int, word: Guarantee
+) -> None:
+    query(tmp_path, 3, orphan=True)
+    table = delta(3, batches=committed(3, newest_after_ms=newest_after_ms))
+    assert drafted(known(tmp_path, table, kafka=KEPT), Resume()).guarantee is word
+
+
+def test_table_without_times_tells_by_its_mark(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    table = delta(3, batches=(), marked_at_ms=STARTED_MS + 1000)
+    assert drafted(known(tmp_path, table, kafka=KEPT), Resume()).guarantee is TWICE
+
+
+def test_file_sink_and_file_source_are_no_other_case(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput(2))
+    sink = files(3, batches=committed(3, newest_after_ms=-400_000, row_count=None))
+    found = drafted(known(tmp_path, sink), Resume())
+    assert (found.guarantee, changes(found)) == (TWICE, {"offsets/3": "written"})
+    assert found.sources[0].duplicated_files
+
+
+def test_reposition_knows_that_the_table_may_be_anywhere(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    found = drafted(known(tmp_path, older(), kafka=KEPT), Reposition({}, "it stands"))
+    assert found.guarantee is TWICE
+    assert found.sources[0].duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, older()), Reposition({}, "it stands"))
+
+
+def test_state_that_an_older_plan_made_would_count_twice_so_the_table_gives_the_batch_back(tmp_path: Path) -> None:
+    sizes = stateful(tmp_path, 3, orphan=True)
+    found = drafted(known(tmp_path, older(back_to=0), kafka=KEPT, state_files=sizes), Resume())
+    assert (changes(found), [edit.batch for edit in found.sinks]) == ({}, [2])
+    assert {step.path for step in found.moves if step.path.endswith(".delta")} == {
+        "state/0/0/4.delta",
+        "state/0/1/4.delta",
+    }
+    with pytest.raises(RepairRefusedError, match="keeps state"):
+        drafted(known(tmp_path, older(), kafka=KEPT, state_files=sizes), Resume())
+
+
+def test_position_does_not_take_the_number_for_the_batch(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    position = locate(known(tmp_path).world.checkpoint, [older()])
+    assert (position.sink, position.sink_known, position.last_good, position.skipped_up_to) == (None, False, 2, 3)
+    assert "is not known to be of its plan" in position.reasons[-1]
+
+
+def test_batch_that_was_skipped_already_is_lost(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    found = drafted(known(tmp_path, older(), kafka=KEPT), Resume())
+    assert (found.guarantee, found.is_plain) == (LOSSY, True)
+    assert "may lack what batch 3 read" in found.rests_on[-1]

@@ -1,0 +1,175 @@
+"""Worlds in which a restart looks exact and is not: what speaks against it is named, and the word is a weaker one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from planning import broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
+
+from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.planning.draft import RepairRefusedError
+from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.price import Guarantee
+from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
+from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
+from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
+
+EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
+KEPT = broker((0, 40), (0, 40))
+
+
+def compacted(facts: KafkaFacts) -> KafkaFacts:
+    topic = replace(facts.topics["orders"], config={"cleanup.policy": "compact"})
+    return replace(facts, topics={"orders": topic})
+
+
+def batch(number: int, **others: object) -> CommittedBatch:
+    fields = {"version": number, "is_streaming": True, "committed_at_ms": written_ms(number), **others}
+    return CommittedBatch(number, **fields)  # type: ignore[arg-type]
+
+
+def lines(found: object) -> str:
+    return "\n".join(getattr(found, "rests_on", ()))
+
+
+def test_rows_of_a_compacted_topic_are_not_taken_back_to_be_read_again(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    ahead = delta(5, back_to=0)
+    assert drafted(known(tmp_path, ahead, kafka=KEPT), Resume()).guarantee is EXACT
+    with pytest.raises(RepairRefusedError):
+        drafted(known(tmp_path, ahead, kafka=compacted(KEPT)), Resume())
+
+
+def test_batches_that_a_sink_lacks_are_not_read_again_from_a_compacted_topic(tmp_path: Path) -> None:
+    query(tmp_path, 5)
+    assert drafted(known(tmp_path, delta(2), kafka=KEPT), Resume()).guarantee is EXACT
+    with pytest.raises(RepairRefusedError) as refused:
+        drafted(known(tmp_path, delta(2), kafka=compacted(KEPT)), Resume())
+    assert refused.value.found == "orders, which is compacted: what was superseded is gone"
+
+
+@pytest.mark.parametrize(
+    ("sink", "word", "condition"),
+    [
+        (delta(4, batches=tuple(batch(n) for n in (0, 1, 3, 4))), LOSSY, "SINK_BATCHES_MISSING"),
+        (delta(4, batches=(*(batch(n) for n in range(5)), batch(2, version=7))), TWICE, "SINK_BATCH_TWICE"),
+        (files(4, files_gone=("part-3.parquet",)), LOSSY, "SINK_FILES_GONE"),
+    ],
+    ids=["a batch is missing", "a batch is there twice", "a file is gone"],
+)
+def test_what_is_lost_or_doubled_already_is_named(
+    tmp_path: Path, sink: SinkEvidence, word: Guarantee, condition: str
+) -> None:
+    query(tmp_path, 5)
+    found = drafted(known(tmp_path, sink, kafka=KEPT), Resume())
+    assert (found.guarantee, found.is_plain) == (word, True)
+    assert condition in lines(found)
+
+
+def test_first_batch_whose_beginning_is_lost_is_not_run_again_as_it_was(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    (tmp_path / "sources/0/0").unlink()
+    found = drafted(known(tmp_path, replace(delta(None), kind="absent"), kafka=KEPT), Resume())
+    assert found.guarantee is LOSSY  # as the price beside it says
+    assert found.sources[0].lost == {"orders": {0: ((0, 5),), 1: ((0, 5),)}}
+
+
+def test_batch_that_went_back_has_left_something_out(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path)
+    for size in (5, 5, -3, 5):
+        builder.plan(size)
+        builder.commit()
+    found = drafted(known(tmp_path, delta(3), kafka=KEPT), Resume())
+    assert found.guarantee is LOSSY
+    assert "SOURCE_OFFSET_WENT_BACK" in lines(found)
+
+
+@pytest.mark.parametrize("sink", [silent(), delta(None)], ids=["does not tell", "shows nothing"])
+def test_orphan_that_reads_nothing_promises_no_more_than_a_restart_without_it(
+    tmp_path: Path, sink: SinkEvidence
+) -> None:
+    builder = query(tmp_path, 3)
+    assert drafted(known(tmp_path, sink, kafka=KEPT), Resume()).guarantee is TWICE
+    builder.plan(0)
+    assert drafted(known(tmp_path, sink, kafka=KEPT), Resume()).guarantee is TWICE
+    assert drafted(known(tmp_path, delta(2), kafka=KEPT), Resume()).guarantee is EXACT
+
+
+def test_clock_that_went_back_leaves_open_of_which_plan_a_batch_is(tmp_path: Path) -> None:
+    builder = CheckpointBuilder(tmp_path, started_ms=STARTED_MS)
+    builder.run(3)
+    builder.plan(at_ms=STARTED_MS + 1500)
+    held = delta(3, back_to=0)
+    found = drafted(known(tmp_path, held, kafka=KEPT), Resume())
+    assert found.guarantee is not EXACT or not found.is_plain
+    assert "clocks differ" in lines(found)
+
+
+def test_storage_whose_clock_is_ahead_leaves_it_open_as_well(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    late = tuple(batch(n, version=None, committed_at_ms=written_ms(n) + 10_000) for n in range(4))
+    found = drafted(known(tmp_path, files(3, batches=late), kafka=KEPT), Resume())
+    assert found.guarantee is not EXACT
+    assert "by its time it got batch 2" in lines(found)
+
+
+def test_mark_that_expires_soon_is_not_relied_upon(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    soon = delta(3, skips_known=False)
+    found = drafted(known(tmp_path, soon, kafka=KEPT), Resume())
+    assert (found.guarantee, found.is_plain) == (EXACT, False)  # it is committed by hand instead
+    assert {edit.path for edit in found.edits} == {"commits/3"}
+
+
+def test_what_kafka_may_delete_before_a_start_is_lost_without_a_word(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    topic = replace(KEPT.topics["orders"], config={"cleanup.policy": "delete", "retention.ms": "3600000"})
+    now_ms = STARTED_MS + 7_200_000
+
+    def word(left_ms: int, *, fails: bool) -> Guarantee:
+        unread = {"orders": {0: FoundRecord(15, now_ms - 3_600_000 + left_ms)}}
+        facts = replace(KEPT, topics={"orders": topic}, unread=unread)
+        what = known(tmp_path, delta(2), kafka=facts, now_ms=now_ms, fail_on_data_loss=fails)
+        return drafted(what, Resume()).guarantee
+
+    assert word(START_MS - 1, fails=False) is LOSSY
+    assert word(START_MS, fails=False) is EXACT
+    assert word(0, fails=True) is EXACT  # Spark fails, and nothing is lost without a word
+
+
+def without(folder: Path, number: int, topics: dict[str, dict[int, int]]) -> None:
+    """The plan names these topics, and no others."""
+    entry = read(folder).offsets.entries[number]
+    assert hasattr(entry, "with_source_line")
+    (folder / f"offsets/{number}").write_bytes(entry.with_source_line("0", KafkaOffset(topics)).to_bytes())
+
+
+def test_topic_that_a_batch_left_out_may_come_back_from_its_beginning(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    for number in range(3):
+        end = 5 * number + 5
+        without(tmp_path, number, {"orders": {0: end, 1: end}, "more": {0: end}})
+    found = drafted(known(tmp_path, delta(3)), Resume())
+    assert found.guarantee is TWICE
+    assert "Batch 3 was committed without more-0" in lines(found)
+
+
+def test_application_that_leaves_topics_out_does_so_again(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    without(tmp_path, 3, {"other": {0: 5}})
+    lax = known(tmp_path, delta(2), kafka=KEPT, fail_on_data_loss=False)
+    found = drafted(lax, Replan())
+    assert found.guarantee is LOSSY
+    assert "left out orders of source 0" in lines(found)
+
+
+def test_plan_of_the_mirror_that_is_younger_than_what_the_sink_holds_says_nothing_of_it(tmp_path: Path) -> None:
+    builder = query(tmp_path, 3)
+    builder.plan(10, at_ms=STARTED_MS + 600_000)
+    mirror = mirror_of(tmp_path)
+    (tmp_path / "offsets/3").unlink()
+    to_its_end = Reposition({"0": {"orders": {0: 25, 1: 25}}}, "a test wants it")
+    found = drafted(known(tmp_path, delta(3), kafka=KEPT, mirror=mirror), to_its_end)
+    assert found.guarantee is LOSSY  # how far the older plan went nobody knows
