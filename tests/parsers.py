@@ -26,11 +26,11 @@ from lastgood.errors import LastgoodError
 from lastgood.mirror.backups import Backup, parse_backup
 from lastgood.mirror.copies import Copy, compress, decode_copies, decompress, encode_copies
 from lastgood.records.files import parse_driver, parse_records
-from lastgood.sinks.iceberg import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg import evidence_of as iceberg_evidence
-from lastgood.sources.java_properties import parse_jaas, parse_properties
-from lastgood.sources.kafka_facts import KafkaFacts, facts_from_json
-from lastgood.sources.starting_offsets import parse_starting_offsets
+from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
+from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence
+from lastgood.sources.kafka.facts import KafkaFacts, facts_from_json
+from lastgood.sources.kafka.java_properties import parse_jaas, parse_properties
+from lastgood.sources.kafka.starting_offsets import parse_starting_offsets
 
 CASES = Path(__file__).parent / "corpus" / "cases"
 

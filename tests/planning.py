@@ -15,7 +15,7 @@ from lastgood.planning.planner import draft
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
 from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, Input
 

@@ -12,7 +12,7 @@ import pytest
 from lastgood import demo as package
 from lastgood.cli.main import main
 from lastgood.demo import Demo, Scene, Script, Seconds, Step, Tally
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.ranges import Ranges
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 from lastgood.supervise.events import Event
 

@@ -11,7 +11,7 @@ from foreign import KINESIS, Lines
 from rich.console import Console
 
 from lastgood.cli.verify import print_audit
-from lastgood.sources.kafka import OffsetRange
+from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 from lastgood.testing.checkpoints import CheckpointBuilder
 

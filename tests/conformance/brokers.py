@@ -14,7 +14,7 @@ from conformance.edits_of_kafka import read_topic, write_topic
 from conformance.folders import entry, ids, write
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.sources.kafka_cluster import ask_kafka
+from lastgood.sources.kafka.cluster import ask_kafka
 
 READ = 20
 """Records per partition that the healthy query has read, ten a batch over both partitions."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.sinks.delta import DeltaSink
+from lastgood.sinks.delta.sink import DeltaSink
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, parse_location

@@ -26,13 +26,13 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.spans import spans
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sinks.fence import FenceTable, open_fence
-from lastgood.sinks.iceberg import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg import evidence_of as iceberg_evidence_of
-from lastgood.sinks.sink import open_sink
-from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import ask_files
-from lastgood.sources.kafka_facts import KafkaFacts, facts_from_json
+from lastgood.sinks.fence.sink import FenceTable, open_fence
+from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
+from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence_of
+from lastgood.sinks.opening import open_sink
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.files.facts import ask_files
+from lastgood.sources.kafka.facts import KafkaFacts, facts_from_json
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 

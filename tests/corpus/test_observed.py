@@ -24,8 +24,8 @@ from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.prediction.spark_version import parse_spark_version
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sinks.sink import open_sink
-from lastgood.sources.kafka_facts import facts_from_json
+from lastgood.sinks.opening import open_sink
+from lastgood.sources.kafka.facts import facts_from_json
 from lastgood.storage.reading import open_storage, parse_location
 
 OBSERVED = Path(__file__).parent / "observed"

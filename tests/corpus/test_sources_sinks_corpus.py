@@ -22,17 +22,17 @@ from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset, KafkaOffset
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.query.sink_batches import origins
-from lastgood.sinks.delta import DeltaSink, evidence_of
+from lastgood.sinks.delta.sink import DeltaSink, evidence_of
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sinks.fence import FenceTable, open_fence
-from lastgood.sinks.files import FileSink, FileSinkLog
-from lastgood.sinks.iceberg import IcebergMetadata, parse_iceberg_metadata
-from lastgood.sinks.iceberg import evidence_of as iceberg_evidence_of
-from lastgood.sinks.sink import open_sink
-from lastgood.sources.delta import starting_version
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, facts_from_json
-from lastgood.sources.kafka_ranges import Offsets, below, from_on, offset_count, only_in, planned, served, went_back
-from lastgood.sources.kafka_retention import ReadUpTo, TopicIdentity, identify_topic
+from lastgood.sinks.fence.sink import FenceTable, open_fence
+from lastgood.sinks.files.sink import FileSink, FileSinkLog
+from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
+from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence_of
+from lastgood.sinks.opening import open_sink
+from lastgood.sources.delta.facts import starting_version
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, facts_from_json
+from lastgood.sources.kafka.ranges import Offsets, below, from_on, offset_count, only_in, planned, served, went_back
+from lastgood.sources.kafka.retention import ReadUpTo, TopicIdentity, identify_topic
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, parse_location
 

@@ -16,7 +16,7 @@ from lastgood.observe.offsets import offsets_after
 from lastgood.observe.state_sizes import inspect_state
 from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.operations.status import status, status_below
-from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka.reader import SourceKindError
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"

@@ -17,7 +17,7 @@ from hostile.bounded import RESIDENT_KIB
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log import parquet_bounds
 from lastgood.delta_log.snapshot import _parquet_actions
-from lastgood.sinks.iceberg import parse_iceberg_metadata
+from lastgood.sinks.iceberg.sink import parse_iceberg_metadata
 
 
 def test_packed_metadata_of_a_table_that_grows_out_of_bounds_is_damage() -> None:

@@ -24,7 +24,7 @@ from hostile.conftest import table
 from typed import call as call_typed
 
 from lastgood.settings import keys as module
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]

@@ -80,7 +80,7 @@ THEIR_OWN = {
     "process/java.py": "the program of Java",
     "journal/lease.py": "/proc",
     "storage/rights.py": "folders that are open, or are made where no root is named",
-    "sources/kafka_config.py": "the file of `--kafka-config`, and those that it names",
+    "sources/kafka/config.py": "the file of `--kafka-config`, and those that it names",
     "spark/agent/driver.py": "/proc, and the folder that the supervisor has named",
     "spark/agent/files.py": "a folder that it is given open",
     "spark/audit_job.py": "the question of `verify`",

@@ -34,8 +34,8 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.ranges import Ranges
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
 TOPIC = "orders"

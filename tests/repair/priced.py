@@ -11,7 +11,7 @@ from conformance.edits_of_kafka import read_topic
 from conformance.flavours import RECORDS_PER_FILE
 
 from lastgood.planning.plan import Plan
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.ranges import Ranges
 
 _NUMBER = re.compile(r"f(\d+)\.json$")
 

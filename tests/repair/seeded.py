@@ -22,7 +22,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.ranges import Ranges
 
 PARTITIONS = 2
 BEFORE, AFTER = 20, 10

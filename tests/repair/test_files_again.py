@@ -12,7 +12,7 @@ from conformance.sparks import RunningSpark
 from lastgood.observe.evidence import gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.inspect import file_now, find_file
-from lastgood.sources.files import Then
+from lastgood.sources.files.facts import Then
 
 DAY_SECONDS = 24 * 60 * 60
 BEGAN = 1_780_000_000

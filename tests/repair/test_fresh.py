@@ -16,7 +16,7 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.recovery.applying import undo
 from lastgood.recovery.engine import PlanStaleError
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 

@@ -16,7 +16,7 @@ from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
-from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 

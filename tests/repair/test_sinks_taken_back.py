@@ -24,7 +24,7 @@ from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.engine import UndoRefusedError
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.sink_acts import TableWork
-from lastgood.sinks.sink import open_sink
+from lastgood.sinks.opening import open_sink
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput

@@ -8,7 +8,7 @@ from deltalake import write_deltalake
 
 from lastgood.errors import StorageError
 from lastgood.lab.s3 import S3Server
-from lastgood.sinks.delta_offsets import read_offsets
+from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.offset_columns import parse_offset_columns
 from lastgood.storage.reading import parse_location
 

@@ -7,14 +7,14 @@ from confluent_kafka import Producer
 
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK, free_port
-from lastgood.sources.kafka import (
+from lastgood.sources.kafka.cluster import ask_kafka
+from lastgood.sources.kafka.reader import (
     KafkaUnreachableError,
     OffsetRange,
     TopicMissingError,
     TopicRecreatedError,
     served_ranges,
 )
-from lastgood.sources.kafka_cluster import ask_kafka
 
 pytestmark = pytest.mark.services
 

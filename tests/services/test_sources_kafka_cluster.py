@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.process.java import Java
-from lastgood.sources.kafka_cluster import ask_kafka, offsets_for_times, record_times
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, facts_from_json
-from lastgood.sources.kafka_retention import HeadroomKind, ReadUpTo, TopicIdentity, headroom, identify_topic
+from lastgood.sources.kafka.cluster import ask_kafka, offsets_for_times, record_times
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, facts_from_json
+from lastgood.sources.kafka.retention import HeadroomKind, ReadUpTo, TopicIdentity, headroom, identify_topic
 
 pytestmark = pytest.mark.services
 

@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import accepts, free_port
 from lastgood.process.java import Java
-from lastgood.sources.kafka_cluster import ask_kafka, record_times
-from lastgood.sources.kafka_config import KafkaConfig, KafkaConfigError, read_kafka_config
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka.cluster import ask_kafka, record_times
+from lastgood.sources.kafka.config import KafkaConfig, KafkaConfigError, read_kafka_config
+from lastgood.sources.kafka.facts import KafkaFacts
 
 pytestmark = pytest.mark.services
 

@@ -18,7 +18,7 @@ from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing
-from lastgood.sources.kafka_retention import HeadroomKind, TopicIdentity
+from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
 pytestmark = pytest.mark.services

@@ -28,7 +28,7 @@ from lastgood.planning.plan import Promise, parse_plan
 from lastgood.planning.proving import PlanDisprovedError
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.prover import Prover
-from lastgood.sources.delta import DeltaFacts
+from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java")]

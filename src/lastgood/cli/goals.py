@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lastgood.observe.positions import Where
     from lastgood.planning.price import Waiver
     from lastgood.settings.policy import Policy
-    from lastgood.sources.start_files import StartFile
+    from lastgood.sources.kafka.start_files import StartFile
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WAIVERS = ("duplicates", "loss")
@@ -54,7 +54,7 @@ def _start_file(
     Raises:
         UsageError: one of its options stands alone, or lacks another.
     """
-    from lastgood.sources.start_files import StartFile, StartForm
+    from lastgood.sources.kafka.start_files import StartFile, StartForm
 
     if via is None:
         if file is None and form is None and key is None:

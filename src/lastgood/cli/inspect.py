@@ -108,7 +108,7 @@ def inspect(
 
 def _file_line(now: FileNow) -> str:
     """What became of the file, and what Spark does with it."""
-    from lastgood.sources.files import FileState, Then
+    from lastgood.sources.files.facts import FileState, Then
 
     facts = now.facts
     if facts.state is FileState.UNKNOWN:

@@ -192,7 +192,7 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
 
 def _loss(exposure: Exposure) -> str:
     from lastgood.query.kafka import Losing
-    from lastgood.sources.kafka_ranges import offset_count
+    from lastgood.sources.kafka.ranges import offset_count
 
     gone = offset_count(exposure.lost)
     match exposure.losing:
@@ -209,8 +209,8 @@ def _loss(exposure: Exposure) -> str:
 
 
 def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
-    from lastgood.sources.kafka_ranges import offset_count
-    from lastgood.sources.kafka_retention import HeadroomKind
+    from lastgood.sources.kafka.ranges import offset_count
+    from lastgood.sources.kafka.retention import HeadroomKind
 
     if exposure.facts.unknown is not None:
         return
@@ -276,7 +276,7 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
 
 
 def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
-    from lastgood.sources.kafka_ranges import offset_count
+    from lastgood.sources.kafka.ranges import offset_count
 
     if exposure is None:
         return "-", "-", "-"

@@ -11,7 +11,7 @@ from lastgood.demo.scenes import ready, scene, seconds_of, told
 from lastgood.demo.script import Script
 from lastgood.demo.stage import Stage
 from lastgood.settings.policy import Policy
-from lastgood.sources.kafka_ranges import offset_count
+from lastgood.sources.kafka.ranges import offset_count
 from lastgood.supervise.events import Ended, Recovered, Repaired
 
 SAME_BATCH = 2

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lastgood.sources.kafka_ranges import Ranges, offset_count, ranges_to_json
+from lastgood.sources.kafka.ranges import Ranges, offset_count, ranges_to_json
 from lastgood.supervise.events import Event
 
 

@@ -14,7 +14,7 @@ from lastgood.demo.stage import TOPIC, Stage
 from lastgood.observe.positions import Where
 from lastgood.planning.price import Waiver
 from lastgood.settings.policy import Policy
-from lastgood.sources.kafka_ranges import Ranges, offset_count
+from lastgood.sources.kafka.ranges import Ranges, offset_count
 from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Called, Repaired
 

@@ -21,7 +21,7 @@ from lastgood.demo.script import Script
 from lastgood.demo.stage import Stage, open_stage, set_up
 from lastgood.demo.tally import Tally, count
 from lastgood.errors import LastgoodError
-from lastgood.sources.kafka_ranges import Ranges, union
+from lastgood.sources.kafka.ranges import Ranges, union
 from lastgood.supervise.events import Event
 
 _PLAYS: Mapping[str, Callable[[Stage, Script], Iterator[Scene]]] = {

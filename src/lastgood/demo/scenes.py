@@ -10,7 +10,7 @@ from lastgood.demo.events import Scene, Seconds
 from lastgood.demo.script import SCENES, Script
 from lastgood.demo.stage import Stage
 from lastgood.journal.incident import ranges_of
-from lastgood.sources.kafka_ranges import Ranges, offset_count, union
+from lastgood.sources.kafka.ranges import Ranges, offset_count, union
 from lastgood.supervise.events import Committed, Promised, Started
 
 

@@ -48,7 +48,7 @@ from lastgood.process.java import Java, find_java
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.config import Kafka, Pipeline, Query
-from lastgood.sources.kafka_ranges import Ranges, planned
+from lastgood.sources.kafka.ranges import Ranges, planned
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.supervise.events import Event

@@ -8,8 +8,8 @@ from typing import Any
 
 from lastgood.demo.stage import TOPIC, Stage
 from lastgood.operations.verify import run_audit
-from lastgood.sources.kafka import OffsetRange
-from lastgood.sources.kafka_ranges import Ranges, common, offset_count, ranges_to_json, union
+from lastgood.sources.kafka.ranges import Ranges, common, offset_count, ranges_to_json, union
+from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, AuditSpec, Difference, SinkTable, parse_columns
 
 ARCHIVE = f"{TOPIC}-archive"

@@ -10,8 +10,8 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import Pace, pace_of, shown_time
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import resolved
-from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
+from lastgood.sources.kafka.facts import resolved
+from lastgood.sources.kafka.ranges import Offsets, offset_count, planned
 
 _LONG_SECONDS = 600
 _LONG_RATIO = 10

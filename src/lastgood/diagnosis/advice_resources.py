@@ -11,8 +11,8 @@ from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import median
 from lastgood.failures.classify import Failure
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import resolved
-from lastgood.sources.kafka_ranges import Offsets, offset_count, planned
+from lastgood.sources.kafka.facts import resolved
+from lastgood.sources.kafka.ranges import Offsets, offset_count, planned
 
 _RULES = ("out_of_memory", "killed_for_memory", "no_space", "result_too_large")
 """Of failures to which the size of a batch contributes."""

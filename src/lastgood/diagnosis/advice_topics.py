@@ -10,7 +10,7 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.pace import shown_time
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 
 RETENTION_DEFAULT_MS = 7 * 86_400_000
 """Kafka's `log.retention.hours`: a weekend, a holiday, and somebody who is ill."""

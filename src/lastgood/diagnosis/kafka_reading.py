@@ -13,8 +13,8 @@ from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import Span, Stand, spans, stands
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
-from lastgood.sources.kafka_ranges import Offsets, Ranges
+from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka.ranges import Offsets, Ranges
 
 _SHOWN_MAX = 4
 

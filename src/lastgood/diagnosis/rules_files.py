@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.query.world import World
-from lastgood.sources.files import MAX_FILE_AGE_DEFAULT_MS, FileFacts, Then, WrittenAgain
+from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, Then, WrittenAgain
 
 _NAMES_SHOWN = 20
 

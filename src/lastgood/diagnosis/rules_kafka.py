@@ -26,7 +26,7 @@ from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import is_skipped
 from lastgood.query.spans import Span
 from lastgood.query.world import World
-from lastgood.sources.kafka_ranges import (
+from lastgood.sources.kafka.ranges import (
     Offsets,
     Ranges,
     below,

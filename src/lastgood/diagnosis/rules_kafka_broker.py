@@ -25,9 +25,9 @@ from lastgood.query.prediction.kafka_source import is_without_topics
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.topics import identify, plans_of, reads_of
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import FoundRecord, TopicFacts
-from lastgood.sources.kafka_ranges import Ranges, offset_count, planned, ranges_to_json, went_back
-from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity
+from lastgood.sources.kafka.facts import FoundRecord, TopicFacts
+from lastgood.sources.kafka.ranges import Ranges, offset_count, planned, ranges_to_json, went_back
+from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 
 _RECREATED = {
     TopicIdentity.ANOTHER: Severity.ERROR,

@@ -9,7 +9,7 @@ from typing import Any
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.sink_conditions import SINK_KNOWS_OTHER_QUERY
 from lastgood.query.world import World
-from lastgood.sources.starting_offsets import offsets_to_json
+from lastgood.sources.kafka.starting_offsets import offsets_to_json
 
 CHECKPOINT_LEFT_BEHIND = Condition(
     "CHECKPOINT_LEFT_BEHIND",

@@ -25,9 +25,9 @@ from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import Span, Stand, orphan_of, spans, stands
 from lastgood.query.world import World
-from lastgood.sources.delta import DeltaFacts, DeltaServing, Serving, can_serve
-from lastgood.sources.files import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
-from lastgood.sources.kafka_ranges import ranges_to_json, went_back
+from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
+from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
+from lastgood.sources.kafka.ranges import ranges_to_json, went_back
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 

@@ -9,7 +9,7 @@ from lastgood.diagnosis.rules_links import that_matter
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import planned_anew
 from lastgood.query.world import World
-from lastgood.sources.kafka_retention import TopicIdentity
+from lastgood.sources.kafka.retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
 

@@ -33,8 +33,8 @@ from lastgood.query.sinks import Shown
 from lastgood.records.record import Progress, Source
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_ranges import Ranges, minus, offset_count
-from lastgood.sources.starting_offsets import read_offsets
+from lastgood.sources.kafka.ranges import Ranges, minus, offset_count
+from lastgood.sources.kafka.starting_offsets import read_offsets
 
 _SHOWN_MAX = 5
 _CANNOT_TELL = ("unrecognised", "absent")

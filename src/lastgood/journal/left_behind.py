@@ -13,8 +13,8 @@ from lastgood.journal.room import Stage, latest, newest_first, read_note, recove
 from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
 from lastgood.query.world import LeftBehind
 from lastgood.signing import NO_KEYS, KeyRing, Signer
-from lastgood.sources.start_files import StartFile, StartForm
-from lastgood.sources.starting_offsets import read_offsets
+from lastgood.sources.kafka.start_files import StartFile, StartForm
+from lastgood.sources.kafka.starting_offsets import read_offsets
 from lastgood.storage.reading import Location, Storage
 
 MARKS = "marks"

@@ -13,7 +13,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.ledger import tables
 from lastgood.ledger.facts import BatchFacts, Commit, Plan, Sighting, Teller
 from lastgood.records.record import Progress, Sink, Source, StateOperator, Subscription
-from lastgood.sources.kafka_ranges import planned
+from lastgood.sources.kafka.ranges import planned
 
 _OF_BATCH = (tables.source, tables.state, tables.offset_range, tables.batch)
 _PROGRESS = (

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lastgood.errors import UsageError
-from lastgood.sources.kafka_cluster import ask_kafka
-from lastgood.sources.kafka_config import KafkaConfig, read_kafka_config
-from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, facts_from_json
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.cluster import ask_kafka
+from lastgood.sources.kafka.config import KafkaConfig, read_kafka_config
+from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
+from lastgood.sources.kafka.ranges import Offsets
 
 
 @dataclass(frozen=True, slots=True)

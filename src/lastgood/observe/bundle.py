@@ -48,7 +48,7 @@ from lastgood.query.world import World
 from lastgood.records.files import parse_records
 from lastgood.redaction import redacted
 from lastgood.settings.target import Target
-from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, facts_from_json
+from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
 from lastgood.storage.reading import (
     PARALLEL_LOCAL,
     PARALLEL_REMOTE,

@@ -14,7 +14,7 @@ from lastgood.observe.evidence import Evidence
 from lastgood.observe.rows import AllRows, rows_of
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
-from lastgood.sources.kafka_ranges import Range, Spans
+from lastgood.sources.kafka.ranges import Range, Spans
 
 
 class OffsetSearch:

@@ -21,9 +21,9 @@ from lastgood.observe.surroundings import (
 )
 from lastgood.query.kafka import Reading
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_cluster import offsets_for_times, record_times
-from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts, resolved
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.cluster import offsets_for_times, record_times
+from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, resolved
+from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.parallel import Deadline
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.surroundings import options_of
-from lastgood.sinks.sink import is_database, split_kind
+from lastgood.sinks.opening import is_database, split_kind
 from lastgood.storage.hdfs import configured_names
 from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
 

@@ -14,8 +14,8 @@ from lastgood.errors import UsageError
 from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
-from lastgood.sources.kafka import SourceKindError
-from lastgood.sources.kafka_ranges import Offsets, Ranges, only_in, planned, ranges_to_json, union
+from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, planned, ranges_to_json, union
+from lastgood.sources.kafka.reader import SourceKindError
 
 _NOTHING_ASKED = EvidenceOptions()
 

@@ -15,10 +15,10 @@ from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import ONE_SECONDS
 from lastgood.observe.survey import Survey
 from lastgood.planning.standing import recreated
-from lastgood.sources.kafka import SourceKindError
-from lastgood.sources.kafka_facts import Found, KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.starting_offsets import StartingOffsetsError, read_offsets
+from lastgood.sources.kafka.facts import Found, KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.reader import SourceKindError
+from lastgood.sources.kafka.starting_offsets import StartingOffsetsError, read_offsets
 
 MARGIN_MS = 3_600_000
 """How far a query is taken to have been behind Kafka, if nothing else is said."""

@@ -35,12 +35,12 @@ from lastgood.planning.pricing import ends
 from lastgood.planning.repairs.lost import newest_mirrored
 from lastgood.planning.standing import seen_as
 from lastgood.query.sink_batches import origins
-from lastgood.sinks.delta_offsets import read_offsets
+from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.offset_columns import OffsetColumnsError, TableOffsets, parse_offset_columns
-from lastgood.sources.kafka_facts import Found, FoundRecord, KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
+from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import open_storage, parse_location
 

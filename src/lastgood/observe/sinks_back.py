@@ -13,11 +13,11 @@ from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.sink_steps import DeltaStep, FileSinkStep, SinkEdit, SinkStep
-from lastgood.sinks.delta import is_tried, write_obstacles
-from lastgood.sinks.delta_back import reach_back, versions_above
-from lastgood.sinks.delta_history import history_of
+from lastgood.sinks.delta.history import history_of
+from lastgood.sinks.delta.sink import is_tried, write_obstacles
+from lastgood.sinks.delta.taking_back import reach_back, versions_above
 from lastgood.sinks.evidence import DELTA, SinkEvidence
-from lastgood.sinks.files import FileSink
+from lastgood.sinks.files.sink import FileSink
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import may_create_exclusively, open_writable, require_exclusive_create

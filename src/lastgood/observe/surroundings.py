@@ -26,8 +26,8 @@ from lastgood.query.topics import reads_of, times_to_ask
 from lastgood.redaction import without_login
 from lastgood.settings.target import Target
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
-from lastgood.sinks.sink import open_sink
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sinks.opening import open_sink
+from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.unasked import REPLAYS
 from lastgood.storage.parallel import Deadline, ask_all, reason
 from lastgood.storage.reading import LocationInvalidError

@@ -35,7 +35,7 @@ from lastgood.redaction import without_login
 from lastgood.settings.keys import Keys
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import FILE, SinkEvidence
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import Location, Storage
 
 _BATCHES_MAX = 10_000

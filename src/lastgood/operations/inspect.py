@@ -22,9 +22,9 @@ from lastgood.observe.shown import Comparison
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
-from lastgood.sources.files import FileFacts, Then, ask_files, then
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Range, Ranges, minus, ranges_to_json, served, union
+from lastgood.sources.files.facts import FileFacts, Then, ask_files, then
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Range, Ranges, minus, ranges_to_json, served, union
 
 _NOTHING_ASKED = EvidenceOptions()
 _UNASKED = Surroundings()

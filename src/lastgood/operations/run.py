@@ -27,8 +27,8 @@ from lastgood.redaction import redacted_words
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import TEXT_VARIABLE
 from lastgood.settings.target import Target, target_of
-from lastgood.sources.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
-from lastgood.sources.starting_offsets import KEY_VARIABLE
+from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
+from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 from lastgood.storage.reading import Location, parse_location

@@ -40,7 +40,7 @@ from lastgood.query.world import LeftBehind, views_of
 from lastgood.settings.keys import keys_of
 from lastgood.settings.target import Target, resolve_target
 from lastgood.signing import NO_KEYS, Standing
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 if TYPE_CHECKING:

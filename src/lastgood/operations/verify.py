@@ -30,11 +30,11 @@ from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
 from lastgood.query.topics import identify
-from lastgood.sources.java_properties import parse_properties
-from lastgood.sources.kafka import OffsetRange, TopicRecreatedError, committed_ranges, served_ranges
-from lastgood.sources.kafka_cluster import ask_kafka
-from lastgood.sources.kafka_config import read_kafka_config
-from lastgood.sources.kafka_retention import IdentityAnswer, TopicIdentity
+from lastgood.sources.kafka.cluster import ask_kafka
+from lastgood.sources.kafka.config import read_kafka_config
+from lastgood.sources.kafka.java_properties import parse_properties
+from lastgood.sources.kafka.reader import OffsetRange, TopicRecreatedError, committed_ranges, served_ranges
+from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 from lastgood.spark.audit import (
     ISOLATION_LEVELS,
     MARK,

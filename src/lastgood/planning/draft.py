@@ -11,8 +11,8 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.steps import MoveStep
 from lastgood.query.world import World
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
 
 
 class RepairRefusedError(LastgoodError):

@@ -12,8 +12,8 @@ from lastgood.planning.goals.values import Extent
 from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import weakest
 from lastgood.sinks.offset_columns import TableOffsets, first_missing
-from lastgood.sources.kafka_facts import KafkaFacts, is_compacted
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.facts import KafkaFacts, is_compacted
+from lastgood.sources.kafka.ranges import Offsets
 
 _NAMED = 3
 

@@ -18,9 +18,9 @@ from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE
 from lastgood.query.world import LeftBehind, World
 from lastgood.sinks.evidence import ABSENT, DedupeKey, SinkEvidence, is_query_id
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import starting_offsets
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import starting_offsets
 
 BEHIND = "it is left behind"
 

@@ -14,8 +14,8 @@ from lastgood.planning.pricing import ends
 from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
 
 
 def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:

@@ -22,8 +22,8 @@ from lastgood.query.prediction.state_load import nothing_to_name
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import stands
 from lastgood.sinks.evidence import START_MS
-from lastgood.sources.kafka_ranges import Offsets, Ranges, planned, union
-from lastgood.sources.kafka_retention import HeadroomKind, headroom
+from lastgood.sources.kafka.ranges import Offsets, Ranges, planned, union
+from lastgood.sources.kafka.retention import HeadroomKind, headroom
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 

@@ -14,7 +14,7 @@ from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.sinks.evidence import ABSENT, DELTA, FENCE, FILE
-from lastgood.sinks.iceberg import IcebergSink
+from lastgood.sinks.iceberg.sink import IcebergSink
 
 _MAY_MISS_NUMBERS = (DELTA, FENCE, IcebergSink.kind)
 """Kinds of sinks to which it is all the same which numbers never come."""

@@ -9,8 +9,8 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, K
 from lastgood.planning.pricing import Reached
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts
+from lastgood.sources.kafka.ranges import Offsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.ranges import Ranges
 
 _FILES_SHOWN = 5
 

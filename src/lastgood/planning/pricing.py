@@ -25,8 +25,8 @@ from lastgood.checkpoint.source_offsets import (
 )
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets, planned
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets, planned
 from lastgood.sources.unasked import Unasked
 
 WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)

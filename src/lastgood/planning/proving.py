@@ -19,7 +19,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Plan, Promise
 from lastgood.query.prediction.restart import Outcome
-from lastgood.sources.kafka_ranges import only_in, planned, unresolved
+from lastgood.sources.kafka.ranges import only_in, planned, unresolved
 
 _SENTINELS = {OFFSET_EARLIEST: "the earliest", OFFSET_LATEST: "the latest"}
 

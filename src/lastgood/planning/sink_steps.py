@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.delta_log.actions import Transaction
-from lastgood.sinks.delta import DeltaSink
-from lastgood.sinks.files import FileSink
+from lastgood.sinks.delta.sink import DeltaSink
+from lastgood.sinks.files.sink import FileSink
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
 _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?:\.compact)?\.crc)")

@@ -19,7 +19,7 @@ from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.world import World, views_of
 from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka.facts import KafkaFacts
 
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 """What a start may come to that commits a batch."""

@@ -13,7 +13,7 @@ from lastgood.planning.pricing import ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
-from lastgood.sources.files import FileFacts, FileState
+from lastgood.sources.files.facts import FileFacts, FileState
 
 
 def left_out(standing: Standing) -> list[str]:

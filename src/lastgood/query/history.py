@@ -10,7 +10,7 @@ from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset, name_offset
-from lastgood.sources.kafka_ranges import (
+from lastgood.sources.kafka.ranges import (
     Offsets,
     Range,
     Ranges,

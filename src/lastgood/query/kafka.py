@@ -10,9 +10,9 @@ from typing import Any
 from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.query.topics import identify
 from lastgood.redaction import redacted
-from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts, resolved
-from lastgood.sources.kafka_ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
-from lastgood.sources.kafka_retention import (
+from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts, resolved
+from lastgood.sources.kafka.ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
+from lastgood.sources.kafka.retention import (
     Headroom,
     HeadroomKind,
     IdentityAnswer,

@@ -18,7 +18,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 _STORAGE_CLOCK_MS = 2000
 """How far the clock of a storage, which may know whole seconds only, is taken to be behind that of the driver."""

@@ -15,7 +15,7 @@ from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
 from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.sources.kafka_ranges import planned, ranges_to_json
+from lastgood.sources.kafka.ranges import planned, ranges_to_json
 
 NONE = -1
 """Below the first batch."""

@@ -8,8 +8,8 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.spans import orphan_of
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
-from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS, IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS, IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
 
 
 def plans_of(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:

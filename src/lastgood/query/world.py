@@ -14,11 +14,11 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.sinks import SinkView, sink_views
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts, WrittenAgain
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.files.facts import FileFacts, WrittenAgain
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
 
 
 @dataclass(frozen=True, slots=True)

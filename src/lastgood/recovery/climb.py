@@ -9,7 +9,7 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.ladder.rungs import Rung
 from lastgood.observe.positions import Where
 from lastgood.recovery.decision import Decision, Verdict
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 
 FRESH = "fresh"
 

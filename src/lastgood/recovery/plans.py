@@ -43,9 +43,9 @@ from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import start_file_of
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
-from lastgood.sources.starting_offsets import offsets_to_json
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
+from lastgood.sources.kafka.starting_offsets import offsets_to_json
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable

@@ -20,7 +20,7 @@ from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.journal.room import CheckpointChangedError
 from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
-from lastgood.sinks.delta import write_obstacles
+from lastgood.sinks.delta.sink import write_obstacles
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.rights import WORK_SUFFIX

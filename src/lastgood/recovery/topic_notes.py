@@ -16,7 +16,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.pricing import ends
 from lastgood.query.world import World
 from lastgood.recovery.written_file import LOG_BYTES_MAX
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 

@@ -27,7 +27,7 @@ from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.redaction import without_login
 from lastgood.settings.target import start_file_of, target_at
 from lastgood.signing import KeyRing
-from lastgood.sinks.sink import same_sink
+from lastgood.sinks.opening import same_sink
 from lastgood.storage.reading import Location, LocationInvalidError, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable

@@ -16,7 +16,7 @@ from lastgood.ledger.url import LedgerPlace, LedgerUrlError, parse_place
 from lastgood.redaction import also_redact
 from lastgood.settings.ownership import require_own
 from lastgood.settings.policy import ACCEPTABLE, OUTAGE_STARTS, Policy
-from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
 CONFIG_NAME = "lastgood.toml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 
 ACCEPTABLE = ("duplicates", "loss")
 STABLE_LAG, AT_SINK, PERSON = "stable_lag", "at_sink", "person"

@@ -13,7 +13,7 @@ from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import LedgerPlace
 from lastgood.settings.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
 from lastgood.settings.policy import Policy
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 

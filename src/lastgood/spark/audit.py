@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from lastgood.errors import UsageError
-from lastgood.sources.kafka import OffsetRange
+from lastgood.sources.kafka.reader import OffsetRange
 
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 SINK_KINDS = ("delta", "file", "table")

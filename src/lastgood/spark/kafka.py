@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import UsageError
-from lastgood.sources.kafka import KafkaUnreachableError, TopicMissingError
-from lastgood.sources.kafka_cluster import ask_kafka
-from lastgood.sources.kafka_config import kafka_config
-from lastgood.sources.start_files import FILE_BYTES_MAX, parse_start, parse_start_value
-from lastgood.sources.starting_offsets import (
+from lastgood.sources.kafka.cluster import ask_kafka
+from lastgood.sources.kafka.config import kafka_config
+from lastgood.sources.kafka.reader import KafkaUnreachableError, TopicMissingError
+from lastgood.sources.kafka.start_files import FILE_BYTES_MAX, parse_start, parse_start_value
+from lastgood.sources.kafka.starting_offsets import (
     FOLDER_VARIABLE,
     KEY_VARIABLE,
     StartingOffsets,

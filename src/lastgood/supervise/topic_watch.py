@@ -18,7 +18,7 @@ from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import ONE_SECONDS, EvidenceOptions
 from lastgood.recovery.written_file import LOG_BYTES_MAX
-from lastgood.sources.kafka import KafkaUnreachableError
+from lastgood.sources.kafka.reader import KafkaUnreachableError
 from lastgood.storage.reading import Location, open_storage
 from lastgood.supervise.events import Event, Noticed
 

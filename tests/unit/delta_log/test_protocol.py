@@ -6,7 +6,7 @@ import pytest
 
 from lastgood.delta_log.actions import Protocol, TableMetadata
 from lastgood.delta_log.protocol import READER_FEATURES, WRITER_FEATURES, judging_obstacle
-from lastgood.sinks.delta import WRITABLE_FEATURES
+from lastgood.sinks.delta.sink import WRITABLE_FEATURES
 
 PLAIN = TableMetadata("x")
 CATALOG = "a catalog keeps the newest commits of this table"

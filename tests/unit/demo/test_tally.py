@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lastgood.demo.tally import Compared, Tally
-from lastgood.sources.kafka_ranges import Ranges
+from lastgood.sources.kafka.ranges import Ranges
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 
 NOTHING = Difference(0)

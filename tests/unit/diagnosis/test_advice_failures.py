@@ -22,8 +22,8 @@ from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.query.world import World
 from lastgood.records.record import Cause
-from lastgood.sources.files import FileFacts, FileState
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.files.facts import FileFacts, FileState
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 
 LOGS = Path(__file__).parents[1] / "failures/logs"
 

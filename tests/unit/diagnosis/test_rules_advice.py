@@ -22,7 +22,7 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS, find_advice
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 
 CHK = "s3a://lake/chk/orders"
 MIB = 1024 * 1024

@@ -18,8 +18,8 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.sources.kafka_ranges import Offsets
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 

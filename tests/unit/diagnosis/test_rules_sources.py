@@ -26,8 +26,8 @@ from lastgood.diagnosis.rules_sources import CONDITIONS, find_sources
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
-from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts, FileState, WrittenAgain
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 

@@ -7,7 +7,7 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.observe.broker import Broker, open_broker, read_facts
-from lastgood.sources.kafka_facts import KafkaFacts, KafkaFactsError, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, PartitionFacts, TopicFacts
 
 FACTS = KafkaFacts("broker:9092", 1_000, {"orders": TopicFacts("id", {0: PartitionFacts(0, 10)})})
 

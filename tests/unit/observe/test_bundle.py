@@ -35,10 +35,10 @@ from lastgood.query.world import LeftBehind, Seal, World
 from lastgood.records.record import Cause, Progress, Source, Started, Terminated
 from lastgood.records.record import Failure as RecordedFailure
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.files import FileFacts, FileState, WrittenAgain
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput

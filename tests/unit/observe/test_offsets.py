@@ -11,7 +11,7 @@ from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.evidence import BatchUnknownError
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.sources.kafka import SourceKindError
+from lastgood.sources.kafka.reader import SourceKindError
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput

@@ -19,7 +19,7 @@ from lastgood.observe.seeds import Seeding
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import survey
 from lastgood.planning.price import Guarantee
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 COLUMNS = "topic,partition,offset"

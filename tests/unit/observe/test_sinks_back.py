@@ -15,7 +15,7 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
 from lastgood.planning.sink_steps import DeltaStep, FileSinkStep, SinkEdit
-from lastgood.sinks.delta import DeltaSink
+from lastgood.sinks.delta.sink import DeltaSink
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import ExclusiveCreateUnsupportedError

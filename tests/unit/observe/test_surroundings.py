@@ -26,8 +26,8 @@ from lastgood.query.kafka import Reading
 from lastgood.settings.config import Kafka
 from lastgood.settings.target import Target, name_policy
 from lastgood.sinks.evidence import DedupeKey
-from lastgood.sources import kafka_cluster
-from lastgood.sources.kafka_retention import MAX_CLOCK_SKEW_MS, ReadUpTo
+from lastgood.sources.kafka.reader import cluster as kafka_cluster
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS, ReadUpTo
 from lastgood.storage.reading import LocalStorage, LocationInvalidError, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput

@@ -10,7 +10,7 @@ from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
 from lastgood.observe import unread_files as module
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.unread_files import files_after, unread_files
-from lastgood.sources.files import FileState
+from lastgood.sources.files.facts import FileState
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
 

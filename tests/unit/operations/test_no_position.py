@@ -18,7 +18,7 @@ from lastgood.planning.goals.values import Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
 from lastgood.query.kafka import Losing, exposure_of
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka.facts import KafkaFacts
 
 EARLIEST, LATEST = '{"orders":{"0":-2,"1":15}}', '{"orders":{"0":-1,"1":15}}'
 

@@ -10,8 +10,8 @@ import pytest
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.operations import verify
 from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableError, read_committed, sink_table
-from lastgood.sources.kafka import SourceKindError, TopicRecreatedError
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.reader import SourceKindError, TopicRecreatedError
 from lastgood.spark.audit import MARK, AuditSpec, SinkTable
 from lastgood.storage.reading import LocationInvalidError
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, KafkaInput

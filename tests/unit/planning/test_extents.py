@@ -17,8 +17,8 @@ from lastgood.planning.extents import (
 from lastgood.planning.goals.values import Extent
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.offset_columns import OffsetsSeen, TableOffsets
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets, Range
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets, Range
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 READS = Reads({"0": {"orders": {0: 0, 1: 0}}})

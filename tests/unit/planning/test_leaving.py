@@ -12,7 +12,7 @@ from lastgood.planning.goals.values import Fresh
 from lastgood.planning.leaving import every_partition
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 
 VIA = StartFile("/etc/start.json")
 

@@ -13,7 +13,7 @@ from lastgood.planning.goals.values import Resume
 from lastgood.planning.left_out import left_out
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.restart import Outcome
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import FileInput
 
 EXPIRED = broker((3, 40), (0, 40))

@@ -13,7 +13,7 @@ from lastgood.checkpoint.damage import Damage
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, TopicFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 GOALS = (Resume(), Replan(), Fresh(), Reposition({}, "it stands"))

@@ -29,8 +29,8 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY

@@ -13,7 +13,7 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY

@@ -15,7 +15,7 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.files import FileFacts, FileState
+from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
 
 

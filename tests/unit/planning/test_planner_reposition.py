@@ -32,7 +32,7 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.sources.kafka_facts import FoundRecord
+from lastgood.sources.kafka.facts import FoundRecord
 from lastgood.testing.checkpoints import FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY

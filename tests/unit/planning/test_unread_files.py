@@ -11,7 +11,7 @@ from planning import delta, drafted, known, query
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.planning.goals.values import Resume
 from lastgood.planning.price import Guarantee
-from lastgood.sources.files import FileFacts, FileState
+from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
 
 EXACT, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.LOSSY

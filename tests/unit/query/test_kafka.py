@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from lastgood.query.kafka import Exposure, Losing, Reading, exposure_of
-from lastgood.sources.kafka_facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
-from lastgood.sources.kafka_retention import HeadroomKind, ReadUpTo, TopicIdentity
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.retention import HeadroomKind, ReadUpTo, TopicIdentity
 
 HOUR_MS = 3_600_000
 BATCH_MS = 1_000_000_000

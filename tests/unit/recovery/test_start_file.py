@@ -10,7 +10,7 @@ from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
 from lastgood.planning.steps import digest
 from lastgood.recovery.start_file import start_steps
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.start_files import StartFile
 from lastgood.storage.reading import parse_location
 
 CONTENT = b'{"orders":{"0":7}}\n'

@@ -10,8 +10,8 @@ import pytest
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import Survey, survey
 from lastgood.recovery.stubs import NoStubError, Stub, stubs
-from lastgood.sources.delta import DeltaFacts
-from lastgood.sources.kafka_facts import KafkaFacts
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, Input
 
 Seen = Callable[..., Survey]

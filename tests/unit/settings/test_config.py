@@ -14,7 +14,7 @@ from lastgood.settings.config import (
     parse_duration,
     pipeline_of_command,
 )
-from lastgood.sources.start_files import StartFile, StartForm
+from lastgood.sources.kafka.start_files import StartFile, StartForm
 
 FULL = """
 [pipeline.orders]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.sources.kafka import OffsetRange
+from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import MARK, Audit, AuditSpec, Column, Difference, SinkTable, parse_columns
 
 SERVED = OffsetRange("0", "orders", 0, start=0, begin=0, end=100)

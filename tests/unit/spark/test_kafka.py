@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lastgood.errors import UsageError
-from lastgood.sources.starting_offsets import StartingOffsetsError
+from lastgood.sources.kafka.starting_offsets import StartingOffsetsError
 from lastgood.spark import read_kafka
 
 

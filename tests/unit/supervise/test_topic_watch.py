@@ -9,7 +9,7 @@ from planning import broker
 
 from lastgood.journal.topic_ids import write_topic_ids
 from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.sources.kafka_facts import KafkaFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.supervise.events import Event, Noticed

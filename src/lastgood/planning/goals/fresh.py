@@ -26,8 +26,8 @@ from lastgood.planning.standing import Standing, ids_before, seen_as
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
 from lastgood.sinks.evidence import is_query_id
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
 
 _ONLY_SOURCE = "0"
 _NO_LOG = "the assumption that the query reads nothing else and keeps no state: no log is left that could tell"

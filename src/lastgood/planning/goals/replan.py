@@ -17,7 +17,7 @@ from lastgood.planning.repairs.sinks_back import mark_lowered, sinks_taken_back
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
-from lastgood.sources.files import FileState, never_found_again
+from lastgood.sources.files.facts import FileState, never_found_again
 
 
 def plan_replan(known: Known, spark: SparkVersion) -> Draft:

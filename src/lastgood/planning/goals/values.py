@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lastgood.planning.price import Guarantee
-from lastgood.sources.kafka_ranges import Offsets
-from lastgood.sources.start_files import StartFile
+from lastgood.sources.kafka.ranges import Offsets
+from lastgood.sources.kafka.start_files import StartFile
 
 
 @dataclass(frozen=True, slots=True)

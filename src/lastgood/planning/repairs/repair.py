@@ -35,7 +35,7 @@ from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.world import World
-from lastgood.sources.kafka_ranges import only_in
+from lastgood.sources.kafka.ranges import only_in
 
 MIRROR = "the mirror"
 THIS = "this recovery"

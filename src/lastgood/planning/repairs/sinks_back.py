@@ -25,9 +25,9 @@ from lastgood.query.prediction.state_load import is_about_skipping
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sinks.evidence import DELTA, FILE, START_MS, SinkEvidence
-from lastgood.sources.files import FileState
-from lastgood.sources.kafka_facts import is_compacted
-from lastgood.sources.kafka_ranges import minus, planned, served
+from lastgood.sources.files.facts import FileState
+from lastgood.sources.kafka.facts import is_compacted
+from lastgood.sources.kafka.ranges import minus, planned, served
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
 _MINUTE_MS = 60_000

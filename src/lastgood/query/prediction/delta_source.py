@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.query.prediction.restart import Stage, Stop, StoppedError
-from lastgood.sources.delta import DeltaFacts, Serving, can_serve
+from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve
 
 
 def opening(table: DeltaFacts) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.query.prediction.restart import Stage, Stop
 from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
-from lastgood.sources.kafka_facts import KafkaFacts
-from lastgood.sources.kafka_ranges import Offsets, only_in
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Offsets, only_in
 
 
 class Gap(enum.IntEnum):

@@ -36,7 +36,7 @@ from lastgood.query.prediction.state_load import (
 )
 from lastgood.query.prediction.topics_gone import other_endings
 from lastgood.query.world import World
-from lastgood.sources.kafka_ranges import only_in
+from lastgood.sources.kafka.ranges import only_in
 
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""

@@ -13,7 +13,7 @@ from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.spans import stands
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import TopicFacts
+from lastgood.sources.kafka.facts import TopicFacts
 
 _BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
 

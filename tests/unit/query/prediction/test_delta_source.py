@@ -5,7 +5,7 @@ import pytest
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.query.prediction.delta_source import opening, reading
 from lastgood.query.prediction.restart import Stage, StoppedError
-from lastgood.sources.delta import DeltaFacts
+from lastgood.sources.delta.facts import DeltaFacts
 
 WHOLE = DeltaFacts("/t", "id", earliest_version=0, latest_version=9)
 CLEANED = DeltaFacts("/t", "id", earliest_version=5, latest_version=9, checkpoint_versions=(9,))

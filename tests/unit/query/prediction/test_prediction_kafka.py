@@ -15,7 +15,7 @@ from lastgood.diagnosis.engine import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.world import World
-from lastgood.sources.kafka_facts import KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 

@@ -1,0 +1,260 @@
+"""A Delta table as a sink: its log says which batches are in it, and up to which it would skip.
+
+The marker of a query is its last `txn` action. It is independent of the data: RESTORE takes rows back and leaves the
+marker high, so both are told apart here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, interval_ms
+from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
+from lastgood.errors import StorageError
+from lastgood.sinks.delta.history import History, history_of
+from lastgood.sinks.delta.taking_back import reach_back
+from lastgood.sinks.evidence import START_MS, DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import Location, Storage, parse_location
+
+TIMEOUT_SECONDS = 10.0
+_MARKS = range(-1, 2**31)
+"""What a mark can be: the number of a batch, of which a query that runs one a second makes fewer in sixty years; or one
+below the first."""
+_COMMITS_WHERE_MARKS_EXPIRE = 10_000
+"""How many of the newest versions to look at where a mark may have expired: there they alone can tell of a batch."""
+
+WRITABLE_FEATURES = frozenset(
+    {
+        *("appendOnly", "invariants", "checkConstraints", "generatedColumns", "changeDataFeed"),
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"),
+    }
+)
+"""Table features that ask nothing of a version which only moves files and markers; delta-rs writes them too."""
+
+_UNTRIED = ("abfss", "gs")
+"""Where Spark's Delta commits in ways of its own that were never tried beside ours."""
+
+_IDENTITY_COLUMNS_WRITER_VERSION = 6
+_WRITER_VERSION_MAX = 7
+
+
+class DeltaSink:
+    """A Delta table."""
+
+    kind = "delta"
+
+    def __init__(
+        self,
+        storage: Storage,
+        table: Location,
+        *,
+        app_id: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        commits_max: int = COMMITS_DEFAULT,
+    ) -> None:
+        """Describe a table; nothing is read yet.
+
+        Args:
+            storage: From `open_storage(table)`.
+            table: The folder that holds `_delta_log`.
+            app_id: What a `foreachBatch` function gives as `txnAppId`; None: the query id.
+            timeout_seconds: How long reading may take.
+            commits_max: How many of the newest versions to look at one by one.
+        """
+        self._storage = storage
+        self._table = table
+        self._app_id = app_id
+        self._timeout_seconds = timeout_seconds
+        self._commits_max = commits_max
+
+    @property
+    def location(self) -> str:
+        """Where the table is."""
+        return str(self._table)
+
+    def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
+        """What the table says about a query; see `Sink.evidence`."""
+        key = DedupeKey.QUERY_ID if self._app_id in (None, query_id) else DedupeKey.APP_ID
+        deadline = Deadline.after(self._timeout_seconds)
+        try:
+            log = read_table_log(self._storage, self._table, deadline=deadline, commits_max=self._commits_max)
+        except StorageError as error:
+            return silent_evidence(self.kind, self.location, key, error)
+        if log is None:
+            return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
+        if isinstance(log, Damage):
+            found = unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
+            mark = log.marks.get(self._app_id or query_id, -1) if isinstance(log, LogDamage) else -1
+            return replace(found, skips_up_to=mark) if mark >= 0 else found
+        log = self._further_back(log, self._app_id or query_id, deadline)
+        found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
+        return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
+
+    def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
+        """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""
+        is_expiring = app_id not in log.transactions and _retention(log) is not None
+        if not is_expiring or history_of(log.commits, app_id).batches:
+            return log
+        try:
+            older = read_table_log(
+                self._storage, self._table, deadline=deadline, commits_max=_COMMITS_WHERE_MARKS_EXPIRE
+            )
+        except StorageError:
+            return log  # it says of itself that markers expire here
+        return older if isinstance(older, TableLog) else log
+
+
+def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKey = DedupeKey.QUERY_ID) -> SinkEvidence:
+    """What the log of a table says about a query or application. Pure.
+
+    Args:
+        log: From `read_table_log`.
+        app_id: Query id, or `txnAppId`.
+        now_ms: The time, to tell what has expired.
+        dedupe_key: What `app_id` is.
+    """
+    history = history_of(log.commits, app_id)
+    marker = log.transactions.get(app_id)
+    is_odd = marker is not None and marker.version not in _MARKS
+    odd = f"transaction {marker.version} is not the number of a batch" if marker is not None and is_odd else None
+    if marker is not None and marker.version < 0:
+        marker = None  # a fence before the first batch
+    retention = _retention(log)
+    batch_id, unknown, because = (None, True, odd) if odd else _shown(log, history, marker, retention)
+    counts = _counts(marker, retention, now_ms)
+    is_foreign = odd is not None and dedupe_key is DedupeKey.APP_ID
+    if is_foreign:
+        counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
+    back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
+    skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
+    return SinkEvidence(
+        kind=DeltaSink.kind,
+        location=log.location,
+        dedupe_key=dedupe_key,
+        last_batch=batch_id,
+        known=not unknown,
+        because=because,
+        skips_up_to=marker.version if marker is not None and counts is not False and not is_foreign else None,
+        skips_known=skips_known,
+        batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
+        complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
+        identity=log.metadata.table_id if log.metadata else None,
+        app_id=app_id,
+        marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
+        times_by_driver=True,
+        others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
+        others_at_ms={
+            name: txn.last_updated_ms
+            for name, txn in log.transactions.items()
+            if name != app_id and txn.last_updated_ms is not None
+        },
+        write_obstacles=write_obstacles(log),
+        back_to=back_to,
+        back_because=back_because,
+        mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
+        notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
+    )
+
+
+def _by_only_application(log: TableLog, found: SinkEvidence, query_id: str, *, now_ms: int) -> SinkEvidence:
+    """What the table says by the only name in it, where it shows nothing of the query: a function may write so."""
+    shows_none = found.known and found.last_batch is None and found.skips_up_to is None and not found.batches
+    if not query_id or not shows_none or len(found.others) != 1 or is_query_id(app_id := next(iter(found.others))):
+        return found
+    presumed = evidence_of(log, app_id, now_ms=now_ms, dedupe_key=DedupeKey.APP_ID)
+    because = (
+        f"{presumed.because}, by the application id {app_id}: the only name in the table, presumed to be this query's"
+    )
+    return replace(presumed, because=because, presumed_app_id=app_id)
+
+
+def is_tried(table: str) -> bool:
+    """Whether commits of ours were tried beside Spark's where a table lies."""
+    return parse_location(table).identity.partition(":")[0] not in _UNTRIED
+
+
+def write_obstacles(log: TableLog) -> tuple[str, ...]:
+    """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
+    if log.protocol is None or log.unjudged is not None:
+        return (log.unjudged or "the protocol of the table is not known",)
+    obstacles = [] if is_tried(log.location) else ["no commit of ours was tried beside Spark's on this kind of storage"]
+    version = log.protocol.min_writer_version
+    if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
+        obstacles.append(f"writer version {version}")
+    features = {*log.protocol.reader_features, *log.protocol.writer_features}
+    return (*obstacles, *(f"table feature {name}" for name in sorted(features - WRITABLE_FEATURES)))
+
+
+def _shown(
+    log: TableLog, history: History, marker: Transaction | None, retention: str | None
+) -> tuple[int | None, bool, str]:
+    """The newest batch that is shown, whether that is unknown, and why."""
+    shown = history.shown
+    if log.unjudged is not None:
+        return None, True, log.unknown or log.unjudged
+    if shown.unclear is not None:
+        return None, True, shown.unclear
+    if shown.is_from_before:
+        return _shown_before(log, history, marker, retention)
+    if history.last_version is None:
+        return None, False, f"no batch of it in any version up to {log.newest_version}"
+    what = "RESTORE in" if history.restored else "transaction in"
+    return shown.batch_id, False, f"{what} version {history.last_version} of the table"
+
+
+def _shown_before(
+    log: TableLog, history: History, marker: Transaction | None, retention: str | None
+) -> tuple[int | None, bool, str]:
+    """The same where it goes back to before the versions that were read one by one: then the marker tells."""
+    if history.batches:
+        return None, True, f"version {history.last_version} restored a state that is older than what could be read"
+    if marker is not None:
+        return marker.version, False, f"transaction {marker.version}, older than version {log.oldest_read} of the table"
+    if log.unknown is not None:
+        return None, True, log.unknown
+    if retention is not None:
+        return None, True, f"no marker, but markers expire here ({TRANSACTION_RETENTION} = {retention})"
+    return None, False, "the table has no marker of it"
+
+
+def _retention(log: TableLog) -> str | None:
+    """How long marks count here, as the table says it; None: for ever."""
+    return log.metadata.configuration.get(TRANSACTION_RETENTION) if log.metadata else None
+
+
+def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
+    """Whether Spark will heed a marker when it has started; None if that cannot be told."""
+    if marker is None or retention is None:
+        return True
+    length_ms = interval_ms(retention)
+    if length_ms is None:
+        return None
+    if marker.last_updated_ms is None or marker.last_updated_ms <= now_ms - length_ms:
+        return False
+    return None if marker.last_updated_ms <= now_ms - length_ms + START_MS else True
+
+
+def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unknown: bool) -> int | None:
+    if log.unjudged is not None:
+        return None
+    if log.commits and log.oldest_read == 0:
+        return 0
+    if history.batches:
+        return history.batches[0].batch_id
+    return None if unknown else (-1 if batch_id is None else batch_id) + 1
+
+
+def _notes(marker: Transaction | None, batch_id: int | None, *, counts: bool | None, unknown: bool) -> tuple[str, ...]:
+    if marker is None:
+        return ()
+    if counts is None:
+        return (
+            f"whether batch {marker.version} is skipped is not known: its marker expires soon, or nobody knows when",
+        )
+    if not counts:
+        return (f"the marker has expired: Spark would write batch {marker.version} again",)
+    if not unknown and (batch_id is None or batch_id < marker.version):
+        return (f"the rows were taken back, the marker was not: batches up to {marker.version} would be skipped",)
+    return ()

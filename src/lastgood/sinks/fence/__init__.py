@@ -1,0 +1,1 @@
+"""A table in which a function notes down the batches that it has written: the fence."""

@@ -1,0 +1,1 @@
+"""Spark's file sink: a folder with `_spark_metadata`."""

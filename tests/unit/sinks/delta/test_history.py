@@ -1,0 +1,235 @@
+"""Rows and markers of a Delta table, by hand: w(3) is a commit that writes batch 3."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lastgood.delta_log.actions import TableCommit, Transaction
+from lastgood.sinks.delta.history import History, history_of
+
+Q = "query"
+
+
+def commits(*made: TableCommit, first: int = 0) -> list[TableCommit]:
+    return [dataclasses.replace(commit, version=first + position) for position, commit in enumerate(made)]
+
+
+def w(batch_id: int, *files: str, app: str = Q, removes: str = "", operation: str = "STREAMING UPDATE") -> TableCommit:
+    return TableCommit(
+        0,
+        operation=operation,
+        parameters={"queryId": app} if operation == "STREAMING UPDATE" else {},
+        transactions=(Transaction(app, batch_id),),
+        added=frozenset(files or (f"{app}{batch_id}",)),
+        removed=frozenset(removes.split()),
+        changes_data=True,
+    )
+
+
+def empty(batch_id: int) -> TableCommit:
+    return TableCommit(
+        0, operation="STREAMING UPDATE", parameters={"queryId": Q}, transactions=(Transaction(Q, batch_id),)
+    )
+
+
+def marker(batch_id: int) -> TableCommit:
+    return TableCommit(0, operation="WRITE", transactions=(Transaction(Q, batch_id),))
+
+
+def restore(version: int, rewind: int | None = None, removes: str = "") -> TableCommit:
+    return TableCommit(
+        0,
+        operation="RESTORE",
+        parameters={"version": str(version)},
+        transactions=() if rewind is None else (Transaction(Q, rewind),),
+        removed=frozenset(removes.split()),
+    )
+
+
+def by_time(adds: set[str], removes: set[str]) -> TableCommit:
+    return TableCommit(
+        0,
+        operation="RESTORE",
+        parameters={"timestamp": "2026-01-01"},
+        added=frozenset(adds),
+        removed=frozenset(removes),
+        changes_data=True,
+    )
+
+
+def other(adds: str = "x", removes: str = "") -> TableCommit:
+    return TableCommit(0, operation="WRITE", added=frozenset(adds.split()), removed=frozenset(removes.split()))
+
+
+def live(history: History) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for batch in history.batches:
+        if batch.is_live and batch.version is not None:
+            found.setdefault(batch.batch_id, []).append(batch.version)
+    return found
+
+
+def test_every_batch_is_a_version() -> None:
+    history = history_of(commits(w(0), other(), w(1), empty(2)), Q)
+    assert history.shown.batch_id == 2
+    assert live(history) == {0: [0], 1: [2], 2: [3]}
+    assert history.last_version == 3
+
+
+def test_batches_of_others_do_not_count() -> None:
+    history = history_of(commits(w(0), w(7, app="other")), Q)
+    assert live(history) == {0: [0]}
+    assert history.shown.batch_id == 0
+
+
+def test_query_that_never_wrote_shows_nothing() -> None:
+    history = history_of(commits(other(), other()), Q)
+    assert (history.shown.batch_id, history.shown.is_from_before, history.last_version) == (None, False, None)
+
+
+def test_restore_takes_batches_back_and_the_marker_says_nothing() -> None:
+    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1)), Q)
+    assert history.shown.batch_id == 1
+    assert live(history) == {0: [0], 1: [1]}
+    assert history.restored
+
+
+def test_restore_with_a_lowered_marker_opens_the_batches_again() -> None:
+    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1, rewind=1), w(2), w(3)), Q)
+    assert history.shown.batch_id == 3
+    assert live(history) == {0: [0], 1: [1], 2: [5], 3: [6]}
+    assert [batch.is_live for batch in history.batches] == [True, True, False, False, True, True]
+
+
+def test_marker_that_is_lowered_later_changes_nothing_more() -> None:
+    history = history_of(commits(w(0), w(1), w(2), restore(0), marker(0)), Q)
+    assert history.shown.batch_id == 0
+    assert live(history) == {0: [0]}
+
+
+def test_restore_forward_revives_what_was_taken_back() -> None:
+    history = history_of(commits(w(0), w(1), w(2), restore(0), restore(2)), Q)
+    assert history.shown.batch_id == 2
+    assert live(history) == {0: [0], 1: [1], 2: [2]}
+
+
+def test_batch_after_a_restore_without_a_lowered_marker_leaves_a_hole() -> None:
+    history = history_of(commits(w(0), w(1), w(2), w(3), restore(1), w(4)), Q)
+    assert history.shown.batch_id == 4
+    assert live(history) == {0: [0], 1: [1], 4: [5]}
+
+
+def test_files_taken_back_with_the_marker_are_a_batch_taken_back() -> None:
+    unpublish = TableCommit(0, operation="DELETE", transactions=(Transaction(Q, 2),), removed=frozenset({"query3"}))
+    history = history_of(commits(w(2), w(3), other(), unpublish), Q)
+    assert history.shown.batch_id == 2
+    assert live(history) == {2: [0]}
+
+
+def test_delete_that_had_to_rewrite_files_takes_back_too() -> None:
+    delete = TableCommit(
+        0,
+        operation="DELETE",
+        transactions=(Transaction(Q, 1),),
+        removed=frozenset({"query2"}),
+        added=frozenset({"rest"}),
+    )
+    assert history_of(commits(w(1), w(2), delete), Q).shown.batch_id == 1
+
+
+def test_lower_number_with_new_rows_is_a_write_that_nobody_skipped() -> None:
+    history = history_of(commits(w(4), w(5), w(0, "n0", operation="WRITE")), Q)
+    assert history.shown.batch_id == 0
+    assert live(history) == {4: [0], 5: [1], 0: [2]}
+
+
+def test_batch_that_was_written_twice_stands_twice() -> None:
+    history = history_of(commits(w(0), w(1, "a"), w(1, "b")), Q)
+    assert live(history) == {0: [0], 1: [1, 2]}
+
+
+def test_marker_that_is_put_in_again_is_no_batch() -> None:
+    history = history_of(commits(w(0), w(1), marker(1)), Q)
+    assert live(history) == {0: [0], 1: [1]}
+
+
+def test_complete_mode_replaces_rows_and_takes_nothing_back() -> None:
+    history = history_of(commits(w(0, "a"), w(1, "b", removes="a"), w(2, "c", removes="b")), Q)
+    assert live(history) == {0: [0], 1: [1], 2: [2]}
+
+
+def test_what_was_before_the_versions_that_were_read_is_told_apart() -> None:
+    history = history_of(commits(other(), other(), first=10), Q)
+    assert history.shown.is_from_before
+    history = history_of(commits(other(), w(5), restore(10), first=10), Q)
+    assert history.shown.is_from_before
+    assert history.last_version == 12
+    assert [batch.is_live for batch in history.batches] == [False]
+
+
+def test_restore_of_an_older_version_than_was_read_leaves_it_open() -> None:
+    history = history_of(commits(w(5), w(6), restore(3), first=10), Q)
+    assert history.shown.unclear is not None
+    assert [batch.is_live for batch in history.batches] == [False, False]
+
+
+def test_restore_that_carries_a_marker_tells_even_then() -> None:
+    history = history_of(commits(w(5), restore(3, rewind=4), first=10), Q)
+    assert (history.shown.batch_id, history.shown.unclear) == (4, None)
+
+
+def test_batch_after_an_unclear_restore_is_shown() -> None:
+    history = history_of(commits(w(5), restore(3), w(6), first=10), Q)
+    assert history.shown.batch_id == 6
+    assert [batch.is_live for batch in history.batches] == [False, True]
+
+
+def test_marker_says_no_more_than_the_rows() -> None:
+    assert history_of(commits(w(0), w(1), w(2), restore(0, rewind=2)), Q).shown.batch_id == 0
+    assert history_of(commits(other(), w(0), restore(0, rewind=0)), Q).shown.batch_id is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        # Batches 2 and 3 are removed, 0 and 1 are left alone.
+        ([w(0), w(1), w(2), w(3), by_time(set(), {"query2", "query3"})], 1),
+        # They were compacted meanwhile: their files come back, the compacted one goes.
+        (
+            [
+                w(0),
+                w(1),
+                w(2),
+                other("big", "query0 query1 query2"),
+                w(3),
+                by_time({"query0", "query1"}, {"big", "query3"}),
+            ],
+            1,
+        ),
+        # Compacted in version 3, restored to just that.
+        ([w(0), w(1), w(2), other("big", "query0 query1 query2"), w(3), by_time(set(), {"query3"})], 2),
+        # Complete mode: only the files of the restored version come back.
+        ([w(0, "a"), w(1, "b", removes="a"), w(2, "c", removes="b"), by_time({"b"}, {"c"})], 1),
+        # Forward again, after a RESTORE.
+        ([w(0), w(1), w(2), restore(0, removes="query1 query2"), by_time({"query1", "query2"}, set())], 2),
+    ],
+)
+def test_restore_by_time_is_told_from_its_files(steps: list[TableCommit], shown: int) -> None:
+    assert history_of(commits(*steps), Q).shown.batch_id == shown
+
+
+def test_restore_by_time_that_may_be_before_or_after_an_empty_batch_leaves_it_open() -> None:
+    history = history_of(commits(w(0), empty(1), w(2), by_time(set(), {"query2"})), Q)
+    assert history.shown.unclear is not None
+    assert [batch.is_live for batch in history.batches] == [None, None, None]
+    history = history_of(commits(w(0), other(), w(2), by_time(set(), {"query2", "x"})), Q)
+    assert history.shown.batch_id == 0
+
+
+def test_history_of_any_length_can_be_shown_and_compared() -> None:
+    steps = commits(*(w(batch_id) for batch_id in range(5000)))
+    history = history_of(steps, Q)
+    assert history == history_of(steps, Q)
+    assert "5000" not in repr(history.shown)
