@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from printed import Answer, Printed, parsed, require_same, run
 
-from lastgood.planning.plan import ASKED, parse_plan
+from lastgood.journal.plan_file import parse_plan
+from lastgood.planning.plan import ASKED
 from lastgood.recovery.hold import Work, hold_checkpoint, lock_file
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput

@@ -15,11 +15,12 @@ from lastgood.planning.draft import Draft, Known, RepairRefusedError
 from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
 from lastgood.planning.log_edits import edited
 from lastgood.planning.planner import draft
-from lastgood.planning.steps import FileStep, MoveStep, in_order, parse_step
+from lastgood.planning.steps import FileStep, MoveStep, in_order
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.steps.kinds import parse_step
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus"
 GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"), Fresh())

@@ -8,11 +8,12 @@ import pytest
 from repair.engine_cases import KINDS, OurLease, changes, killed, moments
 from repair.engine_cases import Case as UnsignedCase
 
+from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import Room, Stage, open_recovery
-from lastgood.planning.plan import parse_plan
 from lastgood.planning.steps import FileStep
-from lastgood.recovery.engine import Engine, Surveyor, UndoRefusedError
+from lastgood.recovery.engine import Engine, Surveyor
 from lastgood.signing import NO_KEYS, Key, KeyRing, SignatureMissingError, SignatureWrongError
+from lastgood.steps.carrying import UndoRefusedError
 from lastgood.storage.writing import WritableStorage
 
 OURS = KeyRing((Key(b"o" * 32),), "test")
@@ -144,16 +145,16 @@ def test_no_field_of_a_signed_plan_can_be_changed(field: str) -> None:
 
 def unsigned(told: dict[str, object]) -> bytes:
     """A plan file as anybody can make it."""
-    from lastgood.planning.plan import _checksum
+    from lastgood.planning.plan import checksum
 
-    return json.dumps({**told, "checksum": _checksum(told)}).encode()
+    return json.dumps({**told, "checksum": checksum(told)}).encode()
 
 
 def test_bytes_that_were_exchanged_among_the_backups_are_not_put_back() -> None:
     case = Case("cut")
     case.engine().apply("proof")
     step = next(step for step in case.plan.steps if isinstance(step, FileStep))
-    case.storage.write(case.room().aside(step.path), b"an attacker's offsets")
+    case.storage.write(case.room().before / step.path, b"an attacker's offsets")
     stood = case.files()
     with pytest.raises(UndoRefusedError):
         case.engine().undo("proof")

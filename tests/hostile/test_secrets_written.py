@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from spellings import SECRET, SPELLINGS, spelled
 
 from lastgood.journal.incident import Attempt, Incident, kept_plan, parse_incident
+from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import Room, Stage
-from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink, parse_plan
+from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink
 from lastgood.planning.price import Waiver
 from lastgood.planning.proof import Proof
 from lastgood.recovery.plans import PlanOptions, make_plan

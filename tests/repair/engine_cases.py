@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from lastgood.journal.lease import LeaseLostError
+from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import Room
 from lastgood.journal.seal import seal_of
-from lastgood.planning.plan import Plan, PlannedSink, Promise, parse_plan
+from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.steps import FileStep, MoveStep, Step, digest, in_order
+from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
 from lastgood.recovery.engine import Engine, Surveyor, listing_digest, log_folders
+from lastgood.steps.step import Step
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -136,8 +138,8 @@ class Case:
 
     @property
     def wanted(self) -> dict[str, bytes | None]:
-        changed = {step.path: step.after if isinstance(step, FileStep) else None for step in self.plan.steps}
-        return {path: content for path, content in {**self.before, **changed}.items() if content is not None}
+        then = {**self.before, **files_after(self.plan.steps)}
+        return {path: content for path, content in then.items() if content is not None}
 
     def engine(
         self,

@@ -21,8 +21,9 @@ from conformance.inputs import add_input
 from conformance.sparks import RunningSpark
 from repair.roads import Far, Traveller
 
+from lastgood.journal.plan_file import parse_plan
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.planning.plan import Plan, parse_plan
+from lastgood.planning.plan import Plan
 from lastgood.storage.reading import fsspec_path, parse_location
 from lastgood.storage.writing import FsspecWriter, WritableStorage, open_writable
 

@@ -26,10 +26,10 @@ from lastgood.operations.backup import create
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep
-from lastgood.planning.steps import Step
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.steps.step import Step
 
 GOALS = ("resume", "replan", "reposition", "fresh")
 REFUSED = "refused"

@@ -13,9 +13,10 @@ from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import commit_name
 from lastgood.journal.room import Room
 from lastgood.planning.plan import PlannedSink
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
-from lastgood.planning.steps import Step
 from lastgood.recovery.engine import Engine, Surveyor
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.sinks.files.step import FileSinkStep
+from lastgood.steps.step import Step
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import MemoryWriter

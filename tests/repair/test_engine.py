@@ -25,13 +25,8 @@ from lastgood.journal.seal import seal_of
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.price import Guarantee
 from lastgood.planning.steps import FileStep, digest
-from lastgood.recovery.engine import (
-    CheckpointChangedError,
-    Engine,
-    PlanStaleError,
-    Surveyor,
-    UndoRefusedError,
-)
+from lastgood.recovery.engine import Engine, PlanStaleError, Surveyor
+from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -184,7 +179,7 @@ def test_undo_is_refused_when_the_backup_is_gone() -> None:
     case = Case("cut")
     case.engine().apply("proof")
     room = Room(case.location, case.plan.recovery, case.storage)
-    case.storage.remove(room.aside("offsets/7"))
+    case.storage.remove(room.before / "offsets/7")
     after = case.files()
     with pytest.raises(UndoRefusedError, match="backup"):
         case.engine().undo("proof")

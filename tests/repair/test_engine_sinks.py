@@ -8,8 +8,9 @@ from repair.sink_cases import KINDS, Q, SinkCase, added
 
 from lastgood.delta_log.actions import FENCE, PUT_BACK, TAKE_BACK
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import CheckpointChangedError, Room, Stage, open_recovery
-from lastgood.recovery.engine import PlanStaleError, UndoRefusedError
+from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.recovery.engine import PlanStaleError
+from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.testing.storage import FaultyWriter
 
 

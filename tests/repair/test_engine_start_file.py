@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from repair.engine_cases import Case, Killed, OurLease, moments
 
-from lastgood.journal.room import CheckpointChangedError, Room, open_recovery
-from lastgood.planning.plan import PlanInvalidError, parse_plan
+from lastgood.journal.plan_file import parse_plan
+from lastgood.journal.room import Room, open_recovery
+from lastgood.planning.plan import PlanInvalidError
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import digest
 from lastgood.recovery.engine import Engine, PlanStaleError, Surveyor
+from lastgood.steps.carrying import CheckpointChangedError
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter

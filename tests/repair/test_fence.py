@@ -22,9 +22,10 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
-from lastgood.recovery.sink_acts import TableWork
+from lastgood.sinks.delta.carrying import put_up_fence
+from lastgood.steps.carrying import Site
 from lastgood.storage.reading import parse_location
-from lastgood.storage.writing import LocalWriter
+from lastgood.storage.writing import LocalWriter, open_writable
 
 APP = Path(__file__).with_name("held_app.py")
 COMMITTED = 3
@@ -156,8 +157,16 @@ def test_slow_batch_of_a_driver_that_is_alive_is_shut_out_and_the_next_start_is_
 def test_fence_alone_makes_a_slow_batch_fail_and_leaves_the_query_as_it_was(query: Query) -> None:
     child = query.start_and_hold()
     query_id = json.loads((query.checkpoint / "metadata").read_text())["id"]
-    work = TableWork(LocalWriter(), parse_location(str(query.table)), "20261121-160058-7f3a", int(time.time() * 1000))
-    assert work.fence(query_id) is None
+    checkpoint = parse_location(str(query.checkpoint))
+    site = Site(
+        recovery="20261121-160058-7f3a",
+        checkpoint=checkpoint,
+        storage=LocalWriter(),
+        kept=checkpoint,
+        now_ms=int(time.time() * 1000),
+        open_other=open_writable,
+    )
+    assert put_up_fence(site, str(query.table), query_id) is None
     (query.folder / "hold").unlink()
     told = query.end(child)
     assert CONFLICT in str(told["chain"])

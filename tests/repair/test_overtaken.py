@@ -15,7 +15,8 @@ from repair.engine_cases import KINDS, STATE, Case, Killed, changes
 
 from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.room import Room, Stage, open_recovery
-from lastgood.recovery.engine import CheckpointChangedError, Engine, PlanStaleError, UndoRefusedError
+from lastgood.recovery.engine import Engine, PlanStaleError
+from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import Location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
 

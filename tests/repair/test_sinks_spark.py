@@ -19,7 +19,8 @@ from repair.repairs import Repair, broken_promise, carry_out, differing, orphane
 
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.sinks.files.step import FileSinkStep
 
 VERSION = "4.2.0"
 BACK = 2

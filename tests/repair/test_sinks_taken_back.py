@@ -18,13 +18,13 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
-from lastgood.recovery.engine import UndoRefusedError
 from lastgood.recovery.plans import PlanOptions, make_plan
-from lastgood.recovery.sink_acts import TableWork
+from lastgood.sinks.delta.carrying import CarriedDeltaStep
+from lastgood.sinks.delta.step import DeltaStep
 from lastgood.sinks.opening import open_sink
+from lastgood.steps.carrying import Site, UndoRefusedError
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -224,9 +224,17 @@ def test_row_13_mark_that_was_made_again_by_an_attempt_of_long_ago_is_made_once_
     query = Query(tmp_path, 4, orphan=True, shown=4, source=files_of(tmp_path, 5), marked_ms=long_ago)
     (step,) = query.plan().steps
     assert isinstance(step, DeltaStep)
-    storage, now_ms = open_writable(parse_location(str(query.table))), int(time.time() * 1000)
+    table, now_ms = parse_location(str(query.table)), int(time.time() * 1000)
     for at_ms, versions in ((long_ago, 1), (long_ago, 1), (now_ms, 2), (now_ms - 1, 2)):
-        TableWork.of(step, storage, "20261121-160058-7f3a", at_ms).take_back(step)
+        site = Site(
+            recovery="20261121-160058-7f3a",
+            checkpoint=table,
+            storage=open_writable(table),
+            kept=table,
+            now_ms=at_ms,
+            open_other=open_writable,
+        )
+        CarriedDeltaStep(step, site).do(())
         assert DeltaTable(query.table).version() == step.version + versions
     assert query.recognised() == 4
 

@@ -14,7 +14,8 @@ from plugin_laboratory import OpenLaboratory
 from repair.repairs import Repair, carry_out, differing, make_mirror, planned, taken_back, tree
 
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.sinks.files.step import FileSinkStep
 
 pytestmark = pytest.mark.spark
 

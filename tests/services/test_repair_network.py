@@ -11,10 +11,10 @@ import pytest
 from repair.roads import KINDS, QUICK, Far, Traveller, far_hdfs, far_s3
 
 from lastgood.errors import StorageError
+from lastgood.journal.plan_file import parse_plan
 from lastgood.journal.room import open_recovery
 from lastgood.lab.s3 import S3Server
 from lastgood.lab.toxiproxy import Toxic, Toxiproxy
-from lastgood.planning.plan import parse_plan
 from lastgood.planning.steps import files_after
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import WritableStorage, open_writable

@@ -21,10 +21,11 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.journal.plan_file import parse_plan
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import survey
-from lastgood.planning.plan import Promise, parse_plan
+from lastgood.planning.plan import Promise
 from lastgood.planning.proving import PlanDisprovedError
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.prover import Prover

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from lastgood.planning.plan import Plan
     from lastgood.planning.proof import Proof
-    from lastgood.planning.steps import Step
     from lastgood.recovery.applying import Recovery
+    from lastgood.steps.step import Step
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
 _THEN = {
@@ -88,7 +88,7 @@ def _print_steps(steps: Sequence[Step], out: Console) -> None:
         out.print(styled(("Steps     ", "dim"), "none: a plain restart"))
     for number, step in enumerate(steps, 1):
         out.print(styled((f"Step {number:<4} ", "dim"), step.do))
-        effect = step.to_json().get("effect")
+        effect = step.effect
         if effect:
             out.print(styled(f"          {effect}", style="yellow"))
 

@@ -25,7 +25,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.observe.shown import shown_batch
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.pricing import ends
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.steps import digest, files_after
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
@@ -265,7 +265,8 @@ def _missing(sink: SinkEvidence, where: str, number: int) -> Judged:
 
 def _promised_starts(plan: Plan, number: int) -> Iterator[tuple[str, SourceOffset]]:
     """Where the plan put the beginning of a batch, by source."""
-    written = {step.path: step.after for step in plan.steps if isinstance(step, FileStep) and step.after is not None}
+    left = files_after(plan.steps)
+    written = {path: content for path, content in left.items() if content is not None}
     if number > 0:
         entry = parse_offset_entry(written.get(f"{OFFSETS}/{number - 1}", b""))
         if isinstance(entry, OffsetEntry):
@@ -324,7 +325,7 @@ def _changed(plan: Plan | None, batch: FirstBatch) -> Iterator[str]:
     if plan is None:
         return
     expected = {**plan.guards}
-    expected |= {step.path: digest(step.after) for step in plan.steps if isinstance(step, FileStep)}
+    expected |= {path: digest(content) for path, content in files_after(plan.steps).items()}
     is_rerun = plan.promise.outcome == Outcome.RERUNS.value
     for record in (batch.before, batch.record if is_rerun else None):
         entry = None if record is None else record.offsets

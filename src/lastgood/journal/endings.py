@@ -10,17 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
+from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, latest, read_note, recoveries, recoveries_folder
 from lastgood.mirror.copies import Copy
-from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, parse_plan
-from lastgood.planning.steps import FileStep, digest
+from lastgood.planning.plan import Plan
+from lastgood.planning.steps import digest, files_after, files_before
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sinks import NONE
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.storage.reading import Location, Storage
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +107,34 @@ def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str
 def _closed(plan: Plan, at_ms: int) -> Ending:
     batch, outcome = plan.promise.batch or 0, plan.promise.outcome
     planned = batch if outcome == Outcome.RERUNS.value else batch - 1
-    steps = _log_steps(plan)
-    query_id = next((_id_in(step.after) for step in steps if step.path == METADATA), plan.query_id)
+    before, after = _of_logs(files_before(plan.steps)), _of_logs(files_after(plan.steps))
+    query_id = _id_in(after[METADATA]) if METADATA in after else plan.query_id
     return Ending(
         at_ms,
         None,
         NONE if outcome == Outcome.STARTS.value else planned,
         NONE if outcome == Outcome.STARTS.value else batch - 1,
-        {step.path: step.before for step in steps if step.before not in (None, digest(step.after))},
-        tuple(Copy(query_id, step.path, at_ms, None, step.after) for step in steps if query_id and step.after),
+        {path: was for path, was in before.items() if was not in (None, digest(after[path]))},
+        tuple(Copy(query_id, path, at_ms, None, content) for path, content in after.items() if query_id and content),
     )
 
 
 def _taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
     planned, committed = (plan.position.get(name) for name in ("planned", "committed"))
+    before = _of_logs(files_before(plan.steps))
+    after = {path: digest(content) for path, content in _of_logs(files_after(plan.steps)).items()}
     return Ending(
         at_ms,
         begun_ms,
         planned if isinstance(planned, int) else NONE,
         committed if isinstance(committed, int) else NONE,
-        {step.path: after for step in _log_steps(plan) if (after := digest(step.after)) not in (None, step.before)},
+        {path: then for path, then in after.items() if then not in (None, before[path])},
     )
 
 
-def _log_steps(plan: Plan) -> list[FileStep]:
-    steps = (step for step in plan.steps if isinstance(step, FileStep))
-    return [step for step in steps if isinstance(classify(step.path), LogFile | QueryMetadataFile)]
+def _of_logs(files: Mapping[str, _T]) -> dict[str, _T]:
+    """Of the files of a checkpoint those that a query writes into its logs, and their checksums not."""
+    return {path: each for path, each in files.items() if isinstance(classify(path), LogFile | QueryMetadataFile)}
 
 
 def _id_in(metadata: bytes | None) -> str | None:

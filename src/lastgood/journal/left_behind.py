@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lastgood.errors import UsageError
+from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
-from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
+from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.query.world import LeftBehind
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.kafka.start_files import StartFile, StartForm

@@ -16,7 +16,8 @@ from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
-from lastgood.planning.plan import PLAN_BYTES_MAX, SEALS, Plan, PlanInvalidError, parse_plan
+from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
+from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -48,14 +49,6 @@ class PlanNotOfThisPlaceError(PlanInvalidError):
 
     condition = "PLAN_NOT_OF_THIS_PLACE"
     exit_code = 23
-    retry = Retry.AFTER_CHANGE
-
-
-class CheckpointChangedError(LastgoodError):
-    """A file, or a sink, was changed by somebody else while the checkpoint was sealed."""
-
-    condition = "CHECKPOINT_CHANGED"
-    exit_code = 59
     retry = Retry.AFTER_CHANGE
 
 
@@ -122,9 +115,10 @@ class Room:
         """A file of the checkpoint."""
         return self.checkpoint / path
 
-    def aside(self, path: str) -> Location:
-        """Where a file of the checkpoint is kept as it was."""
-        return self.folder / f"before/{path}"
+    @property
+    def before(self) -> Location:
+        """The folder in which every file that it touches is kept as it was."""
+        return self.folder / "before"
 
     @property
     def signer(self) -> Signer:

@@ -75,6 +75,10 @@ def take_down(room: Room, seal: Sequence[str], check: Callable[[], None] = lambd
     for path in sorted(seal, key=_removal_rank):
         if stands(room, path):
             check()
+            # Safe: it was just seen to be empty, and no entry of a query is, since Spark writes a version first: it is
+            # ours. A driver puts its own entry over it only if it had looked here before the seal stood, and whoever
+            # seals waits for such a one (`settle` of the engine). Commits go before plans, and the newest plan last:
+            # at no instant is a batch committed that is not planned, and until the end no driver can start.
             room.storage.remove(room.file(path))
 
 

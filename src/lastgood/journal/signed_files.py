@@ -10,11 +10,12 @@ from typing import Any
 from lastgood.journal.attempts_file import attempts_file
 from lastgood.journal.incident import INCIDENT_BYTES_MAX, IncidentDamagedError, parse_incident
 from lastgood.journal.incidents import incident_file, list_incidents
+from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, recoveries, recoveries_folder
 from lastgood.mirror.backups import FACTS_BYTES_MAX, backup_ids, backups_folder, digest_of, parse_backup
 from lastgood.mirror.copies import decode_lines, decompressed_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX
-from lastgood.planning.plan import PLAN_BYTES_MAX, PlanInvalidError, parse_plan
+from lastgood.planning.plan import PlanInvalidError
 from lastgood.signing import ATTEMPTS, BACKUP, INCIDENT, PLAN, STAGE, KeyRing, Signer, Standing, place_of
 from lastgood.storage.reading import Location, Storage, parse_location
 

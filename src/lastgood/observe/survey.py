@@ -25,7 +25,6 @@ from lastgood.planning.plan import PlannedSink, Promise
 from lastgood.planning.planner import batches_wanted
 from lastgood.planning.price import Waiver
 from lastgood.planning.repairs.lost import RETAINED
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.standing import taken_back
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
@@ -36,6 +35,7 @@ from lastgood.settings.keys import Keys
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import FILE, SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
+from lastgood.steps.step import SinkEdit
 from lastgood.storage.reading import Location, Storage
 
 _BATCHES_MAX = 10_000

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee, SourcePrice
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.steps import MoveStep
 from lastgood.query.world import World
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
+from lastgood.steps.step import SinkEdit
 
 
 class RepairRefusedError(LastgoodError):

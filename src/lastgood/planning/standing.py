@@ -11,7 +11,6 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
@@ -20,6 +19,7 @@ from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.world import World, views_of
 from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.steps.step import SinkEdit
 
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 """What a start may come to that commits a batch."""

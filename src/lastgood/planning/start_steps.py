@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lastgood.steps.step import Rank, Step, Turn
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
 
 @dataclass(frozen=True, slots=True)
-class StartFileStep:
+class StartFileStep(Step):
     """The file by which an application is told where to start gets another content, or appears."""
+
+    kind: ClassVar = "start_file"
 
     path: str
     """Its location."""
@@ -22,9 +26,6 @@ class StartFileStep:
     """What it is then."""
     why: str
     """One line for a person."""
-
-    kept_as: ClassVar = "start-file"
-    """Under which name what it was is kept in the folder of the recovery."""
 
     @property
     def do(self) -> str:
@@ -36,38 +37,38 @@ class StartFileStep:
         """What takes it back; one line for a person."""
         return f"remove {self.path}" if self.before is None else f"put {self.path} back as it was"
 
+    @property
+    def rank(self) -> Rank:
+        """Last."""
+        return Turn.OUTSIDE, 0, 0, self.path
+
+    @property
+    def file_outside(self) -> str:
+        """It is the file outside."""
+        return self.path
+
     def to_json(self) -> dict[str, Any]:
         """The object in `steps` of a plan."""
         return {
             "do": self.do,
             "undo": self.undo,
-            "kind": "start_file",
+            "kind": self.kind,
             "path": self.path,
             "before": self.before,
             "after": base64.b64encode(self.after).decode(),
             "why": self.why,
         }
 
-
-def parse_start_step(told: object) -> StartFileStep | None:
-    """Read one of `steps` of a plan; None if it is not about such a file.
-
-    Raises:
-        ValueError: it is not understood; the message is one line for a person.
-    """
-    match told:
-        case {
-            "kind": "start_file",
-            "path": str(path),
-            "before": str() | None as before,
-            "after": str(after),
-            "why": str(why),
-        }:
-            try:
-                parse_location(path)
-                return StartFileStep(path, before, base64.b64decode(after, validate=True), why)
-            except LocationInvalidError as error:
-                raise ValueError(f"{path} is no location of a file") from error
-            except binascii.Error as error:
-                raise ValueError("the content of a step is no base64") from error
-    return None
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> StartFileStep | None:
+        """Read what `to_json` gave; see `Step.of`."""
+        match told:
+            case {"path": str(path), "before": str() | None as before, "after": str(after), "why": str(why)}:
+                try:
+                    parse_location(path)
+                    return cls(path, before, base64.b64decode(after, validate=True), why)
+                except LocationInvalidError as error:
+                    raise ValueError(f"{path} is no location of a file") from error
+                except binascii.Error as error:
+                    raise ValueError("the content of a step is no base64") from error
+        return None

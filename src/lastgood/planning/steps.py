@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar
 
 from lastgood.checkpoint.layout import (
     COMMITS,
@@ -28,16 +28,17 @@ from lastgood.checkpoint.layout import (
     TemporaryFile,
     classify,
 )
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep, entry_rank, parse_sink_step
-from lastgood.planning.start_steps import StartFileStep, parse_start_step
+from lastgood.steps.step import Rank, SinkEdit, Step, Turn
 
 PATH_MAX = 1024
 _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
 
 
 @dataclass(frozen=True, slots=True)
-class FileStep:
+class FileStep(Step):
     """A file of the logs gets another content, appears, or is set aside."""
+
+    kind: ClassVar = "file"
 
     path: str
     """Below the checkpoint."""
@@ -59,23 +60,58 @@ class FileStep:
         """What takes it back; one line for a person."""
         return f"remove {self.path}" if self.before is None else f"put {self.path} back as it was"
 
+    @property
+    def rank(self) -> Rank:
+        """What is removed goes commits first, what is written comes plans first; see `in_order`."""
+        if self.after is None:
+            return _rank_removed(self.path)
+        folder, name, batch_id = _place_in_logs(self.path)
+        written = {"": 0, OFFSETS: 2, COMMITS: 3}
+        return Turn.WRITTEN, written.get(folder, 1 if folder.startswith(SOURCES) else 4), batch_id, name
+
+    @property
+    def found(self) -> Mapping[str, str | None]:
+        """What it was."""
+        return {self.path: self.before}
+
+    @property
+    def left(self) -> Mapping[str, bytes | None]:
+        """What it is then."""
+        return {self.path: self.after}
+
     def to_json(self) -> dict[str, Any]:
         """The object in `steps` of a plan."""
         after = None if self.after is None else base64.b64encode(self.after).decode()
         return {
             "do": self.do,
             "undo": self.undo,
-            "kind": "file",
+            "kind": self.kind,
             "path": self.path,
             "before": self.before,
             "after": after,
             "why": self.why,
         }
 
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> FileStep | None:
+        """Read what `to_json` gave; see `Step.of`."""
+        match told:
+            case {
+                "path": str(path),
+                "before": str() | None as before,
+                "after": str() | None as after,
+                "why": str(why),
+            } if not _is_state(path):
+                require_own(path)
+                return cls(path, before, None if after is None else _decoded(after), why)
+        return None
+
 
 @dataclass(frozen=True, slots=True)
-class MoveStep:
+class MoveStep(Step):
     """A file of the state, which may be large, is set aside as it is."""
+
+    kind: ClassVar = "move"
 
     path: str
     """Below the checkpoint."""
@@ -94,49 +130,40 @@ class MoveStep:
         """What takes it back; one line for a person."""
         return f"put {self.path} back"
 
+    @property
+    def rank(self) -> Rank:
+        """With what is removed, after the logs."""
+        return _rank_removed(self.path)
+
+    @property
+    def left(self) -> Mapping[str, bytes | None]:
+        """No such file."""
+        return {self.path: None}
+
     def to_json(self) -> dict[str, Any]:
         """The object in `steps` of a plan."""
         return {
             "do": self.do,
             "undo": self.undo,
-            "kind": "move",
+            "kind": self.kind,
             "path": self.path,
             "size": self.size,
             "why": self.why,
         }
 
-
-Step: TypeAlias = FileStep | MoveStep | DeltaStep | FileSinkStep | StartFileStep
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> MoveStep | None:
+        """Read what `to_json` gave; see `Step.of`."""
+        match told:
+            case {"path": str(path), "size": int(size), "why": str(why)} if _is_state(path):
+                require_own(path)
+                return cls(path, size, why)
+        return None
 
 
 def digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
     return None if content is None else hashlib.sha256(content).hexdigest()
-
-
-def parse_step(told: object) -> Step:
-    """Read one of `steps` of a plan.
-
-    Raises:
-        ValueError: it is none, or it touches what no step may touch; the message is one line for a person.
-    """
-    match told:
-        case {
-            "kind": "file",
-            "path": str(path),
-            "before": str() | None as before,
-            "after": str() | None as after,
-            "why": str(why),
-        } if not _is_state(path):
-            require_own(path)
-            return FileStep(path, before, None if after is None else _decoded(after), why)
-        case {"kind": "move", "path": str(path), "size": int(size), "why": str(why)} if _is_state(path):
-            require_own(path)
-            return MoveStep(path, size, why)
-    step = parse_sink_step(told) or parse_start_step(told)
-    if step is not None:
-        return step
-    raise ValueError(f"the step {told!r:.200} is not understood")
 
 
 def require_own(path: str) -> None:
@@ -176,32 +203,44 @@ def _decoded(text: str) -> bytes:
 
 def files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:
     """The files of the checkpoint that steps touch, as they leave them."""
-    own = (step for step in steps if isinstance(step, FileStep | MoveStep))
-    return {step.path: step.after if isinstance(step, FileStep) else None for step in own}
+    return {path: content for step in steps for path, content in step.left.items()}
 
 
-def in_order(steps: list[Step]) -> tuple[Step, ...]:
+def files_before(steps: Iterable[Step]) -> dict[str, str | None]:
+    """The digests of the files of the logs that steps write or remove, as they found them."""
+    return {path: before for step in steps for path, before in step.found.items()}
+
+
+def files_outside(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The locations of the files that steps write outside of the checkpoint and of all sinks."""
+    return tuple(step.file_outside for step in steps if step.file_outside is not None)
+
+
+def sink_edits(steps: Iterable[Step]) -> tuple[SinkEdit, ...]:
+    """What the steps of a plan come to, one for each sink that they touch."""
+    edits = (step.edit for step in steps)
+    return tuple({edit.location: edit for edit in edits if edit is not None}.values())
+
+
+def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Steps in the order in which they are safe.
 
     Sinks go first: at no instant is one ahead of the logs that was not before. Then what is removed, commits before
     plans and newer before older; then what is written, `metadata` and sources before plans, plans before commits, older
     before newer: at no instant is a batch committed and not planned. Last comes the file outside of the checkpoint.
     """
-    return tuple(sorted(steps, key=_rank))
+    return tuple(sorted(steps, key=lambda step: step.rank))
 
 
-def _rank(step: Step) -> tuple[int, int, int, str]:
-    if isinstance(step, DeltaStep | FileSinkStep):
-        return -1, *(entry_rank(step) if isinstance(step, FileSinkStep) else (0, 0)), step.path
-    if isinstance(step, StartFileStep):
-        return 2, 0, 0, step.path
-    folder, _, name = step.path.rpartition("/")
+def _rank_removed(path: str) -> Rank:
+    folder, name, batch_id = _place_in_logs(path)
+    removed = {COMMITS: 0, OFFSETS: 1}
+    # A checksum goes before the file that is rewritten and after the one that is removed; either way at its rank.
+    return Turn.REMOVED, removed.get(folder, 2), -batch_id, f"{name[1:-4]}.crc" if name.endswith(".crc") else name
+
+
+def _place_in_logs(path: str) -> tuple[str, str, int]:
+    """The folder, the name, and the number that the name tells; -1 if it tells none."""
+    folder, _, name = path.rpartition("/")
     number = name.removeprefix(".").removesuffix(".crc").removesuffix(".compact")
-    batch_id = int(number) if number.isdecimal() else -1
-    is_checksum = name.endswith(".crc")
-    if isinstance(step, MoveStep) or step.after is None:
-        logs = {COMMITS: 0, OFFSETS: 1}
-        # A checksum goes before the file that is rewritten and after the one that is removed; either way at its rank.
-        return 0, logs.get(folder, 2), -batch_id, f"{name[1:-4]}.crc" if is_checksum else name
-    logs = {"": 0, OFFSETS: 2, COMMITS: 3}
-    return 1, logs.get(folder, 1 if folder.startswith(SOURCES) else 4), batch_id, name
+    return folder, name, int(number) if number.isdecimal() else -1

@@ -16,12 +16,10 @@ from lastgood.errors import LastgoodError, Retry, UsageError, command_line
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
 from lastgood.observe.evidence import now_ms
-from lastgood.observe.sinks_back import require_sinks_exclusive
 from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
 from lastgood.observe.survey import Survey, shown_by_sinks, survey
 from lastgood.planning.plan import Plan, PlannedSink
-from lastgood.planning.sink_steps import sink_edits
-from lastgood.planning.steps import files_after
+from lastgood.planning.steps import files_after, sink_edits
 from lastgood.recovery.driver_death import (
     DriverNotProvenDeadError,
     driver_shut_out,
@@ -268,9 +266,10 @@ class _Work:
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
-            require_sinks_exclusive(self.plan)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
-            yield Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle), proof
+            engine = Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle)
+            engine.require_means()
+            yield engine, proof
             sweep_drafts(storage, self.location, now_ms=now_ms())
 
     def _survey(self) -> Survey:
@@ -461,7 +460,7 @@ def _survey(warrant: Warrant, config: Path | None, keys: Keys) -> Survey:
 
 
 def _recovered(done: Done, location: Location, *, undone: bool = False) -> Recovery:
-    folder = Room(location, done.plan.recovery, open_writable(location)).folder / "before"
+    folder = Room(location, done.plan.recovery, open_writable(location)).before
     words = word_needed(str(location))
     return Recovery(done.plan, str(folder), undone=undone, already=done.already, undo_words=words)
 

@@ -24,10 +24,10 @@ from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import gather, now_ms
 from lastgood.observe.progress import LogWatch
 from lastgood.observe.surroundings import EvidenceOptions, look_around
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Plan
-from lastgood.planning.sink_steps import DeltaStep
 from lastgood.redaction import as_told, redacted_words
 from lastgood.settings.target import word_of_death
 from lastgood.storage.reading import parse_location
@@ -31,11 +30,11 @@ def driver_shut_out(plan: Plan) -> str | None:
     of that batch is used up for good, in the one table that the query writes and in the logs, so that it dies without
     a trace, sooner or later. Only where a file that is there cannot be written over by Spark either.
     """
-    used = [step for step in plan.steps if isinstance(step, DeltaStep) and step.uses_up]
-    places = (parse_location(text).identity for text in (plan.checkpoint, *(step.table for step in used)))
+    used = [step for step in plan.steps if step.used_up is not None]
+    places = (parse_location(text).identity for text in (plan.checkpoint, *(step.path for step in used)))
     if len(used) != 1 or len(plan.sinks) != 1 or not all(place.startswith(_NEVER_OVERWRITTEN) for place in places):
         return None
-    return f"none is needed: batch {used[0].batch} is used up, and a driver inside it can write nothing any more"
+    return f"none is needed: batch {used[0].used_up} is used up, and a driver inside it can write nothing any more"
 
 
 def word_needed(checkpoint: str, plan: Plan | None = None) -> tuple[str, ...]:

@@ -14,16 +14,17 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.lease import Lease, LeaseLostError, unless_overtaken
-from lastgood.journal.room import CheckpointChangedError, Room, Stage
+from lastgood.journal.room import Room, Stage
 from lastgood.journal.seal import put_up, seal_of, stands, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
-from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, MoveStep, Step, digest
-from lastgood.recovery.sink_acts import TableWork, set_aside
-from lastgood.recovery.written_file import LOG_BYTES_MAX, WritingStep, WrittenFile
+from lastgood.planning.steps import digest, files_after, files_before
+from lastgood.sinks.changes import fence_at
+from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
+from lastgood.steps.kinds import carried
+from lastgood.steps.step import Step
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
-from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage, open_writable
 
 
@@ -32,14 +33,6 @@ class PlanStaleError(LastgoodError):
 
     condition = "PLAN_STALE"
     exit_code = 52
-    retry = Retry.AFTER_CHANGE
-
-
-class UndoRefusedError(LastgoodError):
-    """The query has moved since: its bytes of before would not fit any more."""
-
-    condition = "UNDO_REFUSED"
-    exit_code = 55
     retry = Retry.AFTER_CHANGE
 
 
@@ -99,6 +92,29 @@ class Engine:
         self._tell = tell
         self._now_ms = now_ms
         self._settle = settle
+        self._site = Site(
+            recovery=plan.recovery,
+            checkpoint=room.checkpoint,
+            storage=room.storage,
+            kept=room.before,
+            now_ms=now_ms,
+            open_other=surveyor.open_sink,
+        )
+
+    def require_means(self) -> None:
+        """See that every storage can do what the plan needs, before anything is begun.
+
+        Raises:
+            ExclusiveCreateUnsupportedError: of several who commit to a sink of the plan more than one could.
+            StorageError: a sink cannot be written to (subclasses).
+        """
+        for step in self._plan.steps:
+            self._carried(step).require_means()
+        changed = {step.sink for step in self._plan.steps}  # a step needs no less than a fence
+        for sink in self._plan.sinks:
+            fence = fence_at(sink.kind)
+            if sink.fence is not None and fence is not None and sink.location not in changed:
+                fence.require_means(self._site, sink.location)
 
     def apply(self, proof: str) -> Done:
         """Carry out the plan, from where it stands.
@@ -157,7 +173,7 @@ class Engine:
             self._seal_again(seal, is_closed=stage is not Stage.TAKING_BACK and bool(self._room.note(Stage.CLOSED)))
             self._room.enter(Stage.TAKING_BACK, facts)
             for step in reversed(self._plan.steps):
-                self._take(step.undo, step, lambda each: self._undo(each, seal))
+                self._take(step.undo, step, lambda each: each.undo(seal))
             self._require_seal(self._temporary(seal, Stage.UNDONE))
         self._open(Stage.UNDONE, Stage.TAKEN_BACK, seal)
         return Done(self._plan)
@@ -173,6 +189,8 @@ class Engine:
         except (PlanStaleError, UndoRefusedError):
             if is_closed:
                 self._lease.check()
+                # Safe: it was closed, and no step is back yet: all is as the recovery left it, or as a driver that was
+                # quicker has gone on from there; either may be started on. What that driver wrote is not empty.
                 take_down(self._room, seal, self._lease.check)
                 self._room.forget(Stage.UNDOING)
             raise
@@ -194,21 +212,20 @@ class Engine:
             self._require_standing(parts)
         except PlanStaleError:
             self._lease.check()
-            # No step is done yet: every empty file of it is ours.
+            # Safe: no step is done yet, so the checkpoint is as it was, and every empty file of the seal is ours.
             take_down(self._room, self._plan.seal, self._lease.check)
             self._room.forget(Stage.BEGUN)
             raise
         self._tell(f"backing up what is touched, to {self._room.folder}/before")
         for step in self._plan.steps:
-            self._back_up(step)
+            self._carried(step).back_up()
         self._room.enter(Stage.APPLYING, self._facts())
 
     def _seal(self, seal: Sequence[str]) -> Sequence[str]:
         """Put up the seal, but where a step has written or will rewrite; gives the parts that have to stand."""
         self._lease.check()
-        own = (step for step in self._plan.steps if isinstance(step, FileStep | MoveStep))
-        written = {step.path for step in own if self._read(step.path)}
-        parts = [path for path in seal if path not in written]
+        left = files_after(self._plan.steps)
+        parts = [path for path in seal if path not in left or not self._read(path)]
         taken = put_up(self._room, parts, self._lease.check)
         if taken is not None:
             raise self._stale("a driver has gone on meanwhile", taken, "another file")
@@ -227,9 +244,10 @@ class Engine:
                 continue
             self._lease.check()
             self._tell(f"fencing {sink.location}: a batch that is being written fails")
-            table = parse_location(sink.location)
-            work = TableWork(self._surveyor.open_sink(table), table, self._plan.recovery, self._now_ms)
-            obstacle = work.fence(sink.fence)
+            fence = fence_at(sink.kind)
+            if fence is None:
+                raise self._stale("a sink can no longer be fenced", sink.location, f"a sink of the kind {sink.kind}")
+            obstacle = fence.put_up(self._site, sink.location, sink.fence)
             if obstacle is not None:
                 raise self._stale("a sink can no longer be fenced", sink.location, obstacle)
 
@@ -239,13 +257,12 @@ class Engine:
         for folder, names in self._plan.listings.items():
             if names != listing_digest(self._room.storage, self._room.file(folder), folder, hidden):
                 raise self._stale("other files are there than when the plan was made", folder)
-        touched = {step.path: step.before for step in self._plan.steps if isinstance(step, FileStep)}
-        for path, expected in {**self._plan.guards, **touched}.items():
+        for path, expected in self._plan.guards.items():
             found = self._read(path)
             if digest(found) != expected and not (path in hidden and found == b""):
                 raise self._stale("a file is not as it was when the plan was made", path)
         for step in self._plan.steps:
-            if isinstance(step, StartFileStep) and not self._file(step).is_as_planned:
+            if not self._carried(step).is_as_planned(hidden):
                 raise self._stale("a file is not as it was when the plan was made", step.path)
         sinks = self._surveyor.sinks()
         require_answers(self._plan.sinks, sinks)
@@ -254,22 +271,16 @@ class Engine:
                 expected_batch, found_batch = f"batch {planned.batch}", f"batch {shown.batch}"
                 raise self._stale("a sink is not as planned", planned.location, found_batch, expected_batch)
 
-    def _back_up(self, step: Step) -> None:
-        """Keep what a step will change, and read it back; what is moved, or in a table's log, is its own backup."""
-        if isinstance(step, FileStep | StartFileStep):
-            self._file(step).back_up()
-
     # The steps.
 
     def _do_all(self) -> None:
         self._lease.check()
         self._require_seal(self._plan.seal)
         for step in self._plan.steps:
-            self._take(step.do, step, self._do)
+            self._take(step.do, step, lambda each: each.do(self._plan.seal))
         self._require_seal(self._plan.seal)
         for step in self._plan.steps:
-            if isinstance(step, DeltaStep):
-                self._table(step).require_taken_back(step)
+            self._carried(step).require_done()
         hidden = dict.fromkeys(self._temporary(self._plan.seal, Stage.APPLIED))
         shown = OverlayStorage(self._room.storage, self._room.checkpoint, hidden)
         found = self._surveyor.promise(shown)
@@ -283,72 +294,21 @@ class Engine:
                 next=self._undo_command(),
             )
 
-    def _take(self, what: str, step: Step, act: Callable[[Step], None]) -> None:
+    def _take(self, what: str, step: Step, act: Callable[[Carrying], None]) -> None:
         """One step forth or back. Who wakes up late, after somebody else took over, does not stand against him."""
         self._lease.check()
         self._tell(what)
         try:
             with unless_overtaken(self._lease):
-                act(step)
+                act(self._carried(step))
         except LeaseLostError:
             stage = self._room.stage()
             if stage is not None and stage.is_back:
-                self._undo(step, self._room.seal() if stage is Stage.TAKING_BACK else ())
+                self._carried(step).undo(self._room.seal() if stage is Stage.TAKING_BACK else ())
             raise
 
-    def _do(self, step: Step) -> None:
-        if isinstance(step, DeltaStep):
-            self._table(step).take_back(step)
-        elif isinstance(step, FileStep | StartFileStep):
-            self._file(step).do(self._plan.seal)
-        else:
-            self._move(step, *self._places(step))
-
-    def _undo(self, step: Step, seal: Sequence[str]) -> None:
-        if isinstance(step, DeltaStep):
-            self._table(step).put_back(step)
-        elif isinstance(step, FileStep | StartFileStep):
-            self._file(step).undo(seal)
-        else:
-            self._move(step, *reversed(self._places(step)))
-
-    def _file(self, step: WritingStep) -> WrittenFile:
-        return WrittenFile(self._room, step, self._surveyor.open_sink)
-
-    def _table(self, step: DeltaStep) -> TableWork:
-        storage = self._surveyor.open_sink(parse_location(step.table))
-        return TableWork.of(step, storage, self._plan.recovery, self._now_ms)
-
-    def _places(self, step: MoveStep | FileSinkStep) -> tuple[Location, Location]:
-        """Where a file is, and where it is kept."""
-        if isinstance(step, FileSinkStep):
-            return set_aside(step, self._plan.recovery)
-        return self._room.file(step.path), self._room.aside(step.path)
-
-    def _storage_of(self, step: MoveStep | FileSinkStep) -> WritableStorage:
-        return (
-            self._surveyor.open_sink(parse_location(step.sink))
-            if isinstance(step, FileSinkStep)
-            else self._room.storage
-        )
-
-    def _move(self, step: MoveStep | FileSinkStep, source: Location, target: Location) -> None:
-        storage = self._storage_of(step)
-        there, here = storage.stat(target), storage.stat(source)
-        if there is not None and here is not None and there.size == here.size == step.size:
-            # A move that was not finished. On the way back both stay: who wakes up late in the middle of its own move
-            # still removes the one that it has made the other of.
-            if source == self._places(step)[0]:
-                storage.remove(source)
-        elif here is not None and there is None and here.size == step.size:
-            storage.move(source, target)
-        elif there is None or there.size != step.size:
-            raise CheckpointChangedError(
-                "a file is not as it was when the plan was made",
-                subject=str(source),
-                found="no such file" if here is None else f"{here.size} bytes",
-                expected=f"{step.size} bytes",
-            )
+    def _carried(self, step: Step) -> Carrying:
+        return carried(step, self._site)
 
     # How it ends.
 
@@ -362,16 +322,16 @@ class Engine:
             }
             self._room.enter(settled, self._facts(listings=names))
         self._tell("taking the seal away")
+        # Safe: all steps are done and were looked at once more, or all are back, and the stage above says so; from here
+        # on there is nothing to finish but this. A driver that starts at the instant at which the last part goes finds
+        # one whole checkpoint. Killed before, whoever finishes it comes to this very line again.
         take_down(self._room, ours, self._lease.check)
         self._room.enter(end, self._facts())
 
     def _temporary(self, seal: Sequence[str], settled: Stage) -> tuple[str, ...]:
         """The parts of a seal where no file is in the end."""
-        there = {
-            step.path: step.after if settled is Stage.APPLIED else step.before
-            for step in self._plan.steps
-            if isinstance(step, FileStep)
-        }
+        steps = self._plan.steps
+        there = files_after(steps) if settled is Stage.APPLIED else files_before(steps)
         return tuple(path for path in seal if there.get(path) is None)
 
     def _require_unmoved(self, sealed: Sequence[str] = ()) -> None:
@@ -381,38 +341,19 @@ class Engine:
             if names != listing_digest(self._room.storage, self._room.file(folder), folder, sealed):
                 raise self._moved(self._room.file(folder))
         for step in self._plan.steps:
-            if isinstance(step, FileStep | StartFileStep) and not self._file(step).is_done(sealed):
-                raise self._moved(self._file(step).location)
-            if isinstance(step, DeltaStep) and not self._table(step).is_taken_back(step):
-                raise self._moved(step.path)
-            if isinstance(step, FileSinkStep) and self._storage_of(step).stat(self._places(step)[0]) is not None:
-                raise self._moved(step.path)
+            if not self._carried(step).is_done(sealed):
+                raise self._moved(self._room.file(step.path) if step.left else step.path)
 
     def _require_backups(self) -> None:
         """See that every byte that will be put back is there, before anything is."""
         for step in self._plan.steps:
-            gone = self._table(step).files_gone(step) if isinstance(step, DeltaStep) else []
-            if gone:
-                raise UndoRefusedError(
-                    "files that would be shown again were deleted, as VACUUM does",
-                    subject=step.path,
-                    found=f"no {gone[0]}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else ""),
-                    effect="nothing has been changed",
-                )
-            if isinstance(step, FileStep | StartFileStep) and not self._file(step).is_backed_up:
-                kept = self._file(step).kept
-                raise UndoRefusedError(
-                    "the backup is gone or was changed",
-                    subject=str(kept),
-                    found="no such file" if self._room.storage.stat(kept) is None else "another content",
-                    effect="nothing has been changed",
-                )
+            self._carried(step).require_backup()
 
     def _require_seal(self, seal: Sequence[str]) -> None:
         """See that the seal still stands, or what a step has written over it."""
-        after = {step.path: step.after or b"" for step in self._plan.steps if isinstance(step, FileStep)}
+        left = files_after(self._plan.steps)
         for path in seal:
-            if self._read(path) not in (b"", after.get(path, b"")):
+            if self._read(path) not in (b"", left.get(path) or b""):
                 raise CheckpointChangedError(
                     "the seal was broken by somebody else",
                     subject=str(self._room.file(path)),

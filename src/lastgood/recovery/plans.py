@@ -30,7 +30,7 @@ from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import alternatives, draft, ranked
 from lastgood.planning.price import Guarantee, Waiver, needed
 from lastgood.planning.standing import seen_as
-from lastgood.planning.steps import FileStep, MoveStep, Step, digest, files_after, in_order
+from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import taken_for_kafka
@@ -39,13 +39,14 @@ from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps
 from lastgood.recovery.topic_notes import topic_ids_of
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import start_file_of
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.sources.kafka.starting_offsets import offsets_to_json
+from lastgood.steps.step import Step
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable

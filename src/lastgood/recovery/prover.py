@@ -46,8 +46,8 @@ from lastgood.process.java import Java, find_java
 from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import Cause
 from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, stubs
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.redaction import as_told
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Storage
 

@@ -8,8 +8,8 @@ from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
 from lastgood.planning.plan import Plan
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import digest
-from lastgood.recovery.written_file import LOG_BYTES_MAX
+from lastgood.planning.steps import digest, files_outside
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 
@@ -54,13 +54,14 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
         StartFileNotNamedError: it would.
     """
     ours = {parse_location(each).identity for each in named if each is not None}
-    for step in plan.steps:
-        if not isinstance(step, StartFileStep) or (is_of_disks and parse_location(step.path).scheme != "file"):
+    for text in files_outside(plan.steps):
+        file = parse_location(text)
+        if is_of_disks and file.scheme != "file":
             continue
-        if parse_location(step.path).identity not in ours:
+        if file.identity not in ours:
             raise StartFileNotNamedError(
                 "a plan that lies beside the checkpoint writes a file that nobody has named here",
-                subject=step.path,
+                subject=text,
                 found=f"recovery {plan.recovery} of {plan.checkpoint}",
                 expected="start_file in lastgood.toml, or --start-file, if it is the application's own file",
                 effect="nothing has been changed",

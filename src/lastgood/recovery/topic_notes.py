@@ -15,8 +15,8 @@ from lastgood.observe.survey import Survey
 from lastgood.planning.plan import Plan
 from lastgood.planning.pricing import ends
 from lastgood.query.world import World
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 

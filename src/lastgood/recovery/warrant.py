@@ -14,20 +14,19 @@ from pathlib import Path
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
+from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import PlanNotOfThisPlaceError, Room
 from lastgood.observe.broker import is_file_of_facts
 from lastgood.observe.surroundings import EvidenceOptions, options_of
-from lastgood.planning.plan import PLAN_BYTES_MAX, Plan, PlanInvalidError, parse_plan
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
-from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, Step
+from lastgood.planning.plan import Plan, PlanInvalidError
+from lastgood.planning.steps import files_after, files_outside
 from lastgood.recovery.start_file import require_named
 from lastgood.recovery.whereabouts import Note, noted
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.redaction import without_login
 from lastgood.settings.target import start_file_of, target_at
 from lastgood.signing import KeyRing
 from lastgood.sinks.opening import same_sink
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, LocationInvalidError, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
@@ -270,10 +269,10 @@ def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
     evidence, looked = named.at(location), options_of(plan.evidence)
     files = {parse_location(each).identity for each in named.files(location) if each is not None}
     ours = {same_sink(each) for each in evidence.sinks}
-    changed = {step.table if isinstance(step, DeltaStep) else step.sink for step in _sink_steps(plan)}
-    for step in plan.steps:
-        if isinstance(step, StartFileStep) and parse_location(step.path).identity not in files:
-            yield Outside(f"it writes {step.path}", "--allow-start-file", step.path)
+    changed = {step.sink for step in plan.steps}
+    for file in files_outside(plan.steps):
+        if parse_location(file).identity not in files:
+            yield Outside(f"it writes {file}", "--allow-start-file", file)
     for text in dict.fromkeys((*(sink.location for sink in plan.sinks), *looked.sinks)):
         if same_sink(text) not in ours:
             ours.add(same_sink(text))
@@ -286,10 +285,6 @@ def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
         yield Outside(f"it asks Kafka with {looked.kafka_config}", "--kafka-config", str(looked.kafka_config))
 
 
-def _sink_steps(plan: Plan) -> Iterator[DeltaStep | FileSinkStep]:
-    yield from (step for step in plan.steps if isinstance(step, DeltaStep | FileSinkStep))
-
-
 def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[str]:
     """The ids of the query whose logs these are, by which its plan may call it.
 
@@ -300,10 +295,11 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
     """
     raw = storage.read(location / METADATA, limit=LOG_BYTES_MAX)
     told = None if raw is None else parse_query_metadata(raw)
-    known = {plan.query_id, *(_id_left(step) for step in plan.steps)} - {None}
+    left = files_after(plan.steps)
+    known = {plan.query_id, _id_in(left.get(METADATA))} - {None}
     if not isinstance(told, QueryMetadata) or told.query_id in known or not known:
         return {each for each in known if each is not None}
-    if any(step.path == METADATA for step in plan.steps):
+    if METADATA in left:
         return set()
     raise PlanNotOfThisPlaceError(
         "the plan is of another query than the checkpoint where it lies",
@@ -314,12 +310,10 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
     )
 
 
-def _id_left(step: Step) -> str | None:
-    """The id of the query that a step leaves in `metadata`."""
-    if not isinstance(step, FileStep) or step.path != METADATA or step.after is None:
-        return None
-    left = parse_query_metadata(step.after)
-    return left.query_id if isinstance(left, QueryMetadata) else None
+def _id_in(metadata: bytes | None) -> str | None:
+    """The id of the query that `metadata` names; None if it names none."""
+    told = None if metadata is None else parse_query_metadata(metadata)
+    return told.query_id if isinstance(told, QueryMetadata) else None
 
 
 def _named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
@@ -347,7 +341,7 @@ def _named_sinks(plan: Plan, named: tuple[str, ...]) -> Iterator[str]:
 
 def _require_own_rows(plan: Plan, own: set[str]) -> None:
     """See that no rows but those of its own query are taken back, and no writer but its own is made to fail."""
-    steps = [(step.table, step.mark.app_id) for step in plan.steps if isinstance(step, DeltaStep)]
+    steps = [(step.path, step.writer) for step in plan.steps if step.writer is not None]
     fences = [(sink.location, sink.fence) for sink in plan.sinks if sink.fence is not None]
     for table, app_id in (*steps, *fences):
         if app_id not in own:

@@ -17,7 +17,7 @@ import platformdirs
 from lastgood.errors import UsageError
 from lastgood.observe.surroundings import EvidenceOptions, options_of
 from lastgood.planning.plan import Plan
-from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import files_outside
 from lastgood.storage.reading import Location, LocationInvalidError, parse_location
 from lastgood.storage.rights import make_private, private
 
@@ -60,7 +60,7 @@ def note_begun(plan: Plan, evidence: tuple[str, ...], *, is_own: bool) -> None:
         "own": is_own,
         "begun": True,
         "evidence": list(evidence),
-        "start_file": next((step.path for step in plan.steps if isinstance(step, StartFileStep)), None),
+        "start_file": next(iter(files_outside(plan.steps)), None),
     }
     _note(plan.recovery, told)
 

@@ -17,8 +17,8 @@ from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import ONE_SECONDS, EvidenceOptions
-from lastgood.recovery.written_file import LOG_BYTES_MAX
 from lastgood.sources.kafka.reader import KafkaUnreachableError
+from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage
 from lastgood.supervise.events import Event, Noticed
 

@@ -10,15 +10,14 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.delta_log.actions import Transaction as Mark
-from lastgood.observe.sinks_back import fence_of, require_sinks_exclusive, sink_steps
+from lastgood.observe.sinks_back import fence_of, sink_steps
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.plan import Plan, PlannedSink, Promise
-from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep, SinkEdit
 from lastgood.sinks.delta.sink import DeltaSink
+from lastgood.sinks.delta.step import DeltaStep
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.files.step import FileSinkStep
+from lastgood.steps.step import SinkEdit
 from lastgood.storage.reading import LocalStorage, parse_location
-from lastgood.storage.writing import ExclusiveCreateUnsupportedError
 
 Q = "9818c18b-9839-4690-99f7-f5f3cde02c1d"
 
@@ -120,29 +119,3 @@ def test_table_is_fenced_under_the_name_of_the_query_where_it_can_be(tmp_path: P
     assert fence_of(replace(found, location="gs://lake/t")) is None
     assert fence_of(unknown_evidence("delta", "/lake/t", DedupeKey.QUERY_ID, "no answer")) is None
     assert fence_of(replace(found, kind="fence", location="sqlite:///f#fence")) is None
-
-
-def planned(location: str, fence: str | None) -> Plan:
-    sink = PlannedSink(0, "delta", location, 3, known=True, skips_up_to=3, identity="t", fence=fence)
-    return Plan(
-        recovery="20261121-160058-7f3a",
-        goal="replan",
-        checkpoint="/chk",
-        query_id=Q,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        rests_on=(),
-        promise=Promise("4.2", "resumes", 4, ""),
-        sinks=(sink,),
-        made_at_ms=0,
-        made_by="test",
-    )
-
-
-def test_table_that_is_committed_to_lies_where_only_one_can_make_a_version(tmp_path: Path) -> None:
-    folder = table(tmp_path / "t")
-    before = sorted((folder / "_delta_log").iterdir())
-    require_sinks_exclusive(planned(str(folder), Q))
-    assert sorted((folder / "_delta_log").iterdir()) == before
-    require_sinks_exclusive(planned("/Volumes/lake/t", None))
-    with pytest.raises(ExclusiveCreateUnsupportedError):
-        require_sinks_exclusive(planned("/Volumes/lake/t", Q))

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from lastgood.planning.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, _checksum, parse_plan
+from lastgood.journal.plan_file import parse_plan
+from lastgood.planning.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, checksum
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver, needed
 from lastgood.planning.proof import Proof
-from lastgood.planning.sink_steps import FileSinkStep
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, digest
+from lastgood.sinks.files.step import FileSinkStep
 
 PLAN = Plan(
     recovery="20261121-160058-7f3a",
@@ -111,7 +112,7 @@ def test_plan_with_a_field_that_cannot_be_meant_so_is_refused_also_with_a_checks
     del told["checksum"]
     for odd in (None, 7.5, "", [], {}, [None], {"a": None}, [{}], [["a"]], "../x", -1):
         changed = {**told, field: odd}
-        raw = json.dumps({**changed, "checksum": _checksum(changed)}).encode()
+        raw = json.dumps({**changed, "checksum": checksum(changed)}).encode()
         with contextlib.suppress(PlanInvalidError):
             assert parse_plan(raw, "plan.json").to_json() == changed
 

@@ -11,8 +11,8 @@ from planning import broker, changes, delta, drafted, files, known, mirror_of, q
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.values import Replan, Resume
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.steps.step import SinkEdit
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 EXACT = Guarantee.EXACTLY_ONCE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.planning.start_steps import StartFileStep, parse_start_step
-from lastgood.planning.steps import FileStep, digest, files_after, in_order, parse_step
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
+from lastgood.steps.kinds import parse_step
 
 STEP = StartFileStep("/etc/start.json", digest(b"old"), b"{}\n", "it starts there")
 
@@ -21,11 +22,11 @@ def test_step_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(("field", "value"), [("path", "nowhere://x"), ("path", ""), ("after", "%")])
 def test_step_that_is_not_understood_is_refused(field: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"location|base64"):
-        parse_start_step({**STEP.to_json(), field: value})
+        parse_step({**STEP.to_json(), field: value})
 
 
 def test_what_is_no_such_step_is_left_to_others() -> None:
-    assert parse_start_step(FileStep("metadata", None, b"", "why").to_json()) is None
+    assert StartFileStep.of(MoveStep("state/0/0/9.delta", 1, "why").to_json()) is None
 
 
 def test_file_outside_of_the_checkpoint_comes_last_and_is_none_of_its_files() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.planning.steps import FileStep, MoveStep, digest, in_order, parse_step
+from lastgood.planning.steps import FileStep, MoveStep, digest, in_order
+from lastgood.steps.kinds import parse_step
 
 STEPS = [
     FileStep("offsets/7", digest(b"old"), b"new", "edited"),

@@ -7,9 +7,9 @@ import pytest
 from lastgood.delta_log.actions import Transaction
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee
-from lastgood.planning.sink_steps import DeltaStep
-from lastgood.planning.steps import Step
 from lastgood.recovery.driver_death import DriverNotProvenDeadError, driver_shut_out, prove_driver_dead
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.steps.step import Step
 
 
 def test_a_person_or_a_command_can_know() -> None:

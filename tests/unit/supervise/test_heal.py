@@ -10,8 +10,8 @@ import pytest
 from planning import broker
 
 from lastgood.failures.ending import Cause
+from lastgood.journal.plan_file import parse_plan
 from lastgood.ladder.rungs import Standing
-from lastgood.planning.plan import parse_plan
 from lastgood.recovery.applying import undo
 from lastgood.settings.config import Kafka, Pipeline
 from lastgood.settings.policy import Policy

@@ -28,7 +28,6 @@ from lastgood.planning.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.planning.log_edits import edited, names_in, with_checksums
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import weakest, word_of_unasked
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.standing import Standing, seen_as, taken_back
 from lastgood.planning.steps import MoveStep
 from lastgood.query.prediction.skipping import may_be_skipped
@@ -36,6 +35,7 @@ from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.world import World
 from lastgood.sources.kafka.ranges import only_in
+from lastgood.steps.step import SinkEdit
 
 MIRROR = "the mirror"
 THIS = "this recovery"

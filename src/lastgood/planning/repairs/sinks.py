@@ -21,11 +21,11 @@ from lastgood.planning.repairs.sinks_back import (
     unserved,
     writes_only_to_delta,
 )
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Stage
 from lastgood.query.sinks import NONE
+from lastgood.steps.step import SinkEdit
 
 
 def lifted(work: Work) -> Repair | None:

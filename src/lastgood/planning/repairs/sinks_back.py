@@ -18,7 +18,6 @@ from lastgood.checkpoint.source_offsets import (
 )
 from lastgood.planning.pricing import ends, files_between
 from lastgood.planning.repairs.repair import Repair, Work, refuse
-from lastgood.planning.sink_steps import SinkEdit
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.state_load import is_about_skipping
@@ -28,6 +27,7 @@ from lastgood.sinks.evidence import DELTA, FILE, START_MS, SinkEvidence
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import is_compacted
 from lastgood.sources.kafka.ranges import minus, planned, served
+from lastgood.steps.step import SinkEdit
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
 _MINUTE_MS = 60_000

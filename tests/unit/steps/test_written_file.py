@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.journal.room import CheckpointChangedError, Room
+from lastgood.journal.room import Room
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, digest
-from lastgood.recovery.written_file import WritingStep, WrittenFile
+from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
+from lastgood.steps.kinds import carried
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
@@ -23,28 +24,35 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / ("chk/metadata" if request.param == "inside" else "app/start.json")
 
 
-def written(place: Path, before: bytes | None, after: bytes = NEW) -> WrittenFile:
+def written(place: Path, before: bytes | None, after: bytes = NEW) -> Carrying:
     root = next(folder for folder in place.parents if (folder / "chk").is_dir())
     checkpoint = parse_location(str(root / "chk"))
     room = Room(checkpoint, "20261121-160058-7f3a", open_writable(checkpoint))
-    step: WritingStep = FileStep("metadata", digest(before), after, "why")
-    if place.name != "metadata":
-        step = StartFileStep(str(place), digest(before), after, "why")
+    site = Site(
+        recovery=room.recovery,
+        checkpoint=checkpoint,
+        storage=room.storage,
+        kept=room.before,
+        now_ms=0,
+        open_other=open_writable,
+    )
     place.parent.mkdir(exist_ok=True)
     if before is not None:
         place.write_bytes(before)
-    return WrittenFile(room, step, open_writable)
+    if place.name == "metadata":
+        return carried(FileStep("metadata", digest(before), after, "why"), site)
+    return carried(StartFileStep(str(place), digest(before), after, "why"), site)
 
 
 def test_file_is_changed_once_and_put_back_as_it_was(place: Path) -> None:
     file = written(place, OLD)
-    assert file.is_as_planned
+    assert file.is_as_planned(())
     file.back_up()
     for _ in range(2):
         file.do(())
         assert place.read_bytes() == NEW
     assert file.is_done(())
-    assert file.is_backed_up
+    file.require_backup()
     for _ in range(2):
         file.undo(())
         assert place.read_bytes() == OLD
@@ -62,7 +70,7 @@ def test_file_that_was_not_there_goes_again(place: Path) -> None:
 def test_file_that_somebody_else_has_changed_is_not_touched(place: Path) -> None:
     file = written(place, OLD)
     place.write_bytes(b"of somebody else")
-    assert not file.is_as_planned
+    assert not file.is_as_planned(())
     for act in (file.do, file.undo, file.is_done):
         with pytest.raises(CheckpointChangedError):
             act(())
@@ -75,8 +83,11 @@ def test_change_without_a_backup_is_known(place: Path) -> None:
     file = written(place, OLD)
     file.back_up()
     file.do(())
-    Path(file.kept.path).unlink()
-    assert not file.is_backed_up
+    root = next(folder for folder in place.parents if (folder / "chk").is_dir())
+    (kept,) = [path for path in (root / "chk.lastgood").rglob("*") if path.is_file()]
+    kept.unlink()
+    with pytest.raises(UndoRefusedError, match="backup"):
+        file.require_backup()
 
 
 def test_part_of_a_seal_counts_as_no_file(tmp_path: Path) -> None:

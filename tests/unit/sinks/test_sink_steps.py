@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from lastgood.delta_log.actions import Transaction
-from lastgood.planning.sink_steps import DeltaStep, FileSinkStep, SinkEdit, sink_edits
-from lastgood.planning.steps import FileStep, MoveStep, files_after, in_order, parse_step
+from lastgood.planning.steps import FileStep, MoveStep, files_after, in_order, sink_edits
+from lastgood.sinks.delta.step import DeltaStep
+from lastgood.sinks.files.step import FileSinkStep
+from lastgood.steps.kinds import parse_step
+from lastgood.steps.step import SinkEdit
 
 ROWS = DeltaStep(
     table="s3a://lake/orders",

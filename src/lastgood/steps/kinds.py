@@ -1,0 +1,68 @@
+"""The table of all kinds of steps: how one is read out of a plan, and how it is carried out.
+
+Those of sinks are in the table of `sinks/changes.py`; a new kind of sink that can be taken back is one line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lastgood.planning.start_steps import StartFileStep
+from lastgood.planning.steps import FileStep, MoveStep
+from lastgood.sinks.changes import SINK_CHANGES
+from lastgood.steps.carrying import Carrying, Site
+from lastgood.steps.moved_file import MovedFile
+from lastgood.steps.step import Step
+from lastgood.steps.written_file import WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """What a step is, and how it is carried out."""
+
+    step: type[Step]
+    carry: Callable[[Any, Site], Carrying]
+
+
+def _carry_state_file(step: MoveStep, site: Site) -> MovedFile:
+    """A batch that runs again makes its file of the state anew; that moves nothing on, and `undo` lets it be."""
+    return MovedFile(site.storage, site.checkpoint / step.path, site.kept / step.path, step.size, comes_anew=True)
+
+
+_OF_NO_SINK: Final = (
+    StepKind(FileStep, WrittenFile.of_checkpoint),
+    StepKind(MoveStep, _carry_state_file),
+    StepKind(StartFileStep, WrittenFile.outside),
+)
+
+
+def step_kinds() -> Iterator[StepKind]:
+    """Every kind of step that there is."""
+    yield from _OF_NO_SINK
+    yield from (StepKind(each.step, each.carry) for each in SINK_CHANGES.values())
+
+
+def parse_step(told: object) -> Step:
+    """Read one of `steps` of a plan.
+
+    Raises:
+        ValueError: it is none, or it touches what no step may touch; the message is one line for a person.
+    """
+    if isinstance(told, dict):
+        found = next((each.step for each in step_kinds() if each.step.kind == told.get("kind")), None)
+        step = None if found is None else found.of(told)
+        if step is not None:
+            return step
+    raise ValueError(f"the step {told!r:.200} is not understood")
+
+
+def carried(step: Step, site: Site) -> Carrying:
+    """A step, where it is carried out; nothing is looked at yet.
+
+    Raises:
+        KeyError: its kind is in no table.
+    """
+    carry = {each.step.kind: each.carry for each in step_kinds()}
+    return carry[step.kind](step, site)
