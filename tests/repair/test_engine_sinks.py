@@ -11,6 +11,7 @@ from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.room import Room, Stage, open_recovery
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
+from lastgood.storage.reading import parse_location
 from lastgood.testing.storage import FaultyWriter
 
 
@@ -155,7 +156,7 @@ def test_undo_is_refused_when_the_query_has_written_since() -> None:
         case.engine().undo("proof")
     case = SinkCase("files")
     case.engine().apply("proof")
-    case.storage.write(case.engine()._places(case.plan.steps[0])[0], b"v1 again")  # type: ignore[arg-type]
+    case.storage.write(parse_location(case.plan.steps[0].path), b"v1 again")
     with pytest.raises(UndoRefusedError):
         case.engine().undo("proof")
 
