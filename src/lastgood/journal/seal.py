@@ -58,6 +58,8 @@ def _require_wanted(room: Room, path: str, check: Callable[[], None]) -> None:
         check()
     except LeaseLostError:
         if room.stage() not in _UP:
+            # Safe, though the lease is not ours any more: the part is one that we have just created ourselves, and the
+            # recovery is past the stages that need a seal, so nobody else puts one up there, or waits for this one.
             take_down(room, [path])
         raise
 

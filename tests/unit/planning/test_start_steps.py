@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.planning.start_steps import StartFileStep
-from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
+from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, files_before, files_outside, in_order
 from lastgood.steps.kinds import parse_step
 
 STEP = StartFileStep("/etc/start.json", digest(b"old"), b"{}\n", "it starts there")
@@ -33,3 +33,5 @@ def test_file_outside_of_the_checkpoint_comes_last_and_is_none_of_its_files() ->
     own = FileStep("metadata", digest(b"{}"), None, "it is left behind")
     assert in_order([STEP, own]) == (own, STEP)
     assert files_after([STEP, own]) == {"metadata": None}
+    assert files_before([STEP, own]) == {"metadata": digest(b"{}")}
+    assert files_outside([STEP, own]) == ("/etc/start.json",)

@@ -97,3 +97,17 @@ def test_steps_come_to_one_edit_of_each_sink() -> None:
         SinkEdit("file", "/lake/files", None, 17, "it is wanted"),
     )
     assert files_after([ROWS, ENTRY, FileStep("commits/9", None, b"x", "")]) == {"commits/9": b"x"}
+
+
+def test_only_a_number_that_goes_up_is_used_up() -> None:
+    assert [step.used_up for step in STEPS] == [None, None, 9, None, None]
+
+
+def test_step_tells_which_sink_it_changes_and_whose_rows() -> None:
+    assert (ROWS.sink, ROWS.writer) == ("s3a://lake/orders", "q")
+    assert (ENTRY.sink, ENTRY.writer) == ("/lake/files", None)
+    of_none = (FileStep("commits/9", None, b"x", ""), MoveStep("state/0/0/9.delta", 1, ""))
+    for step in (ROWS, ENTRY, *of_none):
+        assert step.file_outside is None
+    for own in of_none:
+        assert (own.sink, own.edit, own.writer, own.used_up, own.effect) == (None, None, None, None, None)

@@ -10,7 +10,7 @@ import pytest
 
 from lastgood.journal.plan_file import parse_plan
 from lastgood.planning.plan import Alternative, Plan, PlanInvalidError, PlannedSink, Promise, checksum
-from lastgood.planning.price import Guarantee, SourcePrice, Waiver, needed
+from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, digest
@@ -115,20 +115,3 @@ def test_plan_with_a_field_that_cannot_be_meant_so_is_refused_also_with_a_checks
         raw = json.dumps({**changed, "checksum": checksum(changed)}).encode()
         with contextlib.suppress(PlanInvalidError):
             assert parse_plan(raw, "plan.json").to_json() == changed
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "accepted", "duplicates", "wanted"),
-    [
-        (Guarantee.EXACTLY_ONCE, (), False, ()),
-        (Guarantee.AT_LEAST_ONCE, (), False, (Waiver.DUPLICATES,)),
-        (Guarantee.AT_LEAST_ONCE, (Waiver.DUPLICATES,), False, ()),
-        (Guarantee.AT_LEAST_ONCE, (Waiver.LOSS,), False, (Waiver.DUPLICATES,)),
-        (Guarantee.LOSSY, (), False, (Waiver.LOSS,)),
-        (Guarantee.LOSSY, (Waiver.LOSS,), True, (Waiver.DUPLICATES,)),
-    ],
-)
-def test_what_is_not_exact_has_to_be_accepted(
-    guarantee: Guarantee, accepted: tuple[Waiver, ...], duplicates: bool, wanted: tuple[Waiver, ...]
-) -> None:
-    assert needed(guarantee, accepted, duplicates=duplicates) == wanted
