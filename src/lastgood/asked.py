@@ -26,6 +26,9 @@ BY_ID = frozenset(("report", "undo"))
 COMPARED = frozenset(("--kafka", "--kafka-config", "--sink", "--topic-is-the-same"))
 """What `verify --data` takes of the evidence."""
 
+VIA_APPLICATION = frozenset(("--via", "--start-file", "--start-form", "--start-key", "--takes-any-number"))
+"""How `--goal fresh` is told to let the application's own configuration say where it starts."""
+
 SUPERVISED = frozenset(("--sink", "--kafka", "--source-replays"))
 """What `run -- COMMAND` takes of the evidence."""
 
@@ -113,6 +116,17 @@ class Asked:
     def again(self, *options: object) -> str:
         """The command that plans the same, with more said."""
         return self.command("plan", *self.wanted, *options)
+
+    def in_checkpoint(self) -> str:
+        """The command that plans a start at the same place by a new checkpoint, not by the application's configuration.
+
+        Example:
+            >>> fresh = ("--goal", "fresh", "--via", "app-config", "--start-file", "f", "--stable-lag", "3")
+            >>> Asked("chk", wanted=fresh).in_checkpoint()
+            'lastgood plan chk --goal fresh --stable-lag 3'
+        """
+        kept = [word for option in options_in(self.wanted) if option[0] not in VIA_APPLICATION for word in option]
+        return self.command("plan", *(kept or ("--goal", "fresh")))
 
     def _said(self, verb: str, options: tuple[object, ...]) -> Iterator[str]:
         if verb in PREDICTING:

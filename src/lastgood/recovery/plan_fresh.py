@@ -167,7 +167,7 @@ def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via
             "one option startingOffsets cannot tell several sources where to start",
             found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
             expected="a query with one Kafka source",
-            next=standing.world.command("plan", "--goal", "fresh"),
+            next=standing.world.in_checkpoint(),
         )
     numbers_do_not_count(Standing.of(seen_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number)
     source_id, topics = next(iter(wanted.items()))
