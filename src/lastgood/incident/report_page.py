@@ -149,6 +149,9 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for topic, partition, start, end in ranges_of(source, what):
             place = _text(f"{topic}/{partition}")
             yield name, words, place, f"[{start:,}, {end:,})", f"{most}{end - start:,}"
+        for topic, partitions in source.get(f"{what}_from", {}).items():
+            for partition, start in partitions.items():
+                yield name, words, _text(f"{topic}/{partition}"), f"from {start:,} on", "nobody wrote it down"
         files = files_of(source, what)
         shown = [_code(file) for file in files[:_FILES_SHOWN]]
         more = [f"and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastgood.asked import options_in
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
@@ -24,8 +23,6 @@ from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import starting_offsets
 
 BEHIND = "it is left behind"
-_OF_THE_CONFIGURATION = frozenset(("--via", "--start-file", "--start-form", "--start-key", "--takes-any-number"))
-"""Options of a plan that tells the application by its configuration where it begins."""
 
 
 def set_aside(checkpoint: Checkpoint) -> tuple[Edit, ...]:
@@ -81,7 +78,7 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     Raises:
         RepairRefusedError: one goes by numbers, or nobody knows.
     """
-    otherwise = in_place(standing)
+    otherwise = standing.world.in_checkpoint()
     require_room_at_zero(standing, otherwise=otherwise)
     unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink.kind, each.sink.dedupe_key)]
     if told or (standing.sinks and not unknown):
@@ -95,13 +92,6 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
         effect="a sink that does would drop the first batches without a word",
         next=otherwise,
     )
-
-
-def in_place(standing: Standing) -> str:
-    """The command that begins at the same place, with a new checkpoint and without the application's configuration."""
-    wanted = options_in(standing.world.asked.wanted)
-    words = [word for option in wanted if option[0] not in _OF_THE_CONFIGURATION for word in option]
-    return standing.world.command("plan", *(words or ("--goal", "fresh")))
 
 
 def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str, dict[str, int]]:

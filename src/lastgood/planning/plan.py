@@ -356,6 +356,9 @@ def _source(told: Mapping[str, Any]) -> SourcePrice:
                 topic: {int(each): tuple((first, end) for first, end in spans) for each, spans in partitions.items()}
                 for topic, partitions in value.items()
             }
+    for name in ("reread_from", "duplicated_from"):
+        begins = told.get(name, {})  # a plan of an older lastgood has none
+        found[name] = {topic: {int(each): at for each, at in parts.items()} for topic, parts in begins.items()}
     return SourcePrice(index=told["index"], kind=told["kind"], bound=told["bound"], **found)
 
 

@@ -18,7 +18,6 @@ from lastgood.planning.goals.values import Fresh
 from lastgood.planning.leaving import (
     BEHIND,
     every_partition,
-    in_place,
     numbers_do_not_count,
     require_room_at_zero,
     set_aside,
@@ -174,7 +173,7 @@ def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via
             "one option startingOffsets cannot tell several sources where to start",
             found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
             expected="a query with one Kafka source",
-            next=in_place(standing),
+            next=standing.world.in_checkpoint(),
         )
     numbers_do_not_count(Standing.of(seen_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number)
     source_id, topics = next(iter(wanted.items()))
