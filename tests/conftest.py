@@ -40,8 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def _no_product_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the person who runs the tests must not reach what is tested."""
+def _no_product_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Settings and keys of the person who runs the tests must not reach what is tested."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-config"))
     for name in list(os.environ):
         spark = name.startswith(("SPARK_", "PYSPARK_"))
         ours = name.startswith("LASTGOOD_") and name not in {"LASTGOOD_CACHE", "LASTGOOD_FUZZ_EXAMPLES"}
