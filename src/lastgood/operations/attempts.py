@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError
+from lastgood.notes import read_json
 from lastgood.operations.advice_facts import RECORDS_FOLDER
 from lastgood.operations.evidence import gather, now_ms
 from lastgood.operations.keys import Keys
@@ -162,7 +163,7 @@ class Attempts:
                 return attempts
             before = parse_tally(kept)
             signer = Signer.at(attempts.keys(), location)
-            signer.require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
+            signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
             found = judged(policy, before, stand, Cause(), began_ms)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):

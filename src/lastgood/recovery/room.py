@@ -16,6 +16,7 @@ from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
+from lastgood.notes import read_json
 from lastgood.recovery.plan import PLAN_BYTES_MAX, SEALS, Plan, PlanInvalidError, parse_plan
 from lastgood.rights import WORK_SUFFIX
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
@@ -356,8 +357,8 @@ def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer =
     if raw is None:
         return {}
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         told = None
     if not isinstance(told, dict):
         raise PlanInvalidError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.notes import read_json
 from lastgood.recovery.attempts_file import attempts_file
 from lastgood.recovery.backups import FACTS_BYTES_MAX, backup_ids, backups_folder, digest_of, parse_backup
 from lastgood.recovery.copies import decode_lines, decompressed_lines
@@ -114,8 +114,8 @@ def _file(
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         return None
     return told if isinstance(told, dict) else None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lastgood.failures.failure_class import FailureClass
+from lastgood.notes import read_json
 from lastgood.supervise.failure import Cause
 from lastgood.supervise.ladder import Rung, Standing
 from lastgood.supervise.policy import Count, GiveUp, Policy, after_failure
@@ -87,10 +88,7 @@ def parse_tally(raw: bytes) -> Tally:
     Raises:
         ValueError: it is none, and why.
     """
-    try:
-        told = json.loads(raw)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    told = read_json(raw)
     if not isinstance(told, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004 - of the content, not of an argument
     if told.get("format") != FORMAT:
