@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry
+from lastgood.notes import read_json
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.planning.sink_steps import DeltaStep, FileSinkStep
@@ -248,8 +249,8 @@ def parse_plan(raw: bytes, subject: str, keys: KeyRing = NO_KEYS, place: tuple[L
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
     """
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         told = None
     if not isinstance(told, dict) or "recovery" not in told or "format" not in told:
         raise PlanInvalidError("this is no plan", subject=subject, expected="a file that `lastgood plan -o` wrote")
