@@ -17,7 +17,7 @@ from planning import read
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
 from lastgood.query.topics import plans_of, times_to_ask
 from lastgood.query.world import World
 from lastgood.recovery.draft import Draft
@@ -30,7 +30,6 @@ Place = tuple[str, int]
 Record = tuple[str, int, int, int]
 """Topic, how often it had been created, partition, offset."""
 Ends = dict[Place, int]
-SECOND_MS = 1000
 
 
 class DiesError(Exception):
@@ -86,7 +85,7 @@ class Written:
 
 @dataclass
 class Sink:
-    """Delta by query id or by `txnAppId`, the file sink, or a table behind a fence that goes by numbers."""
+    """Delta by query id or by `txnAppId`, or the file sink."""
 
     kind: str
     location: str
@@ -132,7 +131,7 @@ class Sink:
                 each.version if self.is_delta else None,
                 is_live=each.is_live,
                 row_count=None if self.kind == "file" else len(each.rows),
-                committed_at_ms=None if self.kind == "fence" else each.at_ms,
+                committed_at_ms=each.at_ms,
                 is_streaming={"delta": True, "file": True, "txn": False}.get(self.kind),
             )
             for each in self.log
@@ -141,14 +140,14 @@ class Sink:
         return SinkEvidence(
             "delta" if self.is_delta else self.kind,
             self.location,
-            keys.get(self.kind, DedupeKey.QUERY_ID),
+            keys[self.kind],
             last,
             known=True,
             because="its log",
             skips_up_to=self.mark if self.mark >= 0 else None,
             batches=batches,
             complete_from=0,
-            times_by_driver=self.kind != "fence",
+            times_by_driver=True,
             log_names=tuple(str(each.number) for each in self.log) if self.kind == "file" else (),
             app_id={"delta": QUERY_ID, "txn": "etl"}.get(self.kind),
             back_to=0 if can_go_back else None,
@@ -171,16 +170,14 @@ class Life:
         self.plans: dict[int, Planned] = {}
         self.commits: set[int] = set()
         self.begun: list[Ends] | None = None
-        self.asides: dict[int, Planned] = {}
-        """Plans that somebody has kept aside."""
         self.produced: set[Record] = set()
-        self.told: list[str] = []
         self.ids_begun: dict[str, str] = {}
         """What the topics were when the query began."""
         self.ids_before: dict[str, str] = {}
         self.is_strict = True
-        self.is_asked = True
         self.is_looked_at = False
+        self.floor = -1
+        """The newest plan when a topic was last created again: nobody could tell without it."""
 
     # What brokers and producers do.
 
@@ -196,6 +193,7 @@ class Life:
 
     def recreate(self, topic: Topic) -> None:
         topic.created += 1
+        self.floor = max(self.plans, default=-1)
         topic.partitions = {number: Partition() for number in topic.partitions}
 
     # What Spark does.
@@ -242,7 +240,9 @@ class Life:
         """What is below is owed to nobody: it was gone before the query began, or may go without a word."""
         created = {topic.name: topic.created for topic in self.topics.values()}
         self.produced = {
-            (name, times, p, at) for name, times, p, at in self.produced if at >= below.get((name, p), 0) or times != created[name]
+            (name, times, p, at)
+            for name, times, p, at in self.produced
+            if at >= below.get((name, p), 0) or times != created[name]
         }
 
     def _plan(self, number: int, limit: int) -> bool:
@@ -293,8 +293,8 @@ class Life:
                         continue
                     if not self.is_looked_at:  # that is what failOnDataLoss=false is for
                         self._forget({(name, p): partition.earliest} if partition.earliest > first else {})
-                    first, last = max(first, partition.earliest), min(last, partition.latest)
-                rows += [(name, topic.created, p, at) for at in range(first, last)]
+                there = range(first, last) if partition is None else range(partition.earliest, partition.latest)
+                rows += [(name, topic.created, p, at) for at in range(first, last) if at in there]
         return rows
 
     # What is told of it.
@@ -316,17 +316,13 @@ class Life:
     def take_over(self, checkpoint: Checkpoint) -> None:
         """Go on with what a plan has made of the checkpoint."""
         self.commits = set(checkpoint.commits.entries)
-        self.plans = {
-            number: Planned(self.plans[number].at_ms if number in self.plans else 0, [_ends(line.offset) for line in entry.sources])
-            for number, entry in checkpoint.offsets.entries.items()
-            if isinstance(entry, OffsetEntry)
-        }
+        entries = checkpoint.offsets.entries.items()
+        plans = {number: entry for number, entry in entries if isinstance(entry, OffsetEntry)}
+        self.plans = {n: Planned(0, [_ends(line.offset) for line in entry.sources]) for n, entry in plans.items()}
         begun = [_ends(log.initial.offset) for log in checkpoint.sources if log.initial is not None]
         self.begun = begun or self.begun
 
-    def kafka(self, checkpoint: Checkpoint) -> KafkaFacts | None:
-        if not self.is_asked:
-            return None
+    def kafka(self, checkpoint: Checkpoint) -> KafkaFacts:
         times = times_to_ask(plans_of(checkpoint), checkpoint.last_committed)
         return KafkaFacts(
             "broker:9092",
@@ -388,5 +384,5 @@ def _text(ends: Mapping[Place, int]) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def _ends(offset: object) -> Ends:
+def _ends(offset: SourceOffset) -> Ends:
     return {(topic, p): at for topic, parts in topics_of(offset).items() for p, at in parts.items()}
