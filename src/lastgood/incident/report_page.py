@@ -34,8 +34,8 @@ _SIGNATURES = {
     Standing.WRONG: "it was changed since it was signed",
 }
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#&~!])")
-_BEGINNING = re.compile(r"^(\d*)([-+=.)])")
-"""Of a list or a line, where it is the first of a paragraph."""
+_BEGINNING = re.compile(r"^(\d+(?=[.)])|(?=[-+=]))")
+"""Of a list or a line, where it is the first of a paragraph: what a backslash goes behind."""
 _BLANKS = re.compile(r"\s+")
 
 
@@ -253,7 +253,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 def _text(told: str) -> str:
     """A text that means itself, on one line: an error may quote anything."""
     text = _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
-    return _BEGINNING.sub(r"\1\\\2", text)
+    return _BEGINNING.sub(r"\1\\", text)
 
 
 def _sentence(told: str) -> str:
