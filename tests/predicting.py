@@ -105,6 +105,16 @@ def without_conf(content: str) -> str:
     return "\n".join([first, json.dumps({**json.loads(metadata), "conf": {}}), *rest])
 
 
+def of_spark_2_1(folder: Path) -> None:
+    """Its logs as Spark before 2.2 keeps them: plans without confs, and no commits."""
+    for plan in (folder / "offsets").glob("[0-9]*"):
+        first, metadata, *rest = plan.read_text().split("\n")
+        kept = {name: value for name, value in json.loads(metadata).items() if name != "conf"}
+        plan.write_text("\n".join([first, json.dumps(kept), *rest]))
+        (folder / f"offsets/.{plan.name}.crc").unlink(missing_ok=True)
+    shutil.rmtree(folder / "commits")
+
+
 def world(folder: Path) -> World:
     return World(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk")
 

@@ -14,14 +14,23 @@ from typing import Any
 import click
 import pytest
 
-from lastgood.asked import ALLOWED, LOOKING, PAYING, PREDICTING
+from lastgood.asked import ALLOWED, FORESEEING, LOOKING, PAYING, PREDICTING
 from lastgood.cli.main import VERBS, lastgood, main
 
-EVIDENCE = ("sinks", "kafka", "kafka_config", "topics", "subscribe_pattern", "txn_app_id")
+EVIDENCE = (
+    "sinks",
+    "kafka",
+    "kafka_config",
+    "topics",
+    "subscribe_pattern",
+    "txn_app_id",
+    "topic_is_the_same",
+    "source_replays",
+)
 START = ("spark", "fail_on_data_loss")
-_COMMAND = re.compile(rf"(?:^|(?<=[:`,] )|(?<=`)|(?<=, or )|(?<= with: ))lastgood (?:{'|'.join(VERBS)})\b[^`\n]*")
+_COMMAND = re.compile(rf"(?:^|(?<=[:;`,] )|(?<=`)|(?<=, or )|(?<= with: ))lastgood (?:{'|'.join(VERBS)})\b[^`\n]*")
 _PLACEHOLDER = re.compile(r"(?:--)?[A-Z][A-Z_]+(?:[:,=/][A-Z_…]+)*|…")
-_CHANGING = ("apply", "undo", "recover", "run", "demo", "load")
+_CHANGING = ("apply", "undo", "recover", "run", "demo", "load", "key")
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ def require_same(answer: Answer, asked: Printed, printed: Printed) -> None:
             assert printed.options[name] == wanted, told
     if printed.verb in PAYING:
         assert set(asked.options.get("accept") or ()) <= set(printed.options["accept"]), told
+    if printed.verb in FORESEEING and "max_downtime" in asked.options:
+        assert printed.options["max_downtime"] == asked.options["max_downtime"], told
     if printed.verb in ALLOWED:
         assert printed.options["policy"] == asked.options.get("policy"), told
 

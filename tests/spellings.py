@@ -19,6 +19,7 @@ SPELLINGS = {
     "jdbc-sqlserver-braces": "jdbc:sqlserver://db;user=sa;password={{a;{}}};encrypt=true",
     "jdbc-oracle": "jdbc:oracle:thin:scott/{}@//db:1521/orders",
     "jdbc-oracle-sid": "jdbc:oracle:thin:scott/{}@db:1521:orders",
+    "jdbc-oracle-quoted": 'jdbc:oracle:thin:scott/"a{}"@//db:1521/orders',
     "jdbc-mysql": "jdbc:mysql://etl:{}@db:3306/orders",
     "jdbc-mysql-list": "jdbc:mysql://(host=db,port=1,user=etl,password={})/orders",
     "jdbc-snowflake": "jdbc:snowflake://acc.snowflakecomputing.com/?user=etl&private_key_pwd={}",
@@ -32,6 +33,8 @@ SPELLINGS = {
     "url-hash": "postgresql://etl:p#{}@db/orders",
     "url-blank": "postgresql://etl:p {}@db/orders",
     "url-quote": "postgresql://etl:p'{}@db/orders",
+    "url-encoded": "https://h/x?url=postgresql%3A%2F%2Fetl%3Ap%2F{}%40db%2Forders&n=1",
+    "url-encoded-parameter": "https://h/x?url=jdbc%3Apostgresql%3A%2F%2Fdb%2Fo%3Fuser%3Detl%26password%3D{}%26ssl%3Dtrue",
     "url-parameter": "postgresql://db/orders?user=etl&password={}",
     "url-as-path": "/lake/postgresql:/etl:{}@db/orders",
     "dsn": "host=db user=etl password={} dbname=orders",
@@ -70,6 +73,8 @@ SPELLINGS = {
     .replace("@", "m {}")
     + "}}",
     "truststore": "ssl.truststore.password={}",
+    "schema-registry": "schema.registry.basic.auth.user.info=etl:{}",
+    "cookie": "Set-Cookie: session={}",
     "oauth": "sasl.oauthbearer.client.secret={}",
     # representations
     "json": _JSON.replace('{"', '{{"').replace("1}", "1}}"),

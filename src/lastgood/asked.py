@@ -29,6 +29,9 @@ COMPARED = frozenset(("--kafka", "--kafka-config", "--sink", "--topic-is-the-sam
 DEAD = "--driver-is-dead"
 """What a person says who has seen it; a command that is printed with it says to look first."""
 
+VIA_APPLICATION = frozenset(("--via", "--start-file", "--start-form", "--start-key", "--takes-any-number"))
+"""How `--goal fresh` is told to let the application's own configuration say where it starts."""
+
 SUPERVISED = frozenset(("--sink", "--kafka", "--source-replays"))
 """What `run -- COMMAND` takes of the evidence."""
 
@@ -116,6 +119,17 @@ class Asked:
     def again(self, *options: object) -> str:
         """The command that plans the same, with more said."""
         return self.command("plan", *self.wanted, *options)
+
+    def in_checkpoint(self) -> str:
+        """The command that plans a start at the same place by a new checkpoint, not by the application's configuration.
+
+        Example:
+            >>> fresh = ("--goal", "fresh", "--via", "app-config", "--start-file", "f", "--stable-lag", "3")
+            >>> Asked("chk", wanted=fresh).in_checkpoint()
+            'lastgood plan chk --goal fresh --stable-lag 3'
+        """
+        kept = [word for option in options_in(self.wanted) if option[0] not in VIA_APPLICATION for word in option]
+        return self.command("plan", *(kept or ("--goal", "fresh")))
 
     def _said(self, verb: str, options: tuple[object, ...]) -> Iterator[str]:
         if verb in PREDICTING:

@@ -16,7 +16,7 @@ HIDDEN = "***"
 
 # As `spark.redaction.regex` of Spark 3.5 and 4.x, which is `(?i)secret|password|token|access[.]?key`, and more.
 _WORDS = (
-    "passw(?:or)?d|passphrase|passcode|secret|token|credential|signature|jaas|authorization"
+    "passw(?:or)?d|passphrase|passcode|secret|token|credential|signature|jaas|authorization|cookie|auth[.]user[.]info"
     "|(?:api|access|account|private|shared|storage|encryption|routing|service|integration)[._-]?key"
 )
 _PARTS = "sig|sas|pwd|pass"
@@ -28,6 +28,7 @@ _HEAD = re.compile(
     (?:
         (?P<json>\\*+["'])\s*+(?P<colon>:)\s*+             # "password": "x"
       | (?:\\*+["'])?\s*+(?:={1,3}+>?|->)\s*+              # password=x, 'password' = x, password -> x
+      | (?P<encoded>%3D)                                   # a URL within a URL
       | (?P<yaml>:)\s++                                    # password: x
       | </name>\s*+<value>                                 # Hadoop's XML
       | (?P<word>\\*+["']?(?:,\s*+|[ \t]++))               # --password x, ["--password", "x"], ("password", "x")
@@ -70,6 +71,16 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\bBearer\s++)[\w.~+/-]++=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"(\bBasic\s++)(?=[A-Za-z+/]*+[0-9=])[A-Za-z0-9+/]{6,}+=*+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/[^\s\"'\\]{0,256}@", re.IGNORECASE), rf"\1/{HIDDEN}@"),
+    (
+        re.compile(
+            r"(jdbc:oracle:\w{1,16}+:[^/\s\"'@]{0,128}+)/\\{0,15}+\"[^\s\"\\]{0,256}+\\{0,15}+\"@", re.IGNORECASE
+        ),
+        rf"\1/{HIDDEN}@",
+    ),
+    (
+        re.compile(r"(%3A%2F%2F(?:[^\s\"'\\<>&%]|%(?!3A|2F|40)){0,128}+%3A)[^\s\"'\\<>&]{1,256}%40", re.IGNORECASE),
+        rf"\1{HIDDEN}%40",
+    ),
     (
         re.compile(
             r"((?:\bhooks\.slack(?:-gov)?\.com/\w++|\bdiscord(?:app)?\.com/api(?:/v\d++)?/webhooks"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -383,7 +384,8 @@ def test_file_sink_goes_by_numbers_and_is_refused(checkpoint: Path) -> None:
         (log / str(batch)).write_text("v1")
     told = error("--goal", "fresh", "--sink", "files", "--batch", "2", *VIA, code=57)
     assert "goes by numbers" in told["sentence"]
-    assert told["next"] == f"lastgood plan {checkpoint.resolve()} --goal fresh --sink files"
+    assert told["next"] == f"lastgood plan {checkpoint.resolve()} --goal fresh --batch 2 --sink files"
+    assert answer(*shlex.split(told["next"])[1:])["goal"] == "fresh"
 
 
 def test_sink_that_nobody_can_ask_needs_a_word_of_a_person(checkpoint: Path) -> None:

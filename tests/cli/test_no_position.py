@@ -30,10 +30,17 @@ def checkpoint(tmp_path: Path) -> Path:
     [
         (("inspect",), 0, ["its end was set to earliest", "begins at latest", "not known"]),
         (("inspect", "--batch", "3"), 0, ["orders/0  from latest up to 20", "orders/1  offsets 15 to 19"]),
-        (("inspect", "--batch", "4"), 0, ["orders/0  from 20 on; its end was set to earliest"]),
+        (("inspect", "--batch", "4"), 0, ["orders/0  from 20 on; its end was set to earliest", "left out   orders/0"]),
         (("inspect", "--offset", "orders/0/12"), 40, ["nobody wrote down whether a batch holds offset 12"]),
         (("offsets",), 0, ["orders/0: the plan holds the earliest offset"]),
         (("verify",), 1, ["batch 2 orders/0", "batch 4 orders/0"]),
+        (("diagnose",), 0, ["SOURCE_OFFSET_NEGATIVE", "next  lastgood inspect", "--batch 4"]),
+        (("status",), 0, ["healthy"]),
+        (
+            ("plan", "--goal", "reposition", "--batch", "3", "--only", "orders/0"),
+            0,
+            ["written twice, and nobody wrote down how much: orders/0 from 20 on", "--accept duplicates"],
+        ),
         (("plan",), 0, ["orders-0 stood at earliest"]),
     ],
 )

@@ -63,6 +63,14 @@ def test_every_command_on_a_page_can_be_typed(page: Path) -> None:
             parsed(line)
 
 
+def test_every_repair_that_is_shown_says_that_the_driver_is_dead() -> None:
+    text = "\n".join([(ROOT / "README.md").read_text(), *(command.help or "" for _, command in helps())])
+    shown = [parsed(line) for line in lines_of(text) if can_be_typed(line) and not is_a_name(line)]
+    repairs = [each for each in shown if each.verb in ("apply", "undo")]
+    assert len(repairs) >= 4
+    assert all(each.options["driver_is_dead"] for each in repairs)  # nothing here has a `driver_check` that knows it
+
+
 def is_a_name(line: str) -> bool:
     """`lastgood backup create`, `lastgood diagnose --save`: a verb that is spoken of, not a command."""
     _, verb, *rest = shlex.split(line.replace("--format json", ""))

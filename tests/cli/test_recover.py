@@ -123,6 +123,25 @@ def test_lost_checkpoint_waits_for_a_sink_that_does_not_answer(monkeypatch: pyte
     assert "nobody can tell whether this is a first start: s3a://lake/table" in told["because"]
 
 
+def test_sink_that_is_not_there_is_named_at_a_first_start(tmp_path: Path) -> None:
+    told = answer(tmp_path / "chk", "--sink", f"delta:{tmp_path}/typo")
+    assert told["because"].endswith(f"; nothing is at {tmp_path}/typo")
+
+
+def test_what_more_could_be_done_is_told_with_the_command_that_looks_for_a_way(checkpoint: Path) -> None:
+    Path("lastgood.toml").write_text(
+        f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\ndriver_check = ["true"]\n'
+        'policy = { same_batch = 1, accept = ["duplicates"], via = "app-config", start_file = "start.json" }\n'
+    )
+    for _ in range(2):
+        answer("orders")
+    done = run("orders")
+    way_on = "lastgood plan orders --goal fresh --stable-lag 3 --accept duplicates"
+    assert "more could be done than a restart: the query would begin at batch 0" in done.stdout
+    assert f"go by numbers; {way_on}\n" in done.stdout
+    assert call(*shlex.split(way_on)[1:]).returncode == 0
+
+
 def test_word_of_a_person_overrules_no_sink(tmp_path: Path) -> None:
     log = tmp_path / "sink/_spark_metadata"
     log.mkdir(parents=True)

@@ -179,6 +179,7 @@ def test_first_start_is_a_start(tmp_path: Path) -> None:
     noticed = only(events, "noticed")
     assert noticed["condition"] == "FIRST_START_UNPROVEN"
     assert "no sink was named" in noticed["sentence"]
+    assert noticed["sentence"].endswith("Name what can tell (sink in lastgood.toml), or say --first-start.")
     assert names(run(tmp_path, "print('done')", 'sink = "delta:sink"')[1]) == ["diagnosed", "started", "ended"]
     code, events = run(tmp_path, "print('done')", "", "", "--first-start")
     assert (code, names(events)) == (0, ["diagnosed", "started", "ended"])
@@ -216,6 +217,17 @@ def test_checkpoint_is_left_behind_and_the_application_told_where_to_start(
     if fails_again:
         last = [event for event in events if event.get("event") == "diagnosed"][-1]
         assert "left the checkpoint behind on purpose" in last["because"]
+
+
+def test_application_that_fails_before_a_batch_is_given_up_and_no_other_place_looked_for(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    policy = f"{VIA}\ntakes_any_number = true"
+    assert run(tmp_path, NEEDS_FILE, UNTOLD, policy)[0] == 0
+    assert not [each for each in checkpoint.rglob("*") if each.is_file()]
+    code, events = run(tmp_path, "raise SystemExit(1)", UNTOLD, f"{policy}\nmax_attempts = 3")
+    assert (code, names(events)[-1]) == (71, "gave_up")
+    assert "repaired" not in names(events)
 
 
 def test_why_a_checkpoint_cannot_be_left_behind_is_told_to_a_person(tmp_path: Path, checkpoint: Path) -> None:

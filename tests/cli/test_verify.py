@@ -169,3 +169,21 @@ def test_source_without_an_order_is_not_known_and_said_so(tmp_path: Path, output
     else:
         assert "not known: source 0 (Kinesis)" in ended.stdout
         assert "contiguous" not in ended.stdout
+
+
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_committed_batches_whose_plans_are_damaged_are_not_known_and_said_so(
+    tmp_path: Path, output_format: str
+) -> None:
+    CheckpointBuilder(tmp_path).run(12)
+    for batch in range(12):
+        (tmp_path / f"offsets/{batch}").write_bytes(b"v1\n")
+    command = [LASTGOOD, "verify", tmp_path, "--format", output_format]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    if output_format == "json":
+        assert json.loads(ended.stdout)["contiguous"] is None
+    else:
+        assert "0 committed batches compared\n" in ended.stdout
+        assert "not known: batch 9 is committed, and its plan cannot be read\nand 2 more such batches" in ended.stdout
+        assert "contiguous" not in ended.stdout

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hostile.attacker import Attacker, Told, call, signed
 from hostile.bounded import READING, RESIDENT_KIB, Said, arguments, bounded
+from hostile.test_trust_hosts import reading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,3 +173,43 @@ def test_a_range_may_be_as_wide_as_it_likes(known: list[int]) -> None:
     assert sum(1 for _ in batches.within(range(2**62))) == len(batches)
     count: Callable[[range], int] = lambda gap: gap.stop - gap.start  # noqa: E731 - `len` has an end
     assert sum(map(count, batches.missing(range(2**63)))) == 2**63 - len(batches)
+
+
+def places_of_numbers(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every number in an object of JSON."""
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        yield path
+    inner = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    for key, value in inner:
+        yield from places_of_numbers(value, (*path, key))
+
+
+def put(told: Any, path: tuple[Any, ...], value: int) -> None:
+    """Put a number there."""
+    for key in path[:-1]:
+        told = told[key]
+    told[path[-1]] = value
+
+
+def test_a_number_that_no_float_holds_is_damage_wherever_it_is_noted_down(attacker: Attacker, plan: Told) -> None:
+    """Four hundred digits are few enough for Python to read, and too many to reckon with."""
+    chk = attacker.checkpoint
+    assert call("backup", "create", chk).code == 0
+    room = attacker.place(plan, "begun", "applying", listings={})
+    kept = {name: plan[name] for name in ("recovery", "goal", "sources", "sinks", "steps", "made_at_ms")}
+    attempt = {"at_ms": 1, "did": "stop", "because": "so", "seconds": 1.0, "plan": kept}
+    incident = attacker.incident(attempts=[attempt], first_batch=7, first_batch_at_ms=1)
+    tally = attacker.work / "attempts.json"
+    tally.write_text(json.dumps({"format": 1, "planned": 7, "committed": 6, "failures": 2, "told_ms": 1}))
+    backup = next((attacker.work / "backups").glob("*.json"))
+    verbs = reading(attacker, room)
+    for file in (incident, tally, backup, room / "plan.json", room / "begun.json", room / "applying.json"):
+        before = file.read_bytes()
+        for path in places_of_numbers(json.loads(before)):
+            told = json.loads(before)
+            put(told, path, 10**400)
+            file.write_bytes(signed(told) if file.name == "plan.json" else json.dumps(told).encode())
+            for verb in ("status", "report", "report incident", "backup"):
+                said = call(*verbs[verb])
+                assert said.code != 4, (file.name, path, verb, said.err)
+        file.write_bytes(before)

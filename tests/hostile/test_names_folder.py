@@ -67,12 +67,13 @@ def test_more_folders_than_are_looked_into_are_told(tmp_path: Path) -> None:
 
 
 def test_deeper_folders_than_are_looked_into_are_told(tmp_path: Path) -> None:
-    CheckpointBuilder(tmp_path / "a/b/c/d/e/f/g").run(1)
+    deep = "/".join("d" * (below._DEPTH_MAX + 1))
+    CheckpointBuilder(tmp_path / deep).run(1)
     reach = Reach()
     assert sought(tmp_path, reach) == []
     assert reach.ended == f"not deeper than {below._DEPTH_MAX} folders"
     whole = Reach()
-    assert sought(tmp_path / "a/b", whole) == ["g"]
+    assert sought(tmp_path / "d/d", whole) == ["d"]
     assert whole.is_whole
 
 

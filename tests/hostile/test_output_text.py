@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from lastgood.cli.output import console, print_json, styled
 from lastgood.cli.timeline import timeline
 from lastgood.errors import UsageError
+from lastgood.incident.report_page import _code, _text
 from lastgood.supervise import events
 from lastgood.testing.checkpoints import CheckpointBuilder
 from lastgood.visible import json_line, visible
@@ -160,3 +162,24 @@ def test_report_shows_foreign_text_as_text(text: str) -> None:
     assert told.isprintable()
     assert not re.search(r"(?<!\\)[`*_\[\]<>|#&~!]", told)
     assert "\n" not in _code(text + "\n")
+
+
+_CELLS = (re.compile(r"(?<!\\)\|"), re.compile(r"(?:\\[\\|]|\\(?![\\|])|[^|\\])+"))
+"""What ends a cell: for some readers a bar with no backslash right before it; others read backslashes by twos first."""
+
+
+@pytest.mark.parametrize(
+    "text", ["a|b", r"a\|<img src=x>", r"a\\|b", r"\|![x](http://evil/p.png)", "`a`\\|b", r"a\n\|b"]
+)
+def test_no_code_in_a_table_ends_its_cell(text: str) -> None:
+    """Then what follows would be read as Markdown, or as HTML."""
+    told = _code(text)
+    bars, pieces = _CELLS
+    assert bars.search(told) is None
+    assert pieces.fullmatch(told) is not None
+
+
+@pytest.mark.parametrize("text", ["- a", "+ a", "---", "===", "1. a", "12) a", "- [ ] a"])
+def test_text_at_the_beginning_of_a_line_is_no_list_and_no_line(text: str) -> None:
+    assert re.match(r"[-+=]|\d+[.)]", _text(text)) is None
+    assert _text(text).replace("\\", "") == text

@@ -225,6 +225,34 @@ def test_plan_elsewhere_in_the_lake_is_none_that_is_given_by_hand(attacker: Atta
     assert call("apply", own, DEAD, "--format", "json").code == 23
 
 
+@pytest.mark.parametrize("led", ["directly", "by a link", "by a link to the lake"])
+@pytest.mark.parametrize("of", ["this checkpoint", "another checkpoint"])
+def test_plan_inside_a_checkpoint_is_none_that_is_given_by_hand(
+    attacker: Attacker, plan: Told, victim: Path, of: str, led: str
+) -> None:
+    """Whatever checkpoint it says that it is of, and however its path gets there."""
+    inside = attacker.checkpoint / "state/0/plan.json"
+    inside.parent.mkdir(parents=True)
+    inside.write_bytes(signed(plan if of == "this checkpoint" else planned(victim / "chk")))
+    Path("plan.json").symlink_to(inside)
+    Path("lake").symlink_to(attacker.checkpoint.parent)
+    file = {"directly": inside, "by a link": "plan.json", "by a link to the lake": "lake/chk/state/0/plan.json"}[led]
+    before = tree(attacker.checkpoint)
+    told = call("apply", file, DEAD, "--format", "json")
+    assert (told.code, told.condition) == (23, "PLAN_NOT_OF_THIS_PLACE")
+    assert tree(attacker.checkpoint) == before
+
+
+def test_plan_behind_links_that_lead_in_a_circle_is_told(attacker: Attacker) -> None:
+    attacker.work.rename(attacker.work.with_suffix(".gone"))
+    attacker.work.symlink_to(attacker.work)
+    kept = attacker.work / f"recoveries/{ID}/plan.json"
+    assert call("apply", kept, DEAD, "--format", "json").condition == "LINK_NOT_FOLLOWED"
+    Path("circle").symlink_to("circle")
+    assert call("apply", "circle/plan.json", DEAD).code not in (0, 4)
+    assert call("diagnose", attacker.checkpoint, "--save", "circle/b").code == 2
+
+
 def test_rows_of_another_query_stay_in_a_table_that_both_write(attacker: Attacker, plan: Told, tmp_path: Path) -> None:
     """The table is named here; that of whom the rows are is not for the lake to say."""
     shared = tmp_path / "shared"

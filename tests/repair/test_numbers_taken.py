@@ -133,3 +133,19 @@ def test_few_records_of_a_clock_that_is_ahead_are_no_other_topic(application: Ma
     assert plan.guarantee is Guarantee.EXACTLY_ONCE
     assert app.start() is None
     assert app.rows() == app.wanted(BEFORE + 14)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("sink", "options"), SINKS)
+def test_several_numbers_that_were_dropped_are_used_up_together(
+    sink: str, options: dict[str, object], application: MakeApplication
+) -> None:
+    """Two plans were dropped by hand, and the first of their numbers was planned anew."""
+    app = application(sink=sink, **options)
+    number = newest(app)
+    drop_by_hand(app, number)
+    plan_anew(app, number - 1, drop_by_hand(app, number - 1), 30)
+    plan = app.planned(Where(), "resume")
+    assert plan.guarantee is Guarantee.AT_LEAST_ONCE
+    app.carry_out(plan)
+    assert judged(app, plan) == []

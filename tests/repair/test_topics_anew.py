@@ -101,3 +101,20 @@ def test_topic_that_only_an_open_batch_has_read_is_told_by_its_plan(application:
     never_read = app.wanted(BEFORE) + app.wanted(BEFORE + 10) - app.rows()
     assert never_read == app.wanted(BEFORE)
     assert asked.plan.sources[0].lost == {app.topic: {0: ((0, BEFORE),), 1: ((0, BEFORE),)}}
+
+
+@pytest.mark.proof
+def test_topic_in_which_the_query_has_read_on_is_told_by_an_older_plan(application: MakeApplication) -> None:
+    """The application was started again by itself, before anybody looked: all that is there is older than its plan."""
+    app = application()
+    assert recovered(app).verdict is Verdict.START
+    app.broker.recreate_topic(app.topic)
+    app.produce(0, BEFORE + 10)
+    assert app.start() is None
+    (app.checkpoint.with_name(f"{app.checkpoint.name}.lastgood") / "topics.json").unlink()  # nobody has noted its id
+    plan = app.planned(Where(), "resume")
+    assert plan.guarantee is Guarantee.LOSSY
+    assert any("all that is left of what an older batch had read is newer" in line for line in plan.rests_on)
+    assert app.start() is None
+    lost = app.wanted(BEFORE) + app.wanted(BEFORE + 10) - app.rows()
+    assert lost == app.wanted(BEFORE)

@@ -230,6 +230,22 @@ def test_what_delta_cannot_read_we_do_not_either(delta: Delta, name: str) -> Non
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("damage", [without_the_protocol, without_the_transactions])
+def test_delta_goes_by_the_checkpoint_though_every_commit_is_there(
+    delta: Delta, damage: Callable[[Path], None]
+) -> None:
+    table = delta.table("v2_json")
+    log = table / "_delta_log"
+    for checksum in log.glob("*.crc"):
+        checksum.unlink()
+    assert (log / commit_name(0)).exists()
+    damage(log)
+    found = delta.answer(table)
+    assert "error" in found or found["transactions"] != TRANSACTIONS
+    assert read(table) is None
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize("name", LEFT_OPEN_BY_US)
 def test_what_delta_reads_wrongly_or_by_guessing_we_leave_open(delta: Delta, name: str) -> None:
     form, damage, found = LEFT_OPEN_BY_US[name]

@@ -25,9 +25,9 @@ class LogAudit:
 
     evidence: Evidence
     first: int | None
-    """The oldest known batch: nothing is said of what came before."""
+    """The oldest batch that was compared: nothing is said of what came before."""
     last: int | None
-    """The newest committed batch."""
+    """The newest batch that was compared."""
     batches: int
     """How many committed batches were compared."""
     queries: tuple[str, ...]
@@ -37,13 +37,18 @@ class LogAudit:
     """Each source whose offsets have an order, with its name."""
     not_compared: tuple[NotCompared, ...] = ()
     """The others."""
+    unread: tuple[int, ...] = ()
+    """Batches that are committed and whose plan is damaged or lost: what they read, nobody can tell."""
 
     @property
     def is_contiguous(self) -> bool | None:
-        """True if there is neither gap nor overlap, and no batch is missing between; None if a source does not tell."""
+        """True if there is neither gap nor overlap, and no batch is missing between; None if that is not known.
+
+        It is not where a source or a batch does not tell, nor where no batch is committed.
+        """
         if self.seams:
             return False
-        return None if self.not_compared else True
+        return True if self.batches and not self.not_compared and not self.unread else None
 
     def to_json(self) -> dict[str, Any]:
         """What `verify --format json` prints."""
@@ -57,12 +62,13 @@ class LogAudit:
             "seams": [seam.to_json() for seam in self.seams],
             "compared": dict(self.compared),
             "not_compared": [each.to_json() for each in self.not_compared],
+            "unread": list(self.unread),
             "rests_on": "offsets as planned, not as read",
         }
 
 
 class _Committed:
-    """The committed ones among the batches that pass by, how many they are, and before which others are missing."""
+    """The committed ones among the batches that pass by: which can be compared, and before which others are missing."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -70,20 +76,26 @@ class _Committed:
         self.first: int | None = None
         self.last: int | None = None
         self.after_a_hole: list[int] = []
+        self.unread: list[int] = []
 
     def __iter__(self) -> Iterator[BatchRecord]:
-        planned = None
+        purged = []
         for record in self._walk:
             if not record.is_committed:
                 continue
-            self._count += 1
-            self.first = record.batch_id if self.first is None else self.first
-            self.last = record.batch_id
             if isinstance(record.offsets, OffsetEntry):
-                if planned is not None and record.batch_id != planned + 1 and planned + 1 not in self._walk.passed:
+                if self.last is not None and record.batch_id > self.last + 1 and self.last + 1 not in self._walk.passed:
                     self.after_a_hole.append(record.batch_id)
-                planned = record.batch_id
+                self._count += 1
+                self.first = record.batch_id if self.first is None else self.first
+                self.last = record.batch_id
+            elif record.offsets is None and self.first is None:
+                purged.append(record.batch_id)
+            else:
+                self.unread.append(record.batch_id)
             yield record
+        # Spark takes old plans away before their commits: what is older than the oldest plan is purged, not lost.
+        self.unread = purged + self.unread if self.first is None else self.unread
 
     @property
     def count(self) -> int:
@@ -133,6 +145,7 @@ def verify_logs(target: str, *, config: Path | None = None, progress: Progress |
         tuple(found),
         {each: name for each, name in steps.names.items() if each not in {one.source_id for one in unknown}},
         tuple(unknown),
+        tuple(committed.unread),
     )
 
 

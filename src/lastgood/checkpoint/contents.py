@@ -109,6 +109,17 @@ class Checkpoint:
         )
 
     @property
+    def is_done_below_newest(self) -> bool:
+        """Whether every batch below the newest plan is known to be done although none has a commit.
+
+        Without a commit log Spark plans a batch when the one before it is done.
+        """
+        planned = self.last_planned
+        newest = None if planned is None else self.offsets.entries.get(planned)
+        metadata = newest.metadata if isinstance(newest, OffsetEntry) else None
+        return self.last_committed is None and metadata is not None and not metadata.keeps_commits
+
+    @property
     def newest_offsets(self) -> OffsetEntry | None:
         """The newest entry of the offset log that was read and can be parsed."""
         return newest_parsed(self.offsets)

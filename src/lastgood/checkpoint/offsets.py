@@ -99,6 +99,11 @@ class BatchMetadata:
         conf = self.conf
         return next((SparkVersions(version, below) for version, below, key in _PINNED if key in conf), None)
 
+    @property
+    def keeps_commits(self) -> bool:
+        """Whether the Spark that planned the batch keeps a commit log; 2.2, the first that does, pins confs as well."""
+        return "conf" in self.fields
+
     def with_fields(self, **changed: Json) -> Self:
         """The same with other fields, by their JSON names; the line is written anew, as Spark writes it."""
         fields = {**self.fields, **changed}

@@ -59,7 +59,7 @@ def apply(
 
     \b
     lastgood apply plan-20261121-160058-7f3a.json --driver-is-dead
-    lastgood undo 20261121-160058-7f3a
+    lastgood undo 20261121-160058-7f3a --driver-is-dead
 
     Exit codes: 0 done, also if it was done before; 2 usage; 23 a plan of another place; 50 no plan; 51 to be accepted
     first; 52 something has moved; 53 somebody else is at work; 54 the driver may be alive; 59 changed by somebody

@@ -278,9 +278,21 @@ def _again(facts: dict[str, Any]) -> Iterator[str]:
         for partition, spans in parts.items():
             for start, end in spans:
                 yield f"  gone       {topic}/{partition}  Kafka no longer has offsets {start:,} to {end - 1:,}"
+    for place in _left_out(facts):
+        yield f"  left out   {place}  nobody wrote down which offsets it read"
     if facts["again"]:
         yield "To process it again:"
     yield from (f"  {line}" for line in facts["again"])
+
+
+def _left_out(facts: dict[str, Any]) -> Iterator[str]:
+    """Partitions of which no command can read what the batch read."""
+    for source in facts["sources"]:
+        for topic, parts in source.get("unresolved", {}).items():
+            for partition, (first, last) in parts.items():
+                is_from_earliest = first == "earliest" and isinstance(last, int)  # Spark looks that up
+                if not is_from_earliest:
+                    yield f"{topic}/{partition}"
 
 
 def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:

@@ -31,7 +31,7 @@ def undo(
     named on this one.
 
     \b
-    lastgood undo 20261121-160058-7f3a
+    lastgood undo 20261121-160058-7f3a --driver-is-dead
     lastgood undo last --checkpoint s3a://lake/chk/orders --driver-is-dead
 
     Exit codes: 0 done, also if it was done before; 2 usage; 23 a plan of another place; 53 somebody else is at work;

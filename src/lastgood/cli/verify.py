@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _RANGES_SHOWN = 10
 _SAMPLES_SHOWN = 3
+_UNREAD_SHOWN = 10
 _PLACEHOLDERS = {"--kafka": "SERVERS", "--sink": "TABLE"}
 
 
@@ -95,7 +96,8 @@ def verify(
     lastgood verify chk --data --kafka localhost:9092 --sink delta:/lake/orders \
         --key "id=cast(key as string)" --compare amount
 
-    Without --data each source is compared whose offsets have an order; the others are named, and not known.
+    Without --data each source is compared whose offsets have an order; the others are named, and not known, and so is
+    a committed batch whose plan cannot be read.
 
     Exit codes: 0 contiguous, or nothing lost, duplicated, changed or unknown; 1 something is; 20 no checkpoint; 38 no
     committed batch; 60-65 Kafka or the sink does not serve what is to be compared; 66 the Spark job failed; 130 Ctrl-C,
@@ -157,7 +159,8 @@ def _verify_logs(target: str, output_format: str) -> int:
         return 0 if audit.is_contiguous is True else 1
     out = console()
     print_summary(audit.evidence, out)
-    out.print(f"{audit.batches:,} committed batches compared, {audit.first} to {audit.last}")
+    span = f", {audit.first} to {audit.last}" if audit.batches else ""
+    out.print(f"{audit.batches:,} committed batches compared{span}")
     if audit.compared:
         named = ", ".join(f"source {source_id} ({name})" for source_id, name in audit.compared.items())
         out.print(f"of {named}")
@@ -174,6 +177,12 @@ def _verify_logs(target: str, output_format: str) -> int:
     if audit.is_contiguous:
         told = ": every offset between the first and the last is in exactly one committed batch"
         out.print(styled(("contiguous", "green"), told))
+    for batch in audit.unread[:_UNREAD_SHOWN]:
+        out.print(styled(("not known", "yellow"), f": batch {batch} is committed, and its plan cannot be read"))
+    if len(audit.unread) > _UNREAD_SHOWN:
+        out.print(f"and {len(audit.unread) - _UNREAD_SHOWN:,} more such batches")
+    if not audit.batches and not audit.unread:
+        out.print(styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
     for each in audit.not_compared:
         who = f"source {each.source_id} ({each.name})"
         told = f": {who}: nobody but it can tell whether batch {each.batch_id} goes on there"

@@ -5,8 +5,9 @@ Nothing is written. A version is read from its commit file, never guessed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ from lastgood.delta_log.listing import (
 )
 from lastgood.delta_log.protocol import judging_obstacle
 from lastgood.delta_log.snapshot import TableSnapshot, json_size, parse_checkpoint, parse_checksum
+from lastgood.errors import ExtraMissingError
 from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, Storage
 
@@ -65,6 +67,8 @@ class TableLog:
     listing: DeltaLogListing = field(default_factory=DeltaLogListing)
     newer: str | None = None
     """What speaks for versions that are newer than the newest that is there; None if nothing does."""
+    contested: str | None = None
+    """Why its newest checkpoint, by which Delta goes, is not what its commits tell, which are all there; else None."""
 
     @property
     def oldest_read(self) -> int:
@@ -77,7 +81,7 @@ class TableLog:
 
         Then nothing that the log does not show is known to be absent, and nothing that it shows to be shown still.
         """
-        return judging_obstacle(self.protocol, self.metadata) or self.newer
+        return judging_obstacle(self.protocol, self.metadata) or self.newer or self.contested
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +136,10 @@ def read_table_log(
     commits = reader.commits(range(first, newest + 1))
     if isinstance(commits, Damage):
         return commits
-    snapshot = TableSnapshot(-1) if first == 0 else reader.snapshot(listing, checkpoint, commits)
-    return _assembled(str(table), listing, commits, snapshot, newer)
+    if first > 0:
+        return _assembled(str(table), listing, commits, reader.snapshot(listing, checkpoint, commits), newer)
+    found = _assembled(str(table), listing, commits, TableSnapshot(-1), newer)
+    return replace(found, contested=reader.contested(checkpoint, commits))
 
 
 def _newer(listing: DeltaLogListing, staged: BatchIds, *, has_pointer: bool) -> str | None:
@@ -217,6 +223,10 @@ def _contradiction(found: TableSnapshot, commits: Sequence[TableCommit]) -> str 
             table_id = commit.metadata.table_id if commit.metadata else table_id
     if table_id is not None and found.metadata is not None and table_id != found.metadata.table_id:
         return f"table {found.metadata.table_id}, not {table_id}"
+    is_whole = bool(commits) and commits[0].version == 0
+    unheard = sorted(found.transactions.keys() - last.keys()) if is_whole else []
+    if unheard:
+        return f"transaction {found.transactions[unheard[0]].version} of {unheard[0]}, of which no commit tells"
     may_lack = found.metadata is not None and TRANSACTION_RETENTION in found.metadata.configuration
     for app_id, transaction in last.items():
         told = found.transactions.get(app_id)
@@ -270,6 +280,22 @@ class _Reader:
                 return found
         if checkpoint is None:
             return damaged(DamageKind.MISSING_PART, "no checkpoint")
+        return self._checkpoint(checkpoint, commits)
+
+    def contested(self, checkpoint: CheckpointFiles | None, commits: Sequence[TableCommit]) -> str | None:
+        """Why a checkpoint cannot stand for the commits, which are all there; None if it can, or there is none.
+
+        Delta reads it all the same, and whoever took versions away or put them back by hand may have left it behind.
+        """
+        if checkpoint is None:
+            return None
+        found: TableSnapshot | Damage | None = None
+        with contextlib.suppress(ExtraMissingError):  # all that a sound checkpoint tells the commits tell as well
+            found = self._checkpoint(checkpoint, commits)
+        return f"its checkpoint at version {checkpoint.version}: {found}" if isinstance(found, Damage) else None
+
+    def _checkpoint(self, checkpoint: CheckpointFiles, commits: Sequence[TableCommit]) -> TableSnapshot | Damage:
+        """What a checkpoint tells, or what is wrong with it."""
         merged = TableSnapshot(checkpoint.version)
         for name in checkpoint.names:
             part = self._checkpoint_part(checkpoint.version, name)

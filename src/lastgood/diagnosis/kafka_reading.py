@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.checkpoint.source_offsets import KafkaOffset, topics_of
+from lastgood.checkpoint.source_offsets import KafkaOffset, name_offset, topics_of
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
@@ -101,8 +101,10 @@ class KafkaReading:
         return f"{what}: Spark {silently}."
 
     def inspect(self) -> str:
-        """The command that shows the next batch."""
-        return self.world.command("inspect", "--batch", str(self.stand.batch_id))
+        """The command that shows the batch that a start goes by: the one it runs again, else the newest of all."""
+        stand = self.stand
+        shown = stand.batch_id if stand.is_rerun else stand.batch_id - 1
+        return self.world.command("inspect", *(("--batch", str(shown)) if shown >= 0 else ()))
 
     def topics_command(self, *words: str) -> str:
         """A line of Kafka's own tool."""
@@ -151,8 +153,12 @@ def told(ranges: Ranges) -> str:
 
 
 def to_json(offsets: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
-    """One value for each partition."""
-    return {topic: {str(p): parts[p] for p in sorted(parts)} for topic, parts in sorted(offsets.items())}
+    """One offset for each partition; what is no position by its name."""
+    return {topic: {str(p): _shown(parts[p]) for p in sorted(parts)} for topic, parts in sorted(offsets.items())}
+
+
+def _shown(offset: object) -> object:
+    return name_offset(offset) if isinstance(offset, int) else offset
 
 
 def _some(items: list[str]) -> str:

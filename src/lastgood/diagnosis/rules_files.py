@@ -23,8 +23,8 @@ def find_files_again(world: World) -> Iterator[Finding]:
             yield _ignored(world, subject, again, held, too_old)
         if read := fates.get(Then.READ_AGAIN):
             effect = (
-                "Their names are older than the newest file by more than maxFileAge, so that Spark has forgotten them:"
-                " the next batch reads these files once more, as a whole."
+                "They were read with a time that is older than the newest file by more than maxFileAge (seven days"
+                " unless set), so that Spark has forgotten their names: the next batch reads them again, as a whole."
             )
             facts = _facts(again, read)
             yield Finding(conditions.SOURCE_FILES_CHANGED, subject, effect, facts, _look(world, read), Severity.WARNING)
@@ -34,12 +34,20 @@ def _ignored(
     world: World, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
 ) -> Finding:
     files = [*held, *too_old]
-    effect = "No batch reads them now, since the source's log holds their names: what is new in them is left out."
+    effect = f"No batch reads them now, since {_why_not(held, too_old)}: what is new in them is left out."
     later = [each.forgotten_after_ms for each in held if each.forgotten_after_ms is not None]
     if later:
         effect += " Once a file comes that is newer by more than maxFileAge, they are read, as a whole."
     facts = {**_facts(again, files), "forgotten_after_ms": min(later, default=None)}
     return Finding(conditions.SOURCE_FILE_IGNORED, subject, effect, facts, _look(world, files))
+
+
+def _why_not(held: list[FileFacts], too_old: list[FileFacts]) -> str:
+    named = "the source's log holds their names"
+    old = "they are older than the newest file by more than maxFileAge"
+    if held and too_old:
+        return f"{named}, or {old}"
+    return named if held else old
 
 
 def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:

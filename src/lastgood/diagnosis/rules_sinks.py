@@ -103,7 +103,7 @@ def _would_skip(reading: SinkReading) -> Iterator[Finding]:
 def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
     """The sink had the orphan before it was planned: then it holds another batch of that number."""
     numbers, held = reading.would_drop, reading.held[orphan]
-    is_sure = held.origin is Origin.OLDER_PLAN and reading.sink.skips_known
+    is_sure = (held.origin is Origin.OLDER_PLAN or numbers[-1] > orphan) and reading.sink.skips_known
     becomes = "will be" if is_sure else "may be"
     effect = (
         f"{batches(numbers)} {becomes} committed and dropped by the sink, whatever new rows they bring: {held.because}."

@@ -86,7 +86,9 @@ SOURCE_FILE_IGNORED = Condition(
     "files that were read are there again, and are not read again",
     """\
 A file source knows files by their path. While it holds a path, the file is not looked into again, whether it was
-touched, written anew or delivered once more under its name: no batch, no error, and no row of what is new in it.
+touched, written anew or delivered once more under its name: no batch, no error, and no row of what is new in it. So it
+is with a file that `cleanSource` has taken away and that is delivered again. With `fileNameOnly` the last part of the
+path is all that counts: then a file of another folder is not read either where one of its name was; that is not told.
 
 It holds a path until it has read a file that is newer by more than the option `maxFileAge` (seven days unless set
 otherwise; for ever with `latestFirst` and a limit per trigger). Then a file that was changed since is taken for a new

@@ -34,6 +34,8 @@ _SIGNATURES = {
     Standing.WRONG: "it was changed since it was signed",
 }
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#&~!])")
+_BEGINNING = re.compile(r"^(\d+(?=[.)])|(?=[-+=]))")
+"""Of a list or a line, where it is the first of a paragraph: what a backslash goes behind."""
 _BLANKS = re.compile(r"\s+")
 
 
@@ -149,6 +151,9 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for topic, partition, start, end in ranges_of(source, what):
             place = _text(f"{topic}/{partition}")
             yield name, words, place, f"[{start:,}, {end:,})", f"{most}{end - start:,}"
+        for topic, partitions in source.get(f"{what}_from", {}).items():
+            for partition, start in partitions.items():
+                yield name, words, _text(f"{topic}/{partition}"), f"from {start:,} on", "nobody wrote it down"
         files = files_of(source, what)
         shown = [_code(file) for file in files[:_FILES_SHOWN]]
         more = [f"and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []
@@ -247,7 +252,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 def _text(told: str) -> str:
     """A text that means itself, on one line: an error may quote anything."""
-    return _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
+    text = _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
+    return _BEGINNING.sub(r"\1\\", text)
 
 
 def _sentence(told: str) -> str:
@@ -257,7 +263,10 @@ def _sentence(told: str) -> str:
 
 def _code(told: str) -> str:
     """A text as code, on one line, also within a table."""
-    text = visible(_BLANKS.sub(" ", told).strip()).replace("|", r"\|")
+    text = visible(_BLANKS.sub(" ", told).strip())
+    if r"\|" in text:  # readers differ in whether such a bar, escaped, ends a cell; in plain text they do not
+        return _text(text)
+    text = text.replace("|", r"\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     blank = " " if "`" in text else ""
     return f"{fence}{blank}{text}{blank}{fence}"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.notes import read_json
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.signing import INCIDENT, Signer
@@ -217,8 +218,8 @@ def parse_incident(raw: bytes, subject: str, signer: Signer = _UNASKED) -> Incid
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
     """
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         told = None
     if not isinstance(told, dict) or "id" not in told or "format" not in told:
         raise IncidentDamagedError(

@@ -25,6 +25,7 @@ from typing import Final, Self
 import psutil
 
 from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, shows_process
+from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
 
@@ -136,9 +137,9 @@ class LeaseRecord:
 def parse_lease(raw: bytes | None) -> LeaseRecord | None:
     """Read the file of a lease; None if it is not whole."""
     try:
-        told = json.loads(raw or b"")
+        told = read_json(raw or b"")
         record = LeaseRecord(**{**told, "holder": Holder(**told["holder"])})
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     holder = record.holder
     is_process = is_pid(holder.pid) and isinstance(holder.started, int | None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Final
 
+from lastgood.notes import read_json
 from lastgood.planning.plan import FORMAT, SEALS, Alternative, Plan, PlanInvalidError, PlannedSink, Promise
 from lastgood.planning.plan import checksum as checksum_of
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
@@ -47,8 +47,8 @@ def parse_plan(raw: bytes, subject: str, keys: KeyRing = NO_KEYS, place: tuple[L
         SignatureMissingError, SignatureWrongError: as `Signer.require`.
     """
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         told = None
     if not isinstance(told, dict) or "recovery" not in told or "format" not in told:
         raise PlanInvalidError("this is no plan", subject=subject, expected="a file that `lastgood plan -o` wrote")
@@ -154,6 +154,9 @@ def _source(told: Mapping[str, Any]) -> SourcePrice:
                 topic: {int(each): tuple((first, end) for first, end in spans) for each, spans in partitions.items()}
                 for topic, partitions in value.items()
             }
+    for name in ("reread_from", "duplicated_from"):
+        begins = told.get(name, {})  # a plan of an older lastgood has none
+        found[name] = {topic: {int(each): at for each, at in parts.items()} for topic, parts in begins.items()}
     return SourcePrice(index=told["index"], kind=told["kind"], bound=told["bound"], **found)
 
 

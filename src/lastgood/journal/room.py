@@ -17,6 +17,7 @@ from typing import Any
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
+from lastgood.notes import read_json
 from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
@@ -350,8 +351,8 @@ def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer =
     if raw is None:
         return {}
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         told = None
     if not isinstance(told, dict):
         raise PlanInvalidError(

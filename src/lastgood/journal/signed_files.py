@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from lastgood.journal.room import Stage, recoveries, recoveries_folder
 from lastgood.mirror.backups import FACTS_BYTES_MAX, backup_ids, backups_folder, digest_of, parse_backup
 from lastgood.mirror.copies import decode_lines, decompressed_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX
+from lastgood.notes import read_json
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.signing import ATTEMPTS, BACKUP, INCIDENT, PLAN, STAGE, KeyRing, Signer, Standing, place_of
 from lastgood.storage.reading import Location, Storage, parse_location
@@ -115,8 +115,8 @@ def _file(
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):
+        told = read_json(raw)
+    except ValueError:
         return None
     return told if isinstance(told, dict) else None
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from lastgood.notes import read_json
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
@@ -55,7 +56,7 @@ def _file(checkpoint: Location) -> Location:
 
 def _parsed(raw: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(raw)
-    except (ValueError, RecursionError):  # as if nobody had noted anything down: then the times of records tell
+        told = read_json(raw)
+    except ValueError:  # as if nobody had noted anything down: then the times of records tell
         return {}
     return told if isinstance(told, dict) else {}

@@ -15,6 +15,7 @@ from typing import Any
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ladder.rungs import Rung, Standing
+from lastgood.notes import read_json
 from lastgood.settings.policy import Count, GiveUp, Policy, after_failure
 
 FORMAT = 1
@@ -87,10 +88,7 @@ def parse_tally(raw: bytes) -> Tally:
     Raises:
         ValueError: it is none, and why.
     """
-    try:
-        told = json.loads(raw)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    told = read_json(raw)
     if not isinstance(told, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004 - of the content, not of an argument
     if told.get("format") != FORMAT:

@@ -19,6 +19,7 @@ from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
 from lastgood.mirror.copies import Copy, compress, decode_lines, decompressed_lines, encode_copies
 from lastgood.mirror.mirror import FILE_BYTES_MAX
+from lastgood.notes import read_json
 from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
@@ -146,10 +147,10 @@ def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup 
 def parse_backup(raw: bytes) -> Backup | None:
     """What the file of a backup says; None if it is none of ours."""
     try:
-        told = json.loads(raw)
+        told = read_json(raw)
         told.pop(SIGNATURE, None)
         backup = Backup(**told)
-    except (AttributeError, ValueError, TypeError, RecursionError):
+    except (AttributeError, ValueError, TypeError):
         return None
     numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
     texts = (backup.id, backup.query_id or "", backup.sha256 or "")
@@ -189,7 +190,7 @@ def require_signed(storage: Storage, folder: Location, backup: Backup, signer: S
     raw = storage.read(file, limit=FACTS_BYTES_MAX) or b""
     if parse_backup(raw) != backup:
         raise BackupMissingError(f"there is no backup {backup.id}", subject=str(file), found="another one in its file")
-    signer.require(BACKUP, (backup.id,), json.loads(raw), file)
+    signer.require(BACKUP, (backup.id,), read_json(raw), file)
     if backup.sha256 is None:
         raise signer.missing(file, "a signature that says nothing of its content")
 

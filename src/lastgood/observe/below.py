@@ -16,10 +16,12 @@ from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 
-_DEPTH_MAX = 6
+_DEPTH_MAX = 40
+"""A lake is not that deep; what is, lists itself without end."""
 FOLDERS_MAX = 20_000
 SECONDS_MAX = 300.0
-_NEVER_INSIDE = ("_delta_log", "_spark_metadata")
+_NEVER_INSIDE = ("_delta_log", "_spark_metadata", ".Trash", ".snapshot")
+"""The last two hold what was deleted, and what was, of all that is beside them."""
 _Found = TypeVar("_Found")
 _LOGS = frozenset((f"{OFFSETS}/", f"{COMMITS}/"))
 _PARTS = frozenset((*_LOGS, f"{SOURCES}/", f"{STATE}/"))
@@ -138,7 +140,7 @@ def _leaving_links_out(storage: Storage) -> Storage:
 
 
 def _may_hold(name: str) -> bool:
-    return not name.endswith(WORK_SUFFIX) and not name.startswith(".") and name not in _NEVER_INSIDE
+    return not name.endswith(WORK_SUFFIX) and name not in _NEVER_INSIDE
 
 
 def _is_checkpoint(storage: Storage, place: Location, names: Collection[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
 import platform
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,8 +194,8 @@ def _refuse(path: Path, location: Location) -> None:
         raise UsageError("there is such a file already", subject=str(path), expected="the name of a new file")
     if not path.parent.is_dir():
         raise UsageError("there is no such folder", subject=str(path.parent), expected="a folder for the bundle")
-    folder = path.parent.resolve()
-    own = [Path(root.path).resolve() for root in _roots(location).values() if root.scheme == "file"]
+    folder = Path(os.path.realpath(path.parent))
+    own = [Path(os.path.realpath(root.path)) for root in _roots(location).values() if root.scheme == "file"]
     if any(folder.is_relative_to(root) for root in own):
         raise UsageError("a bundle does not belong into the checkpoint", subject=str(path), expected="another folder")
 

@@ -20,17 +20,17 @@ def files_again(evidence: Evidence) -> Mapping[str, WrittenAgain]:
     found = {}
     for stand in stands(checkpoint):
         if isinstance(stand.start, FileOffset):
-            read = _read(checkpoint, stand.source_id, stand.start.log_offset)
+            logged = _logged(checkpoint, stand.source_id)
             try:
-                found[stand.source_id] = written_again(read, open_at=open_at)
+                found[stand.source_id] = written_again(logged, stand.start.log_offset, open_at=open_at)
             except ExtraMissingError:  # nobody asked for the files by name
                 continue
     return found
 
 
-def _read(checkpoint: Checkpoint, source_id: str, up_to: int) -> list[SourceFile]:
-    """The files that the source's log names up to an entry, in the order of the log."""
+def _logged(checkpoint: Checkpoint, source_id: str) -> list[SourceFile]:
+    """The files that the source's log names, in the order of the log."""
     logs = (log for log in checkpoint.sources if log.name == source_id)
     entries = (entry for log in logs for entry in log.entries.values() if isinstance(entry, FileLogEntry))
-    files = {(file.log_id, file.path): file for entry in entries for file in entry if file.log_id <= up_to}
+    files = {(file.log_id, file.path): file for entry in entries for file in entry}
     return [files[key] for key in sorted(files)]

@@ -150,13 +150,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     newest = records[current].offsets if current in records else None
     sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:
-        raise SourceKindError(
-            "no source of the query is Kafka",
-            subject=str(evidence.location),
-            found=", ".join(f"'{line.offset.kind}'" for line in chosen.offsets.sources),
-            expected="offsets of Kafka",
-            next=evidence.command("inspect"),
-        )
+        raise _no_kafka(evidence, chosen.offsets)
     around = look_around(evidence, options, now_ms=clock_ms())
     known = {topic for topics in sources.values() for topic in topics}
     added = {
@@ -178,6 +172,16 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         added,
         around,
         _unresolved(chosen.offsets),
+    )
+
+
+def _no_kafka(evidence: Evidence, entry: OffsetEntry) -> SourceKindError:
+    return SourceKindError(
+        "no source of the query is Kafka",
+        subject=str(evidence.location),
+        found=", ".join(f"'{line.offset.kind}'" for line in entry.sources),
+        expected="offsets of Kafka",
+        next=evidence.command("inspect"),
     )
 
 
@@ -216,6 +220,9 @@ def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_l
     current = evidence.current
     if current is None:
         raise batch_unknown(evidence, batch or 0)
+    newest = evidence.checkpoint.newest_offsets
+    if newest is not None and not _kafka_sources(newest, None):
+        raise _no_kafka(evidence, newest)  # before a batch is named that would not do either
     if time_ms is not None:
         evidence, wanted = _planned_at(evidence, time_ms)
     elif stable_lag is not None:

@@ -60,13 +60,35 @@ def recorded_batches(records: Iterable[Record], query_id: str | None) -> tuple[R
 
 
 def recorded_topic_ids(records: Iterable[Record], query_id: str | None) -> dict[str, str]:
-    """The ids that the topics of a query had in its newest batch that tells."""
+    """The ids of the topics of which the offsets of a query are, by what its batches told.
+
+    Of a topic that has another id since, that is the new one only if the query has gone back in it. Else it has read on
+    from the middle of another topic, and its offsets are still of the first.
+    """
     found: dict[str, str] = {}
+    ends: dict[str, Mapping[str, Any]] = {}
     for record in records:
-        if isinstance(record, Progress) and record.query_id == query_id:
-            for source in record.sources:
-                found |= {topic: told for topic, told in (source.topic_ids or {}).items() if told is not None}
+        if not isinstance(record, Progress) or record.query_id != query_id:
+            continue
+        for source in record.sources:
+            starts = _topics(source.start_offset)
+            for topic, told in (source.topic_ids or {}).items():
+                if told is not None and (topic not in found or _went_back(ends.get(topic, {}), starts.get(topic, {}))):
+                    found[topic] = told
+            ends |= _topics(source.end_offset)
     return found
+
+
+def _topics(offset: Any) -> dict[str, Mapping[str, Any]]:
+    """Partitions and offsets by topic, of Spark's JSON value; empty where it is another."""
+    topics = offset.items() if isinstance(offset, Mapping) else ()
+    return {topic: parts for topic, parts in topics if isinstance(parts, Mapping)}
+
+
+def _went_back(end: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
+    """Whether a batch began below where the one before it ended."""
+    both = ((end[partition], at) for partition, at in start.items() if partition in end)
+    return any(isinstance(last, int) and isinstance(at, int) and at < last for last, at in both)
 
 
 def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     Raises:
         RepairRefusedError: one goes by numbers, or nobody knows.
     """
-    otherwise = standing.world.command("plan", "--goal", "fresh")
+    otherwise = standing.world.in_checkpoint()
     require_room_at_zero(standing, otherwise=otherwise)
     unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink.kind, each.sink.dedupe_key)]
     if told or (standing.sinks and not unknown):

@@ -41,13 +41,21 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
     for each in standing.sinks:
-        holes = [batch_id for batch_id in each.sink.holes if not _is_read_again(each, batch_id, start)]
+        taken_back = (*each.sink.holes, *_taken_back_above(each))
+        holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
         if holes:
             yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
         for batch_id, held in each.dropped().items():
             if _is_read_again(each, batch_id, start):
                 continue
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def _taken_back_above(reading: SinkView) -> list[int]:
+    """Batches that are done, above the newest that a sink shows, and that it had: that none was due is disproved."""
+    gone = {batch.batch_id for batch in reading.sink.batches if batch.is_live is False and batch.row_count != 0}
+    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live is not False}
+    return reading.may_have_rows(n for n in sorted(gone - live) if reading.shown < n <= reading.done)
 
 
 def doubled_already(standing: Standing) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, SourceOffset, name_offset
 from lastgood.planning.pricing import Reached
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
@@ -142,7 +142,8 @@ class _Placing:
         if offset == OFFSET_LATEST and bounds.latest is not None:
             return bounds.latest
         if offset < 0:
-            raise self._refused(name, f"the offset {offset}, and no broker that tells what it is", "an offset, or -2")
+            found = f"{name_offset(offset)}, and no broker that tells where that is"
+            raise self._refused(name, found, "an offset, or --kafka SERVERS")
         if bounds.latest is not None and offset > bounds.latest:
             raise self._refused(name, f"the offset {offset}", f"at most {bounds.latest}, where the partition ends")
         if bounds.earliest is not None and offset < bounds.earliest:

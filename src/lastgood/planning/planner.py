@@ -95,8 +95,12 @@ def alternatives(
 
 
 def ranked(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
-    """The best first, and last those that are refused as well."""
-    return tuple(sorted(found, key=lambda each: len(WORDS) if each.guarantee is None else WORDS.index(each.guarantee)))
+    """The best first, and last those that are refused as well; what is refused twice for one reason stands once."""
+    return tuple(sorted(dict.fromkeys(found), key=_rank))
+
+
+def _rank(way: Alternative) -> int:
+    return len(WORDS) if way.guarantee is None else WORDS.index(way.guarantee)
 
 
 def _others(known: Known, goal: Goal) -> Iterator[tuple[Goal, tuple[str, ...]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.sources.kafka.ranges import Ranges
+from lastgood.sources.kafka.ranges import Offsets, Ranges
 
 _FILES_SHOWN = 5
 
@@ -44,8 +44,12 @@ class SourcePrice:
     """Never shown by a sink, and not read any more."""
     duplicated: Ranges = field(default_factory=dict)
     """Shown by a sink already, and written again."""
+    reread_from: Offsets = field(default_factory=dict)
+    """From where on partitions are read again of which nobody wrote down how far they were read."""
+    duplicated_from: Offsets = field(default_factory=dict)
+    """From where on partitions are written again of which nobody wrote down how far the sinks show them."""
     bound: bool = False
-    """True if nobody can know exactly: this is the most it can be."""
+    """True if nobody can know exactly: this is the most it can be, but for partitions that are named without an end."""
     reread_files: tuple[str, ...] = ()
     lost_files: tuple[str, ...] = ()
     duplicated_files: tuple[str, ...] = ()
@@ -55,7 +59,12 @@ class SourcePrice:
         """The word for this source alone."""
         if self.lost or self.lost_files:
             return Guarantee.LOSSY
-        return Guarantee.AT_LEAST_ONCE if self.duplicated or self.duplicated_files else Guarantee.EXACTLY_ONCE
+        return Guarantee.AT_LEAST_ONCE if self.writes_twice else Guarantee.EXACTLY_ONCE
+
+    @property
+    def writes_twice(self) -> bool:
+        """Whether anything that a sink shows may be written again."""
+        return bool(self.duplicated or self.duplicated_from or self.duplicated_files)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -78,6 +87,9 @@ class SourcePrice:
                 more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
                 shown = ", ".join(files[:_FILES_SHOWN])
                 told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}{more}")
+            if open_ended := getattr(self, f"{what}_from", {}):
+                begins = [f"{topic}/{each} from {at:,} on" for topic, p in open_ended.items() for each, at in p.items()]
+                told.append(f"source {self.index}: {words}, and nobody wrote down how much: {', '.join(begins)}")
         return tuple(told)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +98,8 @@ class SourcePrice:
         for name in ("reread", "lost", "duplicated"):
             files: tuple[str, ...] = getattr(self, f"{name}_files")
             told[name] = list(files) if files else ranges_json(getattr(self, name))
+        open_ended = {"reread_from": self.reread_from, "duplicated_from": self.duplicated_from}
+        told |= {name: offsets_json(offsets) for name, offsets in open_ended.items() if offsets}
         return {**told, "bound": self.bound}
 
 
@@ -95,6 +109,11 @@ def ranges_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
         topic: {str(partition): [list(span) for span in spans] for partition, spans in partitions.items()}
         for topic, partitions in ranges.items()
     }
+
+
+def offsets_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """`{"orders": {"0": 10}}`."""
+    return {topic: {str(each): at for each, at in partitions.items()} for topic, partitions in offsets.items()}
 
 
 def needed(guarantee: Guarantee, accepted: Iterable[Waiver], *, duplicates: bool = False) -> tuple[Waiver, ...]:

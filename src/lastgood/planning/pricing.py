@@ -26,7 +26,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Offsets, planned
+from lastgood.sources.kafka.ranges import Offsets, planned, unresolved
 from lastgood.sources.unasked import Unasked
 
 WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
@@ -124,12 +124,15 @@ def _kafka_price(
     before = {t: {p: _surely_shown(offset, reached, t, p) for p, offset in parts.items()} for t, parts in start.items()}
     is_open = any(offset < 0 for each in (start, *reached) for parts in each.values() for offset in parts.values())
     gone = any(p not in start.get(t, {}) for t, parts in reached.least.items() for p in parts)
+    read, most = _at_most(reached.read, facts), _at_most(reached.most, facts)
     return SourcePrice(
         index,
         "kafka",
-        reread=planned(at, _at_most(reached.read, facts)),
+        reread=planned(at, read),
         lost=planned(before, at),
-        duplicated=planned(at, _at_most(reached.most, facts)),
+        duplicated=planned(at, most),
+        reread_from=_open_ended(at, read),
+        duplicated_from=_open_ended(at, most),
         bound=is_bound or is_open or gone,
     )
 
@@ -158,13 +161,23 @@ def _surely_shown(start: int, reached: _Topics, topic: str, partition: int) -> i
 def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     """The same, where how far a partition was read was overwritten with the earliest or the latest: perhaps to its end.
 
-    Nothing of a partition whose end nobody tells (`unresolved_ends`).
+    Its end stays open where nobody tells it (`_open_ended`).
     """
     latest: Offsets = facts.latest if facts else {}
     return {
         topic: {p: latest.get(topic, {}).get(p, OFFSET_LATEST) if at < 0 else at for p, at in parts.items()}
         for topic, parts in offsets.items()
     }
+
+
+def _open_ended(start: Offsets, end: Offsets) -> Offsets:
+    """Partitions that begin at a position and end at none, with where they begin: all from there on may be meant."""
+    found: dict[str, dict[int, int]] = {}
+    for topic, partitions in unresolved(start, end).items():
+        begins = {each: first for each, (first, _) in partitions.items() if first >= 0}
+        if begins:
+            found[topic] = begins
+    return found
 
 
 def unresolved_ends(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import (
@@ -100,13 +101,14 @@ def contradiction(
 def disproved(plan: Plan, spark: str, found: str) -> PlanDisprovedError:
     """The error for a plan that Spark does not keep to."""
     promise = plan.promise
+    bundle = Asked(plan.checkpoint, plan.evidence).command("diagnose", "--save", "FILE")
     return PlanDisprovedError(
         "NOT proven: Spark does something else than the plan promises",
         subject=plan.checkpoint,
         found=f"Spark {spark} did {found}",
         expected=f"{promise.outcome}, batch {promise.batch}: {promise.because}",
         effect="the plan is not saved; nothing has been changed",
-        next="report this with `lastgood diagnose --save`; without --prove the plan is made all the same",
+        next=f"make the plan without --prove, and report this with: {bundle}",
     )
 
 

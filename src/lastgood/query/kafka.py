@@ -41,8 +41,7 @@ class Reading:
     reads: Mapping[str, tuple[ReadUpTo, ...]] = field(default_factory=dict)
     """Per topic how far the plans go that name it, newest first: also the one that is not committed."""
     after: tuple[int, ...] = ()
-    """From when on what is written stands above where the newest plan ends, and the newest committed one, but for
-    clocks that differ."""
+    """From when on the broker is to be asked for first records; see `times_to_ask`."""
 
 
 class Losing(enum.Enum):

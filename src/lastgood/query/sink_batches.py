@@ -61,6 +61,9 @@ def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
     planned = {number: time_ms for number in checkpoint.offsets.entries if (time_ms := _planned_ms(checkpoint, number))}
     found = origins(sink, planned)
     orphan = checkpoint.orphan
+    for number in [each for each in found if each != orphan and found[each].origin is Origin.THIS_PLAN]:
+        because = _clock_set_back(sink, planned, number)
+        found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
     if orphan is not None and orphan in found and found[orphan].origin is Origin.THIS_PLAN:
         against = _clocks_against(sink, planned, orphan)
         found |= {} if against is None else {orphan: Held(Origin.PERHAPS_OLDER, against)}
@@ -137,6 +140,23 @@ def _clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: i
     else:
         return None
     return f"by its time {what} {ahead_ms / 1000:,.1f} seconds after batch {orphan} was planned: clocks differ"
+
+
+def _clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: int) -> str | None:
+    """Why a batch that is done may be of an older plan, though by its time it is not; None if nothing speaks for it.
+
+    A driver whose clock was ahead got it into the sink, and one whose clock is right has planned the number anew.
+    """
+    committed_ms, at_ms = _committed_ms(sink).get(number), planned_ms[number]
+    if committed_ms is None or not sink.times_by_driver:
+        return None
+    before_ms, next_ms = planned_ms.get(number - 1), planned_ms.get(number + 1)
+    if before_ms is not None and at_ms < before_ms <= committed_ms:
+        return f"the clock was set back before batch {number} was planned, and it got that by the clock from before"
+    # What is later by more than clocks differ is the time of something else, such as of a copy of the sink.
+    if next_ms is not None and at_ms < next_ms < committed_ms <= next_ms + MAX_CLOCK_SKEW_MS:
+        return f"it got batch {number} after batch {number + 1} was planned, by times that cannot be of one clock"
+    return None
 
 
 def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:

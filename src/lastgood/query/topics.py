@@ -39,12 +39,22 @@ def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tup
 
     What was written later stands above where they end, but for clocks that differ; so it is asked once more by how far
     they may: the first record that is newer may be so by little, and one behind it by much.
+
+    A topic may have been created again some batches ago, and the query gone on in it: all that it holds is older than
+    the newest plan then. So it is asked by a few older plans as well, of which the oldest tells most, and a newer one
+    where what the oldest had read is deleted.
     """
     newest = max(plans, default=None)
-    entries = [plans.get(each) for each in (committed, newest) if each is not None]
-    times = [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry is not None and entry.metadata]
+    times = _right_after(plans, [each for each in (committed, newest) if each is not None])
     later = [max(times) + MAX_CLOCK_SKEW_MS] if times else []
-    return tuple(dict.fromkeys((*times, *later)))
+    older = sorted(plans.keys() - {committed, newest})
+    before = _right_after(plans, [older[0], older[len(older) // 2], older[-1]] if older else [])
+    return tuple(dict.fromkeys((*times, *later, *before)))
+
+
+def _right_after(plans: Mapping[int, OffsetEntry], numbers: Sequence[int]) -> list[int]:
+    entries = [plans.get(each) for each in numbers]
+    return [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry is not None and entry.metadata]
 
 
 def identify(

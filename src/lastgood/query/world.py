@@ -137,6 +137,10 @@ class World:
         """The command that plans what was asked for, with more said."""
         return self.asked.about(self.location).again(*options)
 
+    def in_checkpoint(self) -> str:
+        """See `Asked.in_checkpoint`."""
+        return self.asked.about(self.location).in_checkpoint()
+
 
 def views_of(world: World) -> list[SinkView]:
     """Every sink that was asked, held against the logs."""

@@ -7,12 +7,12 @@ PID.trouble.txt                 why an agent could not begin
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lastgood.notes import read_json
 from lastgood.records.record import Record, record_from_json
 
 RECORD_FILE = re.compile(r"(?P<stem>\d{13}-\d+)\.\d{6}\.jsonl")
@@ -89,8 +89,8 @@ def _picked(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _json(text: bytes) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
 
 

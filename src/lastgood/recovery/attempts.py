@@ -20,6 +20,7 @@ from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.room import recoveries
 from lastgood.ladder.rungs import Rung, Standing
 from lastgood.ladder.tally import Judged, Stand, Tally, judged, parse_tally
+from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import gather, now_ms
 from lastgood.observe.progress import LogWatch
@@ -169,7 +170,7 @@ class Attempts:
                 return attempts
             before = parse_tally(kept)
             signer = Signer.at(attempts.keys(), location)
-            signer.require(ATTEMPTS, (), json.loads(kept), attempts_file(location))
+            signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
             found = judged(policy, before, stand, Cause(), began_ms)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):

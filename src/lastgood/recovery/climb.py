@@ -42,7 +42,7 @@ def climb(
         first: What the last good batch comes to: without it no other rung is looked at.
         via: The file by which the application is told where to start; None: the checkpoint says it.
     """
-    if first.verdict is not Verdict.START or first.changes:
+    if first.verdict is not Verdict.START or first.changes or not _has_batch(first):
         return Climbed(Rung.RESUME, first)
     waiting: Decision | None = None
     for rung in way:
@@ -93,6 +93,12 @@ def if_it_can_be_gone(decide: Callable[[], Decision], *, is_asked_for: bool = Fa
         return Decision(Verdict.PERSON, error.sentence, error=error) if is_asked_for else None
     is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
     return None if is_no_way and not is_asked_for else decision
+
+
+def _has_batch(decision: Decision) -> bool:
+    """Whether there is a batch to drop or to go back from: not at a first start, nor once all was left behind."""
+    position = {} if decision.plan is None else decision.plan.position
+    return position.get("planned") is not None or position.get("committed") is not None
 
 
 def _is_told_by_sink(decision: Decision) -> bool:

@@ -156,7 +156,8 @@ class _Work:
         if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
             decision = self._given_up(decision, found.waiting, attempts)
         elif found.waiting is not None:
-            self.tell(f"more could be done than a restart: {found.waiting.because}; {found.waiting.way_on}")
+            way_on = "" if found.waiting.way_on is None else f"; {found.waiting.way_on}"
+            self.tell(f"more could be done than a restart: {found.waiting.because}{way_on}")
         if not self.observe:
             attempts.keep(decision, found.rung)
         return decision
@@ -321,7 +322,9 @@ class _Work:
             if not sink.known and sink.kind in _ANSWERING and not self.first_start:
                 return self._unproven(missing, sink)
         self._noting(lambda: note_before_first_start(found))
+        absent = ", ".join(sink.location for sink in sinks if sink.kind == ABSENT)
         told = "" if sinks else ", and no sink was named"
+        told += f"; nothing is at {absent}" if absent else ""
         where = str(_location(self.target, self.config))
         silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
         is_proven = self.first_start or (sinks and not silent)

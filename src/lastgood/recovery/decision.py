@@ -60,7 +60,11 @@ class Decision:
     @property
     def way_on(self) -> str | None:
         """The command by which a person goes on; None if there is none."""
-        return self.next or (None if self.file is None else command_line("apply", self.file))
+        if self.next is not None:
+            return self.next
+        if self.file is not None:
+            return command_line("apply", self.file)
+        return None if self.error is None else self.error.next
 
     def to_json(self) -> dict[str, Any]:
         """What `recover --format json` prints: the plan, what became of it, and the decision."""

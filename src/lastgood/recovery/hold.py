@@ -19,6 +19,7 @@ import platformdirs
 import psutil
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, is_pid, shows_process
+from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, StorageDeniedError
 from lastgood.storage.rights import FILE, WORK_SUFFIX
@@ -126,8 +127,8 @@ def _holder(work: Work) -> bytes:
 def _held(location: str, holder: bytes) -> CheckpointHeldError:
     work: Work | None = None
     found, ask = "a process that has not written its name", None
-    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # before it writes, or at its end
-        who = json.loads(holder)
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # before it writes, or at its end
+        who = read_json(holder)
         pid, host, since = who["pid"], who["host"], who["since"]
         work = Work(who.get("work", Work.RUN.value))
         if is_pid(pid):

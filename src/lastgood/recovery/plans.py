@@ -301,7 +301,7 @@ def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:
 
 def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
     """What a person still has to accept; not that Spark's own restart may write a batch twice, as it always may."""
-    duplicates = any(source.duplicated or source.duplicated_files for source in drafted.sources)
+    duplicates = any(source.writes_twice for source in drafted.sources)
     wanted = needed(drafted.guarantee, options.accept, duplicates=duplicates)
     return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
 from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
 from lastgood.planning.plan import Plan
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import digest, files_outside
-from lastgood.steps.written_file import LOG_BYTES_MAX
+from lastgood.sources.kafka.start_files import FILE_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 
@@ -18,18 +21,26 @@ def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, .
     """The step that writes the file; none if it says so already.
 
     Raises:
-        UsageError: the file lies in the checkpoint, or is a folder, or holds what would be lost (subclasses).
+        UsageError: the file lies in the checkpoint, is a folder, a link or too large, or holds what would be lost
+            (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
     file = parse_location(edit.file.location)
     storage = open_storage(file)
     found = storage.stat(file)
-    own = (checkpoint.identity, checkpoint.sibling(WORK_SUFFIX).identity)
-    if any(f"{file.identity}/".startswith(f"{each}/") for each in own):
-        raise _refused(edit, "a file of the checkpoint", "a file of the application's configuration")
+    real = _without_links(file)
+    for own in (checkpoint, checkpoint.sibling(WORK_SUFFIX)):
+        if f"{real.identity}/".startswith(f"{_without_links(own).identity}/"):
+            raise _refused(edit, "a file of the checkpoint", "a file of the application's configuration")
+    if file.scheme == "file" and Path(file.path).is_symlink():
+        # It would be written beside what it leads to, and whoever reads that would not be told.
+        raise _refused(edit, f"a link to {real}", "the file itself")
     if found is not None and found.is_folder:
         raise _refused(edit, "a folder", "a file")
-    before = None if found is None else storage.read(file, limit=LOG_BYTES_MAX)
+    if found is not None and (found.size or 0) > FILE_BYTES_MAX:
+        # What is not read would not be written back either.
+        raise _refused(edit, f"{found.size} bytes", f"{FILE_BYTES_MAX} bytes at most")
+    before = None if found is None else storage.read(file, limit=FILE_BYTES_MAX)
     after = edit.file.content(before, edit.offsets)
     return () if before == after else (StartFileStep(str(file), digest(before), after, edit.why),)
 
@@ -66,6 +77,11 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
                 expected="start_file in lastgood.toml, or --start-file, if it is the application's own file",
                 effect="nothing has been changed",
             )
+
+
+def _without_links(location: Location) -> Location:
+    """The same place by its own name, where links of a disk lead to it."""
+    return replace(location, path=os.path.realpath(location.path)) if location.scheme == "file" else location
 
 
 def _refused(edit: StartEdit, found: str, expected: str) -> UsageError:

@@ -6,12 +6,13 @@ its own checkpoint; which sinks, files and hosts there are is said on this machi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
@@ -131,18 +132,25 @@ def place_of(file: str) -> tuple[Location, str] | None:
     """The checkpoint and the recovery in whose folder the file of a plan lies; None if it is given by hand.
 
     Raises:
-        PlanNotOfThisPlaceError: it lies elsewhere beside a checkpoint, where lastgood keeps no plan.
+        PlanNotOfThisPlaceError: it lies in a checkpoint, or elsewhere beside one, where lastgood keeps no plan.
         LocationInvalidError: it is no location.
     """
     named = parse_location(file)
-    followed = parse_location(str(Path(named.path).resolve())) if named.scheme == "file" else named
+    followed = parse_location(os.path.realpath(named.path)) if named.scheme == "file" else named
     for location in (named, followed):
         found = _KEPT.fullmatch(location.path)
         if found is not None:
             return replace(location, path=found[1]), found[2]
         if any(part.endswith(WORK_SUFFIX) for part in location.path.split("/")):
             raise _of_the_lake(file)
+    if followed.scheme == "file" and any(map(_holds_logs, Path(followed.path).parents)):
+        raise _of_the_lake(file)
     return None
+
+
+def _holds_logs(folder: Path) -> bool:
+    """Whether a folder of this machine is a checkpoint, by what no other folder has."""
+    return all((folder / log).is_dir() for log in (OFFSETS, COMMITS))
 
 
 def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:

@@ -55,7 +55,7 @@ def _caller() -> set[int]:
 
 def _is_safe(folder: Path) -> bool:
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return "*" in named or any(Path(each).resolve() == folder.resolve() for each in named if each)
+    return "*" in named or any(os.path.realpath(each) == os.path.realpath(folder) for each in named if each)
 
 
 def _name(uid: int) -> str:

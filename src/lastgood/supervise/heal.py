@@ -270,7 +270,9 @@ class Healer:
         if decision.warning is not None and not query.is_warned:
             query.is_warned = True
             warning = decision.warning
-            self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=warning.effect))
+            named = "--sink" if self._pipeline.config is None else "sink in lastgood.toml"
+            sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
+            self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
         because = decision.because
         self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
         return None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from foreign import KINESIS, Lines
 
 from lastgood.audit.logs import LogAudit, verify_logs
@@ -54,7 +55,7 @@ def test_what_is_read_twice_missing_or_damaged_is_told(tmp_path: Path) -> None:
         Seam("UNKNOWN", 61),
     )
     assert set(found.to_json()["damaged"]) == {"offsets/60", "commits/70"}
-    assert (found.batches, found.last) == (81, 80)
+    assert (found.batches, found.last, found.unread) == (80, 80, (60,))
 
 
 def test_a_query_that_began_anew_is_compared_with_the_one_before(tmp_path: Path) -> None:
@@ -72,7 +73,31 @@ def test_a_query_that_began_anew_is_compared_with_the_one_before(tmp_path: Path)
 def test_a_checkpoint_without_a_commit_has_nothing_to_compare(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk").plan()
     found = verify_logs(str(tmp_path / "chk"))
-    assert (found.is_contiguous, found.first, found.last, found.batches) == (True, None, None, 0)
+    assert (found.is_contiguous, found.first, found.last, found.batches) == (None, None, None, 0)
+
+
+@pytest.mark.parametrize("lost", [(3,), (0,), (0, 1, 2, 3)], ids=str)
+def test_a_committed_batch_whose_plan_is_damaged_is_not_called_contiguous(
+    lost: tuple[int, ...], tmp_path: Path
+) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(4)
+    for batch in lost:
+        (tmp_path / f"chk/offsets/{batch}").write_bytes(b"v1\n")
+    found = verify_logs(str(tmp_path / "chk"))
+    assert (found.is_contiguous, found.unread, found.seams) == (None, lost, ())
+    assert (found.batches, found.to_json()["unread"]) == (4 - len(lost), list(lost))
+
+
+def test_a_committed_batch_whose_plan_is_lost_is_not_known_but_old_plans_are_purged_before_their_commits(
+    tmp_path: Path,
+) -> None:
+    CheckpointBuilder(tmp_path / "chk").run(4)
+    (tmp_path / "chk/offsets/0").unlink()
+    found = verify_logs(str(tmp_path / "chk"))
+    assert (found.is_contiguous, found.unread, found.first) == (True, (), 1)
+    (tmp_path / "chk/offsets/3").unlink()
+    found = verify_logs(str(tmp_path / "chk"))
+    assert (found.is_contiguous, found.unread, found.last) == (None, (3,), 2)
 
 
 def run(folder: Path, *texts: str, began_ms: int | None = None) -> LogAudit:

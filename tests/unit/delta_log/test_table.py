@@ -295,6 +295,33 @@ def test_checkpoint_of_versions_that_were_made_anew_does_not_count(table: Path) 
     assert "not another" in str(read(table).unknown)
 
 
+@pytest.mark.parametrize("kind", ["protocol", "metaData", "txn"])
+def test_checkpoint_by_which_delta_goes_has_to_tell_what_the_commits_do_though_all_are_there(
+    table: Path, kind: str
+) -> None:
+    assert read(table).unjudged is None
+    rewrite(next((table / "_delta_log").glob("*.checkpoint.parquet")), kind)
+    log = read(table)
+    assert log.unknown is None
+    assert log.contested is not None
+    assert log.contested == log.unjudged
+    expected = "transaction None of old, not 1" if kind == "txn" else f"no {kind} in"
+    assert expected in log.contested
+
+
+def test_transaction_of_which_no_commit_tells_makes_a_checkpoint_one_of_another_life(table: Path) -> None:
+    for version in range(2):
+        commit = table / "_delta_log" / commit_name(version)
+        commit.write_text("".join(line for line in commit.read_text().splitlines(keepends=True) if '"txn"' not in line))
+    assert "transaction 1 of old, of which no commit tells" in str(read(table).unjudged)
+
+
+def test_young_table_with_a_checkpoint_needs_no_pyarrow(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    log = read(table)
+    assert (log.unjudged, log.transactions["query"].version) == (None, 11)
+
+
 def test_parts_of_a_checkpoint_say_each_thing_once(table: Path) -> None:
     drop(table, range(9))
     whole = next((table / "_delta_log").glob("*.checkpoint.parquet"))

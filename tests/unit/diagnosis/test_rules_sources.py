@@ -321,7 +321,23 @@ def test_files_that_come_again_under_their_name_are_told(tmp_path: Path) -> None
     assert ignored.next == "lastgood inspect /chk --file file:/in/a"
     assert (read.condition.name, read.severity) == ("SOURCE_FILES_CHANGED", WARNING)
     assert read.evidence["files"] == ["file:/in/b"]
-    assert "once more" in read.effect
+    assert "reads them again" in read.effect
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ((("file:/in/a", 99, 101),), "since the source's log holds their names:"),
+        ((("file:/in/c", 2, 3),), "since they are older than the newest file by more than maxFileAge:"),
+        ((("file:/in/a", 99, 101), ("file:/in/c", 2, 3)), "holds their names, or they are older"),
+    ],
+)
+def test_why_such_a_file_is_not_read_is_told(
+    tmp_path: Path, files: tuple[tuple[str, float, float], ...], why: str
+) -> None:
+    query(tmp_path, FileOffset(0), FileOffset(1), committed=2)
+    (ignored,) = find(tmp_path, files_again=came_again(*files))
+    assert why in ignored.effect
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ PLAN = Plan(
     sources=(
         SourcePrice(0, "kafka", reread={"orders": {0: ((10, 20),)}}, lost={}, duplicated={"orders": {0: ((10, 12),)}}),
         SourcePrice(1, "file", reread_files=("a.json", "b.json"), bound=True),
+        SourcePrice(2, "kafka", reread_from={"t": {0: 7}}, duplicated_from={"t": {0: 7, 1: 9}}, bound=True),
     ),
     sinks=(PlannedSink(0, "delta", "s3a://lake/orders", 6, known=True, skips_up_to=6, identity="t"),),
     evidence=("--sink", "s3a://lake/orders"),

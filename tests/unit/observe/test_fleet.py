@@ -13,7 +13,7 @@ from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.sources.kafka.reader import cluster as kafka_cluster
+from lastgood.sources.kafka import cluster as kafka_cluster
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
 
 QA, QB, QF = (f"9818c18b-9839-4690-99f7-f5f3cde02c{n}" for n in ("0a", "0b", "0f"))

@@ -15,6 +15,7 @@ from lastgood.observe.recorded import (
     recorded_batches,
     recorded_runs,
     recorded_subscriptions,
+    recorded_topic_ids,
     tail_of,
 )
 from lastgood.records.record import Failure, Progress, Record, Source, Started, StateOperator, Subscription, Terminated
@@ -68,6 +69,20 @@ def test_a_source_that_does_not_tell_its_offsets_makes_the_count_unknown() -> No
     silent = Source(description="KafkaV2[Subscribe[x]]", subscription=Subscription(kind="subscribe", value="x"))
     records = [progress(3, 1000, sources=(*progress(3, 0).sources, silent)), progress(4, 1, sources=())]
     assert {(each.offsets, each.behind) for each in recorded_batches(records, QUERY_ID)} == {(None, None)}
+
+
+def read_from(start: int, topic_id: str | None) -> Progress:
+    """A batch of one partition that told what id its topic had."""
+    offsets = {"start_offset": {"orders": {"0": start}}, "end_offset": {"orders": {"0": start + 10}}}
+    source = replace(progress(0, 0).sources[0], topic_ids={"orders": topic_id}, **offsets)
+    return progress(start, start, sources=(source,))
+
+
+def test_topic_in_which_a_query_has_read_on_is_not_the_one_of_its_offsets() -> None:
+    first = [read_from(0, "one"), read_from(10, None)]
+    assert recorded_topic_ids([*first, read_from(20, "two"), read_from(30, "two")], QUERY_ID) == {"orders": "one"}
+    assert recorded_topic_ids([*first, read_from(0, "two"), read_from(10, "two")], QUERY_ID) == {"orders": "two"}
+    assert recorded_topic_ids(first, "another") == {}
 
 
 def test_a_batch_that_began_at_the_earliest_is_not_counted() -> None:

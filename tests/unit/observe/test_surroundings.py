@@ -26,7 +26,7 @@ from lastgood.query.kafka import Reading
 from lastgood.settings.config import Kafka
 from lastgood.settings.target import Target, name_policy
 from lastgood.sinks.evidence import DedupeKey
-from lastgood.sources.kafka.reader import cluster as kafka_cluster
+from lastgood.sources.kafka import cluster as kafka_cluster
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS, ReadUpTo
 from lastgood.storage.reading import LocalStorage, LocationInvalidError, parse_location
 from lastgood.storage.writing import LocalWriter

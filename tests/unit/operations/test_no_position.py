@@ -14,6 +14,7 @@ from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import reading
 from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
 from lastgood.operations.verify import NoCommittedBatchError, read_committed
+from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
@@ -168,3 +169,25 @@ def test_a_partition_that_stays_at_the_earliest_is_priced_too(tmp_path: Path) ->
     (price,) = found.sources
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert price.duplicated == {"orders": {0: ((0, 30),), 1: ((12, 15),)}}
+
+
+def test_nobody_knows_how_much_is_read_again_where_the_latest_is_told_by_nobody(tmp_path: Path) -> None:
+    what = known(at_the_end(tmp_path, LATEST), delta(2))
+    found = drafted(what, Reposition({"0": {"orders": {0: 7}}}, "7"))
+    (price,) = found.sources
+    assert (price.reread_from, price.duplicated_from) == ({"orders": {0: 7}}, {"orders": {0: 7}})
+    assert price.writes_twice
+    assert "source 0: written twice, and nobody wrote down how much: orders/0 from 7 on" in price.lines
+    assert price.to_json()["duplicated_from"] == {"orders": {"0": 7}}
+
+
+def test_a_broker_tells_how_much_is_read_again_at_most(tmp_path: Path) -> None:
+    what = known(at_the_end(tmp_path, LATEST), delta(2), kafka=broker((0, 30), (0, 30)))
+    (price,) = drafted(what, Reposition({"0": {"orders": {0: 7}}}, "7")).sources
+    assert (price.reread, price.reread_from) == ({"orders": {0: ((7, 30),)}}, {})
+
+
+def test_the_latest_is_called_by_its_name_where_no_broker_tells_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(RepairRefusedError) as caught:
+        drafted(known(at_the_end(tmp_path, LATEST), delta(2)), Reposition({"0": {"orders": {1: -1}}}, "latest"))
+    assert caught.value.found == "latest, and no broker that tells where that is"

@@ -11,7 +11,7 @@ from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.below import checkpoints_below, is_root
+from lastgood.observe.below import Reach, checkpoints_below, is_root
 from lastgood.observe.evidence import CheckpointMissingError
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
@@ -205,7 +205,8 @@ def root(tmp_path: Path) -> Path:
     CheckpointBuilder(root / "team/broken").run(2)
     (root / "team/broken/offsets/1").write_bytes(b"")
     CheckpointBuilder(root / "orders.lastgood/copy").run(1)
-    CheckpointBuilder(root / ".hidden/query").run(1)
+    CheckpointBuilder(root / ".Trash/query").run(1)
+    CheckpointBuilder(root / ".snapshot/query").run(1)
     CheckpointBuilder(root / "table/_delta_log/query").run(1)
     CheckpointBuilder(root / "orders/nested").run(1)
     (root / "notes.txt").write_text("x")
@@ -320,11 +321,14 @@ def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint
     assert healthy.grade is Grade.HEALTHY
 
 
-def test_the_search_goes_six_folders_deep(tmp_path: Path) -> None:
-    CheckpointBuilder(tmp_path / "1/2/3/4/5").run(1)
-    CheckpointBuilder(tmp_path / "x/2/3/4/5/6/7").run(1)
-    found = [str(each) for each in checkpoints_below(LocalStorage(), parse_location(str(tmp_path)))]
-    assert found == [str(tmp_path / "1/2/3/4/5")]
+@pytest.mark.parametrize(
+    "place", ["1/2/3/4/5", "sql/core/src/test/resources/structured/9/10", "table/.checkpoints/etl"]
+)
+def test_a_query_is_found_however_deep_and_in_folders_that_are_hidden(place: str, tmp_path: Path) -> None:
+    CheckpointBuilder(tmp_path / place).run(1)
+    reach = Reach()
+    assert [str(found.location) for found in status_below(str(tmp_path), reach=reach)] == [str(tmp_path / place)]
+    assert reach.is_whole
 
 
 def test_a_root_is_told_from_a_checkpoint(root: Path, tmp_path: Path) -> None:

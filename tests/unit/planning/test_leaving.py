@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from planning import broker, delta, drafted, files, known, query, silent
 
+from lastgood.asked import Asked
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Fresh
 from lastgood.planning.leaving import every_partition
@@ -52,6 +53,15 @@ def test_sink_that_goes_by_numbers_or_may_do_so_is_refused(tmp_path: Path, sink:
     query(tmp_path, 2)
     with pytest.raises(RepairRefusedError, match="by numbers"):
         drafted(known(tmp_path, sink), at(10))
+
+
+def test_the_way_that_is_named_instead_starts_at_the_same_place(tmp_path: Path) -> None:
+    query(tmp_path, 2)
+    fresh = ("--goal", "fresh", "--via", "app-config", "--start-file", "f", "--stable-lag", "1", "--takes-any-number")
+    what = known(tmp_path, silent(), asked=Asked("orders", wanted=fresh))
+    with pytest.raises(RepairRefusedError) as caught:
+        drafted(what, at(10))
+    assert caught.value.next == "lastgood plan orders --goal fresh --stable-lag 1"
 
 
 def test_word_of_a_person_counts_only_where_nobody_knows(tmp_path: Path) -> None:

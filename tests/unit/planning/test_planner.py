@@ -42,6 +42,12 @@ def test_way_that_is_refused_as_well_says_why_and_has_no_command(tmp_path: Path)
     assert first.because
 
 
+def test_what_is_refused_twice_for_the_same_reason_stands_once(tmp_path: Path) -> None:
+    query(tmp_path, 0, orphan=True)
+    found = draft(known(tmp_path), Resume(), SPARK_4_2).alternatives
+    assert [each.guarantee for each in found].count(None) == 1
+
+
 def test_same_world_gives_the_same_draft(tmp_path: Path) -> None:
     query(tmp_path, 5)
     what = known(tmp_path, delta(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -131,3 +132,51 @@ def test_batch_that_was_skipped_already_is_lost(tmp_path: Path) -> None:
     found = drafted(known(tmp_path, older(), kafka=KEPT), Resume())
     assert (found.guarantee, found.is_plain) == (LOSSY, True)
     assert "may lack what batch 3 read" in found.rests_on[-1]
+
+
+@pytest.mark.parametrize("goal", [Resume(), Replan()])
+@pytest.mark.parametrize("kind", ["delta", "file"])
+def test_numbers_above_that_the_sink_has_as_well_are_used_up_with_it(tmp_path: Path, kind: str, goal: Goal) -> None:
+    """Somebody dropped three plans by hand; the next driver has planned the first of the numbers anew."""
+    query(tmp_path, 3, orphan=True)
+    times = {n: STARTED_MS + 1000 * n + (500 if n < 3 else -1500) for n in range(6)}
+    batches = tuple(CommittedBatch(n, n, committed_at_ms=ms, is_streaming=True) for n, ms in times.items())
+    make = delta if kind == "delta" else files
+    sink = make(5, batches=batches, times_by_driver=True)
+    found = drafted(known(tmp_path, sink, kafka=KEPT), goal)
+    assert changes(found) == dict.fromkeys(("offsets/3", "offsets/4", "offsets/5"), "written")
+    assert found.guarantee is TWICE
+    carried_out(tmp_path, found)
+    then = predict(known(tmp_path, sink, kafka=KEPT).world, SPARK_4_2)
+    assert (then.outcome, then.batch) == (Outcome.RERUNS, 5)
+
+
+@pytest.mark.parametrize("goal", [Resume(), Replan(), Reposition({}, "it stands")])
+def test_batch_that_an_older_driver_got_there_by_a_clock_that_was_ahead_is_not_exact(
+    tmp_path: Path, goal: Goal
+) -> None:
+    query(tmp_path, 3)
+    assert (
+        drafted(known(tmp_path, delta(2, batches=committed(2, newest_after_ms=500)), kafka=KEPT), goal).guarantee
+        is EXACT
+    )
+    ahead = tuple(
+        CommittedBatch(n, n, committed_at_ms=STARTED_MS + 1000 * n + (1500 if n == 1 else 500), is_streaming=True)
+        for n in range(3)
+    )
+    found = drafted(known(tmp_path, delta(2, batches=ahead), kafka=KEPT), goal)
+    assert found.guarantee is LOSSY
+    assert any("after batch 2 was planned" in line for line in found.rests_on)
+
+
+def test_rows_that_were_taken_back_are_no_batch_that_had_none(tmp_path: Path) -> None:
+    """A function need not leave a mark; of a batch that the table has had it did."""
+    query(tmp_path, 3)
+    batches = tuple(
+        CommittedBatch(n, n, is_live=n < 1, committed_at_ms=STARTED_MS + 1000 * n + 500, is_streaming=False)
+        for n in range(3)
+    )
+    sink = replace(delta(0, batches=batches, skips_up_to=2), dedupe_key=DedupeKey.APP_ID)
+    found = drafted(known(tmp_path, sink, kafka=KEPT), Reposition({}, "it stands"))
+    assert found.guarantee is LOSSY
+    assert any("lacks batches (1, 2)" in line for line in found.rests_on)

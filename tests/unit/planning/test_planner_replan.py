@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from planning import carried_out, changes, delta, drafted, files, known, query
+from predicting import of_spark_2_1
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.planning.draft import RepairRefusedError
@@ -160,6 +161,15 @@ def test_where_no_sink_is_named_it_is_said_that_one_would_tell_and_that_they_can
     words = {each.goal: each.guarantee for each in found.alternatives}
     assert words["replan"] is Guarantee.AT_LEAST_ONCE
     assert drafted(known(tmp_path, files(2)), Resume()).guarantee is Guarantee.EXACTLY_ONCE
+
+
+def test_spark_2_1_plans_a_batch_when_the_one_before_is_done_and_keeps_no_commits(tmp_path: Path) -> None:
+    several(tmp_path)
+    of_spark_2_1(tmp_path)
+    found = drafted(known(tmp_path), Resume())
+    assert found.guarantee is Guarantee.AT_LEAST_ONCE
+    assert not any("no commit" in each for each in found.rests_on)
+    assert (found.sources[0].duplicated, found.sources[0].lost) == ({"orders": {0: ((25, 30),), 1: ((25, 30),)}}, {})
 
 
 def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from lastgood.errors import UsageError
 from lastgood.planning.draft import StartEdit
 from lastgood.planning.steps import digest
 from lastgood.recovery.start_file import start_steps
-from lastgood.sources.kafka.start_files import StartFile
+from lastgood.sources.kafka.start_files import FILE_BYTES_MAX, StartFile, StartForm
 from lastgood.storage.reading import parse_location
 
 CONTENT = b'{"orders":{"0":7}}\n'
@@ -40,3 +40,29 @@ def test_file_that_cannot_be_one_of_the_application_is_refused(tmp_path: Path, p
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError):
         start_steps(edit(tmp_path / path), parse_location(str(tmp_path / "chk")))
+
+
+def test_link_is_not_taken_for_the_file_that_the_application_reads(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_bytes(b"earliest")
+    (tmp_path / "start.json").symlink_to("real.json")
+    with pytest.raises(UsageError) as refused:
+        start_steps(edit(tmp_path / "start.json"), parse_location(str(tmp_path / "chk")))
+    assert refused.value.found == f"a link to {tmp_path.resolve()}/real.json"
+
+
+def test_link_into_the_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "chk").mkdir()
+    (tmp_path / "conf").symlink_to("chk")
+    with pytest.raises(UsageError) as refused:
+        start_steps(edit(tmp_path / "conf" / "start.json"), parse_location(str(tmp_path / "chk")))
+    assert refused.value.found == "a file of the checkpoint"
+
+
+def test_file_that_would_not_be_read_whole_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "app.properties"
+    with file.open("wb") as stream:
+        stream.truncate(FILE_BYTES_MAX + 1)
+    big = StartEdit(StartFile(str(file), StartForm.PROPERTIES, "orders.start"), {"orders": {0: 7}}, "why")
+    with pytest.raises(UsageError) as refused:
+        start_steps(big, parse_location(str(tmp_path / "chk")))
+    assert refused.value.found == f"{FILE_BYTES_MAX + 1} bytes"

@@ -15,7 +15,13 @@ from lastgood.planning.draft import Draft, Edit, Known, StartEdit
 from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.planning.goals.resume import require_sinks, resumed
 from lastgood.planning.goals.values import Fresh
-from lastgood.planning.leaving import BEHIND, every_partition, numbers_do_not_count, require_room_at_zero, set_aside
+from lastgood.planning.leaving import (
+    BEHIND,
+    every_partition,
+    numbers_do_not_count,
+    require_room_at_zero,
+    set_aside,
+)
 from lastgood.planning.numbering import Number, numbered, require_log
 from lastgood.planning.placing import Placed, placed
 from lastgood.planning.price import Guarantee, SourcePrice
@@ -167,7 +173,7 @@ def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via
             "one option startingOffsets cannot tell several sources where to start",
             found=f"{max(len(wanted), len(template.sources) if template else 0)} sources",
             expected="a query with one Kafka source",
-            next=standing.world.command("plan", "--goal", "fresh"),
+            next=standing.world.in_checkpoint(),
         )
     numbers_do_not_count(Standing.of(seen_as(world, _NOBODY, asked_as=own_id), work.spark), told=goal.takes_any_number)
     source_id, topics = next(iter(wanted.items()))

@@ -396,15 +396,19 @@ def _rerun(standing: Standing) -> Outlook:
         return _as_far_as_sinks_tell(standing, (f"offsets/{batch_id}, which reads nothing", *standing.marks()))
     prices = price_of_batch(standing.checkpoint, start, ends(plan), is_repeated=not is_once)
     lines = (f"offsets/{batch_id}, whose ranges are read once more", *standing.marks())
-    if standing.committed < batch_id - 1 and not (
-        standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
-    ):
+    if standing.committed < batch_id - 1 and not _is_done_before(standing, batch_id):
         doubt = _taken_for_done(standing)
         return Outlook(Guarantee.LOSSY, (*lines, doubt), _price_of_skipped(standing, start, is_repeated=not is_once))
     if is_once:
         return Outlook(Guarantee.EXACTLY_ONCE, lines, prices)
     doubt = f"not every sink is known to recognise batch {batch_id}"
     return Outlook(Guarantee.AT_LEAST_ONCE, (*lines, doubt), prices)
+
+
+def _is_done_before(standing: Standing, batch_id: int) -> bool:
+    """Whether logs or sinks tell that the batch before was carried out, though no commit says so."""
+    is_shown = standing.sinks_known and min(map(_shown, standing.shown)) >= batch_id - 1
+    return is_shown or standing.checkpoint.is_done_below_newest
 
 
 def _price_of_skipped(

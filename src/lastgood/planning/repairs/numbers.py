@@ -14,6 +14,9 @@ from lastgood.planning.standing import Standing
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.query.sinks import SinkView
 
+_TAKEN_MAX = 1000
+"""So many numbers are used up at once; a mark that is higher is not of batches that anybody dropped."""
+
 
 def number_taken(work: Work) -> Repair | None:
     """A sink holds the number of the orphan from an older plan: the number is used up, and its range read under others.
@@ -44,8 +47,9 @@ def number_taken(work: Work) -> Repair | None:
             )
         return back
     # Other plans that are not committed go the same way: Spark takes them for done, whatever they were to read.
-    numbers = orphans_after(standing, standing.committed, batch_id)
-    begin = begin_of_orphans(standing, standing.committed, numbers)
+    orphans = orphans_after(standing, standing.committed, batch_id)
+    begin = begin_of_orphans(standing, standing.committed, orphans)
+    numbers = (*orphans, *_taken_above(taken, batch_id))
     empty = _empty_plan(standing, begin)
     return Repair(
         tuple(Edit(f"{OFFSETS}/{number}", empty, f"{why}: the number is used up") for number in numbers),
@@ -53,6 +57,12 @@ def number_taken(work: Work) -> Repair | None:
         rests_on=(*_grounds(standing, taken), f"{_before(numbers[0])}: everything from there on is read"),
         prices=price_of_older_plan(standing, begin),
     )
+
+
+def _taken_above(taken: list[SinkView], batch_id: int) -> range:
+    """Numbers above the orphan that a sink has as well: what the next batches bring would be dropped like it."""
+    newest = max(each.marked for each in taken)
+    return range(batch_id + 1, newest + 1 if newest - batch_id <= _TAKEN_MAX else 0)
 
 
 def price_of_older_plan(standing: Standing, begin: dict[str, SourceOffset]) -> tuple[SourcePrice, ...]:

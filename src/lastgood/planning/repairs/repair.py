@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -23,6 +23,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
+from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
 from lastgood.planning.draft import Draft, Edit, Known, RepairRefusedError
 from lastgood.planning.log_edits import edited, names_in, with_checksums
@@ -112,7 +113,8 @@ class Work:
             )
         sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
         edits = with_checksums(repair.edits, self.known.checksums)
-        rewritten = {number: THIS for edit in edits if (number := batch_of(edit.path, OFFSETS)) is not None}
+        changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
+        rewritten = {number: THIS for edit in changed if (number := batch_of(edit.path, OFFSETS)) is not None}
         after = replace(
             before,
             checkpoint=edited(before.checkpoint, edits),
@@ -175,12 +177,21 @@ class Work:
             world = seen_as(world, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
         against = [each for each in against_exactly_once(world, restart) if each.condition not in priced]
-        again = self._left_out_again()
+        again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):
             return word, ()
         is_twice = not again and all(each.condition in ONLY_TWICE for each in against)
         lines = (*again, *(f"{each.condition.name} {each.subject}: {each.effect}" for each in against))
         return Guarantee.AT_LEAST_ONCE if is_twice else Guarantee.LOSSY, lines
+
+    def _looked_recreated(self) -> Iterator[str]:
+        """Topics that looked created again before a repair has changed the plans that told it."""
+        began = self.began
+        if self._is_plain():
+            return  # told by what is found
+        for each in suspicions(began.world, began.restart):
+            if each.is_strong and each.costs:
+                yield f"what was unread of {each.topic} may be gone: {each.answer.because}"
 
     def _left_out_again(self) -> tuple[str, ...]:
         """Of a plan that is dropped: what it left out, if an application that plans so again would not be stopped."""

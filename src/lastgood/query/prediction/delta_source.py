@@ -47,3 +47,15 @@ def reading(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, f
         error = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
         raise StoppedError(Stop(Stage.START, error, table.location, answer.because))
     return None
+
+
+def unseen_files(table: DeltaFacts, unread: DeltaOffset) -> str | None:
+    """What the log of a table cannot tell of what follows `unread`: whether its data files are there; None if none do.
+
+    VACUUM takes the files of a version away while its commit stays, and Spark fails on them whatever its options.
+    """
+    latest = table.latest_version
+    if table.unknown is not None or latest is None or unread.table_version > latest:
+        return None
+    versions = f"versions {unread.table_version} to {latest}"
+    return f"{table.location}: whether the data files of {versions} are there, which VACUUM may have taken away"

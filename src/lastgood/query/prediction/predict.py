@@ -210,8 +210,13 @@ class _Start:
             if isinstance(end, DeltaOffset) and table is not None:
                 start = before if isinstance(before, DeltaOffset) else None
                 fails = self._world.fail_on_data_loss
-                unknown = delta_source.reading(table, start, end, fail_on_data_loss=fails)
-                self._unknowns += [unknown] if unknown else []
+                begin = start or replace(end, table_version=0)
+                unread = begin if batch_id == self._batch else end
+                told = (
+                    delta_source.reading(table, start, end, fail_on_data_loss=fails),
+                    delta_source.unseen_files(table, unread),
+                )
+                self._unknowns += [unknown for unknown in told if unknown is not None]
 
     def _plan_kafka(self, committed: int) -> None:
         """What the source meets when it plans a batch; what is raised leaves a plan unless the topic is gone."""

@@ -174,7 +174,8 @@ class WrittenAgain:
 
 
 def written_again(
-    read: Iterable[SourceFile],
+    logged: Iterable[SourceFile],
+    up_to: int,
     *,
     open_at: Callable[[Location], Storage] = open_storage,
     timeout_seconds: float = TIMEOUT_SECONDS,
@@ -184,14 +185,18 @@ def written_again(
     A folder that cannot be listed within the time limit, or is not among the newest, is not looked at.
 
     Args:
-        read: Entries of the source's log, oldest first: the newest that names a file counts.
+        logged: Entries of the source's log, oldest first: the newest that names a file counts.
+        up_to: The entry up to which they were read. Those behind it wait; Spark goes by their times as well.
         open_at: Gives access to the storage of a folder.
         timeout_seconds: For all folders together.
 
     Raises:
         ExtraMissingError: the library for a storage is not installed.
     """
-    named = {file.path: file for file in read}
+    entries = tuple(logged)
+    newest_ms = max((file.timestamp_ms for file in entries), default=0)
+    newest = {file.path: file for file in entries}
+    named = {path: file for path, file in newest.items() if file.log_id <= up_to}
     folders: dict[str, list[SourceFile]] = {}
     for file in sorted(named.values(), key=lambda file: file.timestamp_ms, reverse=True):
         folders.setdefault(file.path.rpartition("/")[0], []).append(file)
@@ -214,9 +219,7 @@ def written_again(
             if not _same_time(now_ms, file.timestamp_ms)
         ]
     found.sort(key=lambda each: each.modified_ms or 0, reverse=True)
-    return WrittenAgain(
-        tuple(found), max((file.timestamp_ms for file in named.values()), default=0), looked_at, len(named)
-    )
+    return WrittenAgain(tuple(found), newest_ms, looked_at, len(named))
 
 
 class _Storages:

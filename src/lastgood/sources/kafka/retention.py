@@ -6,7 +6,7 @@ Both are told from facts; times are milliseconds since 1970.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lastgood.sources.kafka.facts import FoundRecord, TopicFacts
@@ -118,8 +118,8 @@ class TopicIdentity(enum.Enum):
     """It has fewer partitions, or records below the committed end are newer than the batch that read up to there: a
     strong hint, no proof."""
     MAY_BE_RECREATED = "may_be_recreated"
-    """All that it holds below the committed end is newer than the batch, by so little that clocks may be the reason:
-    as likely another topic as a wrong clock."""
+    """All that it holds below the committed end is newer than the batch, or than one before it, by so little that
+    clocks may be the reason: as likely another topic as a wrong clock."""
     WITHIN_SKEW = "within_skew"
     """The newest of what it holds below the committed end is newer than the batch, by so little that clocks may be the
     reason; what is older stands there too, so it is the topic that was read."""
@@ -168,8 +168,12 @@ def identify_topic(
     """
     found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
     if found is None or found.identity is TopicIdentity.SAME:
-        newer = _newer_than_read(reads, asked, max_clock_skew_ms)
-        found = _written_anew(topic, reads[0].ends, newer, found) if found else _by_time(topic, reads, asked, newer)
+        newest = _asked_by_newest(reads, asked)
+        newer = _newer_than_read(reads, newest, max_clock_skew_ms)
+        by_time = _written_anew(topic, reads[0].ends, newer, found) if found else _by_time(topic, reads, newest, newer)
+        is_open = by_time.identity in (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
+        since = _read_on(topic, reads, asked, max_clock_skew_ms, is_proven=found is not None) if is_open else None
+        found = since or by_time
     if found.identity is TopicIdentity.MAY_BE_RECREATED and is_told_the_same:
         return IdentityAnswer(TopicIdentity.SAME, "a person says that it is the topic that was read")
     return found
@@ -300,6 +304,82 @@ def _by_time(
     if unknown:
         return IdentityAnswer(TopicIdentity.UNKNOWN, next(iter(unknown.values())), tuple(unknown))
     return IdentityAnswer(TopicIdentity.SAME, "nothing below the committed end is newer than the batch")
+
+
+def _asked_by_newest(
+    reads: Sequence[ReadUpTo], asked: Mapping[int, Mapping[int, FoundRecord]]
+) -> Mapping[int, Mapping[int, FoundRecord]]:
+    """Without what was asked by plans before the two newest: if a clock is ahead, they had read what is newer."""
+    planned = sorted((read.batch_timestamp_ms + 1 for read in reads), reverse=True)
+    older = [each for each in dict.fromkeys(planned) if each in asked][2:]
+    return {after_ms: records for after_ms, records in asked.items() if after_ms not in older}
+
+
+def _read_on(
+    topic: TopicFacts,
+    reads: Sequence[ReadUpTo],
+    asked: Mapping[int, Mapping[int, FoundRecord]],
+    max_clock_skew_ms: int,
+    *,
+    is_proven: bool,
+) -> IdentityAnswer | None:
+    """A topic that was created again some batches ago, and in which the query has read on; None without a sign of it.
+
+    Then all that is left of what an older plan had read is newer than that plan. Of the topic that was read something
+    older is left, unless clocks differ and the rest is deleted.
+
+    Args:
+        topic: Facts of today.
+        reads: The plans, newest first.
+        asked: As in `identify_topic`.
+        max_clock_skew_ms: How far clocks may be apart.
+        is_proven: Whether its id says that it is the same: then a record has to be newer by more than clocks differ.
+    """
+    for read in _onward(reads):
+        first = _first_left(topic, read, asked.get(read.batch_timestamp_ms + 1, {}))
+        ahead_ms = [time_ms - read.batch_timestamp_ms for time_ms in first.values()]
+        if not ahead_ms:
+            continue
+        is_sure = min(ahead_ms) > max_clock_skew_ms
+        if is_sure and not is_proven:
+            reason = "all that is left of what an older batch had read is newer than that batch"
+            return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, tuple(first))
+        if is_sure or not is_proven:
+            reason = (
+                "all that is left of what an older batch had read is newer than that batch: it was created again"
+                " since, and read on from the middle, or a clock is wrong"
+            )
+            return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, reason, tuple(first))
+    return None
+
+
+def _onward(reads: Sequence[ReadUpTo]) -> Iterator[ReadUpTo]:
+    """The plans back to the one after which somebody went back: what was read before may be of another topic."""
+    lowest: dict[int, int] = {}
+    for read in reads:
+        if any(end > lowest.get(number, end) for number, end in read.ends.items()):
+            return
+        lowest.update(read.ends)
+        yield read
+
+
+def _first_left(topic: TopicFacts, read: ReadUpTo, newer: Mapping[int, FoundRecord]) -> dict[int, int]:
+    """Per partition of which something is left that a plan has read: the time of the first of it, if all is newer.
+
+    Nothing if anything that is left is older than the plan, or nobody knows.
+    """
+    found: dict[int, int] = {}
+    for number, end in sorted(read.ends.items()):
+        facts, record = topic.partitions.get(number), newer.get(number)
+        earliest = None if facts is None else facts.earliest
+        if earliest is None or record is None or record.unknown is not None:
+            return {}
+        if earliest >= end:
+            continue
+        if record.offset is None or record.offset > earliest or record.timestamp_ms is None:
+            return {}
+        found[number] = record.timestamp_ms
+    return found
 
 
 def _best_known(partition: int, asked: Mapping[int, Mapping[int, FoundRecord]]) -> FoundRecord:

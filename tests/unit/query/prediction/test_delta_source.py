@@ -1,11 +1,20 @@
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from foreign import Lines
+
+from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.query.prediction.delta_source import opening, reading
+from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Stage, StoppedError
+from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.storage.reading import LocalStorage, parse_location
+from lastgood.testing.checkpoints import CheckpointBuilder
 
 WHOLE = DeltaFacts("/t", "id", earliest_version=0, latest_version=9)
 CLEANED = DeltaFacts("/t", "id", earliest_version=5, latest_version=9, checkpoint_versions=(9,))
@@ -62,3 +71,24 @@ def test_missing_table_is_missed_by_the_application_itself() -> None:
         opening(DeltaFacts("/t", exists=False))
     assert stopped.value.stop.error == "DELTA_SCHEMA_NOT_SET"
     opening(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("ends", "committed", "unread"),
+    [((4, 6), 2, "6 to 9"), ((4, 10), 2, None), ((4, 6), 1, "4 to 9"), ((10,), 0, "0 to 9"), ((4, 20), 2, None)],
+    ids=str,
+)
+def test_whether_data_files_that_are_to_be_read_are_there_no_log_tells(
+    ends: tuple[int, ...], committed: int, unread: str | None, tmp_path: Path
+) -> None:
+    CheckpointBuilder(tmp_path, Lines([offset(end).to_text() for end in ends])).run(len(ends))
+    for batch in range(committed, len(ends)):
+        (tmp_path / f"commits/{batch}").unlink()
+    checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
+    told = predict(World(checkpoint, location="/chk", tables={"0": WHOLE}), SPARK_4_2).unknowns
+    told_of_files = [each for each in told if "data files" in each]
+    assert told_of_files == (
+        []
+        if unread is None
+        else [f"/t: whether the data files of versions {unread} are there, which VACUUM may have taken away"]
+    )

@@ -159,7 +159,7 @@ def test_files_that_came_again_are_found_by_listing_their_folders(tmp_path: Path
         read.append(SourceFile(file.as_uri(), (1000 + number) * 1000, number))
     (tmp_path / "b/gone.json").unlink()
     os.utime(tmp_path / "a/y z.json", (5000, 5000))
-    found = written_again(read)
+    found = written_again(read, 3)
     assert [each.file.log_id for each in found.files] == [1]
     assert (found.files[0].modified_ms, found.newest_ms) == (5_000_000, 1_003_000)
     assert (found.looked_at, found.of) == (3, 4)
@@ -170,8 +170,20 @@ def test_the_newest_entry_that_names_a_file_counts(tmp_path: Path) -> None:
     file.write_text("")
     os.utime(file, (9, 9))
     read = [SourceFile(file.as_uri(), 1000, 0), SourceFile(file.as_uri(), 9000, 4)]
-    assert written_again(read).files == ()
-    assert len(written_again(read[:1]).files) == 1
+    assert written_again(read, 4).files == ()
+    assert len(written_again(read[:1], 4).files) == 1
+
+
+def test_what_the_log_holds_for_a_later_batch_makes_a_name_forgotten_and_is_no_file_that_was_read(
+    tmp_path: Path,
+) -> None:
+    for name in ("read", "waits"):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (30 * 86_400, 30 * 86_400))
+    waits = SourceFile((tmp_path / "waits").as_uri(), 20 * DAY_MS, 1)
+    found = written_again([SourceFile((tmp_path / "read").as_uri(), DAY_MS, 0), waits], 0)
+    assert [each.file.log_id for each in found.by_fate()[Then.READ_AGAIN]] == [0]
+    assert (found.newest_ms, found.of) == (20 * DAY_MS, 1)
 
 
 def test_only_the_folders_that_were_read_last_are_listed(tmp_path: Path) -> None:
@@ -181,7 +193,7 @@ def test_only_the_folders_that_were_read_last_are_listed(tmp_path: Path) -> None
         file.parent.mkdir()
         file.write_text("")
         read.append(SourceFile(file.as_uri(), number * 1000, number))
-    found = written_again(read)
+    found = written_again(read, 39)
     assert (found.looked_at, found.of) == (32, 40)
     assert {each.file.log_id for each in found.files} == set(range(8, 40))
     assert found.by_fate().keys() == {Then.IGNORED}

@@ -199,6 +199,38 @@ def test_records_are_held_against_the_batch_that_read_their_offsets() -> None:
     assert identity(BOTH, at_the_beginning, went_back, long_before) is TopicIdentity.MAY_BE_RECREATED
 
 
+OLD = ReadUpTo(NOW - 60_000, {0: 5, 1: 5})
+
+
+def read_on(first: FoundRecord, *older: ReadUpTo, facts: TopicFacts = BOTH, **more: Any) -> TopicIdentity:
+    """Of a topic of which nothing is newer than the newest plan, by what is the first after an older one."""
+    between = ReadUpTo(NOW - 30_000, {0: 10, 1: 10})
+    reads = [READ, between, *(older or (OLD,))]
+    newest = {NOW + 1: {0: LATER, 1: NONE_LATER}, NOW - 29_999: {0: FoundRecord(10, NOW - 29_000), 1: LATER}}
+    asked = {**newest, reads[-1].batch_timestamp_ms + 1: {0: first, 1: FoundRecord(0, NOW - 50_000)}}
+    return identify_topic(facts, reads=reads, asked=asked, **more).identity
+
+
+def test_topic_in_which_the_query_has_read_on_is_told_by_an_older_plan() -> None:
+    """It was created again after that plan: all that is left of what that plan had read is newer than it."""
+    anew = FoundRecord(0, NOW - 50_000)
+    assert read_on(anew) is TopicIdentity.MAY_BE_RECREATED
+    assert read_on(anew, is_told_the_same=True) is TopicIdentity.SAME
+    assert read_on(anew, recorded_topic_id="new") is TopicIdentity.SAME
+    long_before = ReadUpTo(NOW - 2 * MAX_CLOCK_SKEW_MS, {0: 5, 1: 5})
+    assert read_on(anew, long_before) is TopicIdentity.LOOKS_RECREATED
+    assert read_on(anew, long_before, recorded_topic_id="new") is TopicIdentity.MAY_BE_RECREATED
+
+
+def test_older_plan_tells_nothing_where_something_older_is_left_or_all_is_gone() -> None:
+    assert read_on(FoundRecord(4, NOW - 50_000)) is TopicIdentity.SAME  # a clock is ahead
+    assert read_on(FoundRecord(unknown="no leader")) is TopicIdentity.SAME
+    begins_late = TopicFacts(partitions={0: PartitionFacts(5, 30), 1: PartitionFacts(6, 30)})
+    assert read_on(FoundRecord(5, NOW - 50_000), facts=begins_late) is TopicIdentity.SAME
+    went_back = ReadUpTo(NOW - 60_000, {0: 12, 1: 5})  # what was read before may be of another topic
+    assert read_on(FoundRecord(0, NOW - 50_000), went_back) is TopicIdentity.SAME
+
+
 def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
     found = identify_topic(
         BOTH,

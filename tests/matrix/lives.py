@@ -1,0 +1,388 @@
+"""Lives of queries, made up: drivers that plan, write, commit and die; people and brokers who do things meanwhile.
+
+What Spark, its sinks and Kafka do is written down here a second time, from their rules and with nothing of lastgood's:
+each record that was ever produced is a value of its own, so that at the end of a life they can be counted. What the
+verbs are told of a life is what a checkpoint, a sink and a broker would show of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from planning import read
+
+from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
+from lastgood.planning.draft import Draft
+from lastgood.query.topics import plans_of, times_to_ask
+from lastgood.query.world import World
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
+from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Record = tuple[str, int, int, int]
+"""Topic, how often it had been created, partition, offset."""
+Ends = dict[Place, int]
+
+
+class DiesError(Exception):
+    """Spark stops with an error."""
+
+
+@dataclass
+class Partition:
+    """One partition as its broker keeps it."""
+
+    times_ms: list[int] = field(default_factory=list)
+    """Of every record that was ever written to it."""
+    earliest: int = 0
+
+    @property
+    def latest(self) -> int:
+        return len(self.times_ms)
+
+
+@dataclass
+class Topic:
+    """A topic, which may be deleted and created again."""
+
+    name: str
+    partitions: dict[int, Partition]
+    created: int = 0
+
+    @property
+    def topic_id(self) -> str:
+        return f"{self.name}-{self.created}"
+
+
+@dataclass
+class Planned:
+    """A file of the log of plans."""
+
+    at_ms: int
+    """By the clock of its driver."""
+    ends: list[Ends]
+    """By source."""
+
+
+@dataclass
+class Written:
+    """A batch as one sink got it."""
+
+    number: int
+    rows: list[Record]
+    at_ms: int
+    version: int
+    is_live: bool = True
+
+
+@dataclass
+class Sink:
+    """Delta by query id or by `txnAppId`, or the file sink."""
+
+    kind: str
+    location: str
+    mark: int = -1
+    log: list[Written] = field(default_factory=list)
+    is_restored: bool = False
+
+    @property
+    def is_delta(self) -> bool:
+        return self.kind in ("delta", "txn")
+
+    def write(self, number: int, rows: list[Record], at_ms: int) -> None:
+        """Take a batch, or drop it by its number."""
+        if number <= self.mark:
+            return
+        self.log.append(Written(number, rows, at_ms, len(self.log)))
+        self.mark = number
+
+    def restore(self, newest: int) -> None:
+        """A RESTORE of the table: rows go, and the mark stays."""
+        self.is_restored = True
+        for each in self.log:
+            each.is_live = each.is_live and each.number <= newest
+
+    def take_back(self, newest: int) -> None:
+        """Rows and mark."""
+        for each in self.log:
+            each.is_live = each.is_live and each.number <= newest
+        self.mark = newest
+
+    def rows(self) -> Iterator[Record]:
+        for each in self.log:
+            if each.is_live:
+                yield from each.rows
+
+    def evidence(self) -> SinkEvidence:
+        live = [each for each in self.log if each.is_live]
+        last = max((each.number for each in live), default=None)
+        keys = {"delta": DedupeKey.QUERY_ID, "txn": DedupeKey.APP_ID, "file": DedupeKey.DIRECTORY}
+        batches = tuple(
+            CommittedBatch(
+                each.number,
+                each.version if self.is_delta else None,
+                is_live=each.is_live,
+                row_count=None if self.kind == "file" else len(each.rows),
+                committed_at_ms=each.at_ms,
+                is_streaming={"delta": True, "file": True, "txn": False}.get(self.kind),
+            )
+            for each in self.log
+        )
+        can_go_back = self.kind in ("delta", "file") and not self.is_restored and bool(self.log)
+        return SinkEvidence(
+            "delta" if self.is_delta else self.kind,
+            self.location,
+            keys[self.kind],
+            last,
+            known=True,
+            because="its log",
+            skips_up_to=self.mark if self.mark >= 0 else None,
+            batches=batches,
+            complete_from=0,
+            times_by_driver=True,
+            log_names=tuple(str(each.number) for each in self.log) if self.kind == "file" else (),
+            app_id={"delta": QUERY_ID, "txn": "etl"}.get(self.kind),
+            back_to=0 if can_go_back else None,
+        )
+
+
+class Life:
+    """One query from its beginning to the moment at which it is looked at."""
+
+    def __init__(self, folder: Path, sources: list[list[Topic]], sinks: list[Sink]) -> None:
+        self.folder = folder
+        self.sources = sources
+        self.topics = {topic.name: topic for topics in sources for topic in topics}
+        self.sinks = sinks
+        self.now_ms = STARTED_MS
+        self.skew_ms = 0
+        """How far the clock of the driver is ahead."""
+        self.producer_ms = 0
+        """How far those are ahead that set the times of records."""
+        self.plans: dict[int, Planned] = {}
+        self.commits: set[int] = set()
+        self.begun: list[Ends] | None = None
+        self.produced: set[Record] = set()
+        self.ids_begun: dict[str, str] = {}
+        """What the topics were when the query began."""
+        self.ids_before: dict[str, str] = {}
+        self.is_strict = True
+        self.is_looked_at = False
+        self.floor = -1
+        """The newest plan when a topic was last created again: nobody could tell without it."""
+
+    # What brokers and producers do.
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def produce(self, topic: Topic, count: int) -> None:
+        for number, partition in topic.partitions.items():
+            for _ in range(count):
+                self.now_ms += 1
+                self.produced.add((topic.name, topic.created, number, partition.latest))
+                partition.times_ms.append(self.now_ms + self.producer_ms)
+
+    def recreate(self, topic: Topic) -> None:
+        topic.created += 1
+        self.floor = max(self.plans, default=-1)
+        topic.partitions = {number: Partition() for number in topic.partitions}
+
+    # What Spark does.
+
+    def start(self, limit: int, batches: int, dies: str | None = None) -> None:
+        """A driver runs so many batches; `dies`: in the last one, `planned` or `written`.
+
+        Raises:
+            DiesError: it stops with an error.
+        """
+        newest, committed = max(self.plans, default=-1), max(self.commits, default=-1)
+        if committed > newest:
+            raise DiesError("no plan of the newest commit")
+        number = committed + 1 if newest == committed else newest
+        if number > 0 and number - 1 not in self.plans:
+            raise DiesError("no plan before")
+        for each in range(batches):
+            is_last = each == batches - 1
+            if number not in self.plans and not self._plan(number, limit):
+                return
+            if is_last and dies == "planned":
+                return
+            self._write(number)
+            if is_last and dies == "written":
+                return
+            self.commits.add(number)
+            self.now_ms += 10
+            number += 1
+
+    def _begins(self, number: int) -> list[Ends]:
+        if number > 0:
+            return self.plans[number - 1].ends
+        if self.begun is None:
+            self.begun = [self._earliest(topics) for topics in self.sources]
+            self._forget({place: at for begin in self.begun for place, at in begin.items()})
+            self.produced = {each for each in self.produced if each[1] == self.topics[each[0]].created}
+            self.ids_begun = {topic.name: topic.topic_id for topic in self.topics.values()}
+        return self.begun
+
+    def _earliest(self, topics: list[Topic]) -> Ends:
+        return {(topic.name, p): each.earliest for topic in topics for p, each in topic.partitions.items()}
+
+    def _forget(self, below: Ends) -> None:
+        """What is below is owed to nobody: it was gone before the query began, or may go without a word."""
+        created = {topic.name: topic.created for topic in self.topics.values()}
+        self.produced = {
+            (name, times, p, at)
+            for name, times, p, at in self.produced
+            if at >= below.get((name, p), 0) or times != created[name]
+        }
+
+    def _plan(self, number: int, limit: int) -> bool:
+        """False if there is nothing to read."""
+        begins, ends = self._begins(number), []
+        is_back = False
+        for topics, begin in zip(self.sources, begins, strict=True):
+            end: Ends = {}
+            for topic in topics:
+                for p, each in topic.partitions.items():
+                    at = begin.get((topic.name, p), 0)
+                    is_back = is_back or each.latest < at
+                    end[topic.name, p] = min(each.latest, at + limit)
+            ends.append(end)
+        if ends == begins:
+            return False
+        self.now_ms += 5
+        self.plans[number] = Planned(self.now_ms + self.skew_ms, ends)
+        self.now_ms += 5
+        if is_back and self.is_strict:
+            raise DiesError("offset was changed")
+        return True
+
+    def _write(self, number: int) -> None:
+        rows: list[Record] | None = None
+        for sink in self.sinks:
+            if number <= sink.mark:
+                continue
+            rows = rows if rows is not None else self._read(number)
+            self.now_ms += 50
+            sink.write(number, rows, self.now_ms + self.skew_ms)
+
+    def _read(self, number: int) -> list[Record]:
+        rows = []
+        for begin, end in zip(self._begins(number), self.plans[number].ends, strict=True):
+            for (name, p), last in end.items():
+                topic = self.topics[name]
+                first = begin.get((name, p), 0)
+                partition = topic.partitions.get(p)
+                if first >= last:
+                    if first > last and self.is_strict:
+                        raise DiesError("offset was changed")
+                    continue
+                if partition is None or partition.earliest > first or partition.latest < last:
+                    if self.is_strict:
+                        raise DiesError("cannot fetch offset")
+                    if partition is None:
+                        continue
+                    if not self.is_looked_at:  # that is what failOnDataLoss=false is for
+                        self._forget({(name, p): partition.earliest} if partition.earliest > first else {})
+                there = range(first, last) if partition is None else range(partition.earliest, partition.latest)
+                rows += [(name, topic.created, p, at) for at in range(first, last) if at in there]
+        return rows
+
+    # What is told of it.
+
+    def write_down(self) -> Checkpoint:
+        for log in ("offsets", "commits", *(f"sources/{n}" for n in range(len(self.sources)))):
+            (self.folder / log).mkdir(parents=True, exist_ok=True)
+        (self.folder / "metadata").write_text(json.dumps({"id": QUERY_ID}, separators=(",", ":")))
+        for n, begin in enumerate(self.begun or []):
+            (self.folder / f"sources/{n}/0").write_bytes(b"\0v1\n" + _text(begin).encode())
+        for number, plan in self.plans.items():
+            metadata = {"batchWatermarkMs": 0, "batchTimestampMs": plan.at_ms, "conf": dict(PINNED_CONF)}
+            lines = ["v1", json.dumps(metadata, separators=(",", ":")), *map(_text, plan.ends)]
+            (self.folder / f"offsets/{number}").write_text("\n".join(lines))
+        for number in self.commits:
+            (self.folder / f"commits/{number}").write_text('v1\n{"nextBatchWatermarkMs":0}')
+        return read(self.folder)
+
+    def take_over(self, checkpoint: Checkpoint) -> None:
+        """Go on with what a plan has made of the checkpoint."""
+        self.commits = set(checkpoint.commits.entries)
+        entries = checkpoint.offsets.entries.items()
+        plans = {number: entry for number, entry in entries if isinstance(entry, OffsetEntry)}
+        self.plans = {n: Planned(0, [_ends(line.offset) for line in entry.sources]) for n, entry in plans.items()}
+        begun = [_ends(log.initial.offset) for log in checkpoint.sources if log.initial is not None]
+        self.begun = begun or self.begun
+
+    def kafka(self, checkpoint: Checkpoint) -> KafkaFacts:
+        times = times_to_ask(plans_of(checkpoint), checkpoint.last_committed)
+        return KafkaFacts(
+            "broker:9092",
+            self.now_ms,
+            {topic.name: self._topic(topic) for topic in self.topics.values()},
+            {time: self._first_at(time) for time in times},
+            topic_ids_before=self.ids_before,
+        )
+
+    @staticmethod
+    def _topic(topic: Topic) -> TopicFacts:
+        parts = {p: PartitionFacts(each.earliest, each.latest) for p, each in topic.partitions.items()}
+        return TopicFacts(topic.topic_id, parts, {"cleanup.policy": "delete", "retention.ms": "-1"})
+
+    def _first_at(self, time: int) -> Found:
+        return {
+            topic.name: {p: _first(each, time) for p, each in topic.partitions.items()}
+            for topic in self.topics.values()
+        }
+
+    def world(self) -> World:
+        self.is_looked_at = True
+        checkpoint = self.write_down()
+        sinks = tuple(sink.evidence() for sink in self.sinks)
+        return World(
+            checkpoint,
+            location="/chk",
+            sinks=sinks,
+            kafka=self.kafka(checkpoint),
+            fail_on_data_loss=self.is_strict,
+            now_ms=self.now_ms,
+        )
+
+    # What comes of it.
+
+    def change_sinks(self, found: Draft) -> None:
+        for edit in found.sinks:
+            sink = next(each for each in self.sinks if each.location == edit.location)
+            if edit.after is not None:
+                sink.mark = edit.batch
+            elif not edit.renews:
+                sink.take_back(edit.batch)
+
+    def rows(self) -> list[Counter[Record]]:
+        return [Counter(sink.rows()) for sink in self.sinks]
+
+
+def _first(partition: Partition, time: int) -> FoundRecord:
+    for offset in range(partition.earliest, partition.latest):
+        if partition.times_ms[offset] >= time:
+            return FoundRecord(offset, partition.times_ms[offset])
+    return FoundRecord()
+
+
+def _text(ends: Mapping[Place, int]) -> str:
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), at in ends.items():
+        found.setdefault(topic, {})[str(partition)] = at
+    return json.dumps(found, separators=(",", ":"))
+
+
+def _ends(offset: SourceOffset) -> Ends:
+    return {(topic, p): at for topic, parts in topics_of(offset).items() for p, at in parts.items()}
