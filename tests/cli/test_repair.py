@@ -107,7 +107,8 @@ def test_nothing_is_done_without_a_proof_of_death(checkpoint: Path, tmp_path: Pa
     ("words", "code", "condition"),
     [
         (("apply", "nothing.json"), 2, "USAGE"),
-        (("apply", "chk/offsets/3"), 50, "PLAN_INVALID"),
+        (("apply", "notes.txt"), 50, "PLAN_INVALID"),
+        (("apply", "chk/offsets/3"), 23, "PLAN_NOT_OF_THIS_PLACE"),
         (("undo", "20261121-160058-7f3a"), 56, "RECOVERY_UNKNOWN"),
         (("undo", "last"), 2, "USAGE"),
         (("undo", "last", "--checkpoint", "chk"), 56, "RECOVERY_UNKNOWN"),
@@ -126,6 +127,7 @@ def test_nothing_is_done_without_a_proof_of_death(checkpoint: Path, tmp_path: Pa
 def test_bad_input_gets_a_clear_error_and_nothing_is_done(
     checkpoint: Path, words: tuple[str, ...], code: int, condition: str
 ) -> None:
+    Path("notes.txt").write_text("no plan\n")
     before = files(checkpoint)
     assert answer(*words, code=code)["error"]["condition"] == condition
     assert files(checkpoint) == before

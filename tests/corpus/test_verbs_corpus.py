@@ -100,12 +100,16 @@ def test_the_grade_is_what_spark_did_on_restart(case: Path) -> None:
 @pytest.mark.parametrize("case", cases(), ids=name)
 def test_every_known_batch_can_be_shown_and_its_offsets_are_those_of_its_file(case: Path) -> None:
     target = str(case / "checkpoint")
-    for row in inspect_batches(target, limit=None).rows[:12]:
+    rows = inspect_batches(target, limit=None).rows[:12]
+    legible = [row.batch for row in rows if row.planned and "plan damaged" not in str(row.notes)]
+    # Of a query without Kafka no batch would do: that is said before one is looked for.
+    missed = SourceKindError if legible and not plan(case, legible[0]) else BatchUnknownError
+    for row in rows:
         shown, _ = inspect_batch(target, row.batch)
         assert (shown.planned, shown.committed, shown.reads) == (row.planned, row.committed, row.reads)
-        lines = None if not row.planned or "plan damaged" in str(row.notes) else plan(case, row.batch)
+        lines = plan(case, row.batch) if row.batch in legible else None
         if lines is None:
-            with pytest.raises(BatchUnknownError):
+            with pytest.raises(missed):
                 offsets_after(target, batch=row.batch)
         elif not lines:
             with pytest.raises(SourceKindError):

@@ -71,7 +71,9 @@ THEIR_OWN = {
     "recovery/deciding.py": "the file of `-o`, or this user's state folder",
     "operations/report.py": "the configuration",
     "operations/run.py": "folders of the agents, in this user's state folder",
+    "recovery/start_file.py": "whether the file that was named is a link",
     "recovery/stubs.py": "the file of `--kafka-config`",
+    "recovery/warrant.py": "whether a plan that was named lies among the logs of a query",
     "settings/target.py": "whether the configuration is there, or what was named",
     "operations/verify.py": "the file of `--kafka-config`, and a folder of its own",
     "recovery/whereabouts.py": "this user's state folder",
@@ -103,6 +105,7 @@ PATHS_OF_LOCATIONS = {
     "spark/kafka.py": "the file that says where to start, which the application has named",
     "spark/record_sinks.py": "opened by the tree",
     "recovery/hold.py": "opened by the tree",
+    "recovery/start_file.py": "whether the file that was named is a link",
 }
 """Who makes a path of a location: nothing is opened by it, but what was named itself."""
 

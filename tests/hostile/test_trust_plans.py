@@ -107,7 +107,7 @@ def table_id(folder: Path) -> str:
 
 def parsed(plan: Told) -> Told:
     """The same with its lines for people as lastgood would write them; a forger copies the code."""
-    from lastgood.planning.plan import _plan
+    from lastgood.journal.plan_file import _plan
 
     return _plan(plan).to_json()
 
