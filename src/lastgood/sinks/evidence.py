@@ -97,6 +97,9 @@ class SinkEvidence:
     """What stands against going further back; one line for a person."""
     mark_lasts_ms: int | None = None
     """Delta: how long a mark counts once it is made; None: for ever."""
+    unclear: str | None = None
+    """Delta: what was taken back that nobody can tell, so that a batch which is not told to be live may be gone; None:
+    nothing was."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()
@@ -169,6 +172,7 @@ class SinkEvidence:
             "back_to": self.back_to,
             "back_because": self.back_because,
             "mark_lasts_ms": self.mark_lasts_ms,
+            "unclear": self.unclear,
             "unreadable": list(self.unreadable),
             "log_names": list(self.log_names),
             "files_gone": list(self.files_gone),
