@@ -10,6 +10,7 @@ from planning import broker, delta, drafted, files, known, mirror_of, query, rea
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
@@ -189,6 +190,8 @@ def test_table_that_went_back_to_before_its_log_may_lack_what_its_mark_stands_fo
                 LOSSY,
                 True,
             )
+        unknowns = judge(known(tmp_path, sink, kafka=KEPT).world).restart.unknowns
+        assert [why in line for line in unknowns if "/lake/out" in line] == [sink is gone_on]
     assert drafted(known(tmp_path, delta(3, unclear=why), kafka=KEPT), Resume()).guarantee is EXACT  # each is told
 
 
