@@ -170,10 +170,14 @@ class Fate:
         topic = self._topic()
         if not topic.is_compacted:
             return None
-        gone = {
-            number: {at for at in range(each.earliest, each.latest - 1) if self.chance.random() < 0.4}
-            for number, each in topic.partitions.items()
-        }
+        gone: dict[int, set[int]] = {}
+        for number, each in topic.partitions.items():
+            gone[number] = {at for at in range(each.earliest, each.latest - 1) if self.chance.random() < 0.4}
+            ends = [end.get((topic.name, number), 0) for plan in self.life.plans.values() for end in plan.ends]
+            first = range(each.earliest, min((end for end in ends if end > 0), default=0))
+            left = {at for at in first if at not in each.holes}
+            if topic.created and left <= gone[number]:  # what would tell that it is another would be gone
+                gone[number] -= left
         self.life.compact(topic, gone)
         return f"{topic.name} without {gone}"
 
