@@ -35,9 +35,9 @@ from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Ranges, minus, offset_count
 from lastgood.sources.kafka.starting_offsets import read_offsets
+from lastgood.sources.kinds import source_kind
 
 _SHOWN_MAX = 5
-_CANNOT_TELL = ("unrecognised", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def unseen(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged | 
     if is_rerun and plan.sinks and len(_had_before(plan, batch)) == len(plan.sinks):
         return None
     lost = _lost(plan)
-    counts = [_count(read, lost) for read in batch.reads if read.kind == KafkaOffset.kind]
+    counts = [_count(read, lost) for read in batch.reads if source_kind(read.kind).has_row_of_each_offset]
     expected = sum(count for count in counts if count is not None)
     is_whole = len(counts) == len(batch.reads) and batch.rows == expected
     if None not in counts and (not expected or is_whole):
@@ -251,7 +251,7 @@ def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: 
     is_behind = sink.known and (was_known if sink.last_batch is None else sink.last_batch < number)
     if seen.shown is Shown.ABSENT or is_behind:
         return _missing(sink, where, number)
-    cannot = "cannot tell" if sink.kind in _CANNOT_TELL else f"does not tell whether it shows batch {number}"
+    cannot = "cannot tell" if not sink.traits.tells_batches else f"does not tell whether it shows batch {number}"
     return Judged(f"{where} {cannot}: {sink.because}", is_kept=None if was_known or cannot != "cannot tell" else True)
 
 
@@ -344,7 +344,7 @@ def _reread_otherwise(plan: Plan, batch: FirstBatch) -> Iterator[str]:
     for price in plan.sources:
         ranges = by_index[price.index].ranges if price.index in by_index else None
         is_plain = not price.bound and not price.lost and sum(each.index == price.index for each in plan.sources) == 1
-        if ranges is not None and is_plain and price.kind == "kafka":
+        if ranges is not None and is_plain:
             other = {**minus(ranges, price.reread), **minus(price.reread, ranges)}
             yield from (f"{each} is read otherwise than the plan said" for each in _names(other))
 

@@ -17,7 +17,7 @@ from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.world import World, views_of
-from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.step import SinkEdit
 
@@ -159,9 +159,10 @@ class Standing:
     def _mark(self, sink: SinkEvidence, shown: int) -> str:
         if shown == NONE:
             return f"{sink.location} shows no batch of this query: {sink.because}"
-        if sink.kind == DELTA:
+        mark = sink.traits.mark
+        if mark is not None:
             of = f" of query {self.query_id}" if sink.dedupe_key is DedupeKey.QUERY_ID else ""
-            return f"delta txn {shown}{of} in {sink.location}"
+            return f"{mark} {shown}{of} in {sink.location}"
         return f"{sink.kind} sink {sink.location} shows batch {shown}"
 
     # What the sources are.

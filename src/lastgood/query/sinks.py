@@ -14,7 +14,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
-from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.ranges import planned, ranges_to_json
 
 NONE = -1
@@ -113,7 +113,8 @@ class SinkView:
     def has_every_mark(self) -> bool:
         """Whether every batch of the query has left a mark here, also one without rows: a function need not do that."""
         by_function = any(batch.is_streaming is False for batch in self.sink.batches)
-        return self.sink.kind != FENCE and self.sink.dedupe_key is not DedupeKey.APP_ID and not by_function
+        is_marked = self.sink.traits.marks_every_batch and self.sink.dedupe_key is not DedupeKey.APP_ID
+        return is_marked and not by_function
 
     def may_have_rows(self, batch_ids: Iterable[int]) -> list[int]:
         """Of these batches, those that are not known to have had nothing to write."""
@@ -177,7 +178,7 @@ class SinkView:
         if not sink.known or self.is_planned_anew:  # how far an older plan went, its number does not tell
             return None
         if sink.last_batch is None:
-            is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None
+            is_sure = sink.traits.shows_all_or_none and sink.skips_up_to is None
             return NONE if is_sure and self.committed == NONE else None
         behind = range(sink.last_batch + 1, self.committed + 1)
         if behind and not self.has_every_mark:  # a function need not mark a batch without rows
@@ -191,7 +192,7 @@ class SinkView:
         if complete_to is None or planned_id is None:
             return False
         if complete_to == planned_id:
-            return self.sink.kind == FENCE or self.sink.would_skip(planned_id) is True
+            return self.sink.traits.is_idempotent or self.sink.would_skip(planned_id) is True
         return complete_to == planned_id - 1 and self.sink.would_skip(planned_id) is False
 
     @property

@@ -112,8 +112,8 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
 
 def may_create_exclusively(folder: Location) -> bool:
     """Whether a suite has seen that of several who create one file on this kind of storage only one does."""
-    kind = _kind(folder)
-    return kind in _PROVEN and not (kind == "file" and folder.path.startswith(_VOLUMES))
+    scheme = _kind(folder)
+    return scheme in _PROVEN and not (scheme == "file" and folder.path.startswith(_VOLUMES))
 
 
 def late_write_seconds(folder: Location) -> float:

@@ -243,16 +243,21 @@ def _base(standing: Standing, template: OffsetEntry, wanted: Mapping[str, Offset
     """
     base: dict[str, SourceOffset] = {}
     for source_id, offset in ends(template).items():
-        if not isinstance(offset, KafkaOffset) or source_id not in wanted:
-            is_kafka = isinstance(offset, KafkaOffset)
+        expected = "offsets for each of its sources"
+        if not isinstance(offset, KafkaOffset):
             raise refuse(
                 standing,
-                "no offsets are chosen for a source of the query"
-                if is_kafka
-                else "offsets can be chosen of Kafka only",
+                "offsets can be chosen of Kafka only",
                 subject=f"source {source_id}",
-                found=None if is_kafka else f"a source of the kind {offset.kind}",
-                expected="offsets for each of its sources",
+                found=f"a source of the kind {offset.kind}",
+                expected=expected,
+            )
+        if source_id not in wanted:
+            raise refuse(
+                standing,
+                "no offsets are chosen for a source of the query",
+                subject=f"source {source_id}",
+                expected=expected,
             )
         base[source_id] = KafkaOffset({t: dict.fromkeys(parts, OFFSET_EARLIEST) for t, parts in offset.topics.items()})
     return base

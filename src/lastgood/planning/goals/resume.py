@@ -54,7 +54,6 @@ from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.query.sinks import NONE
 from lastgood.query.spans import stands
-from lastgood.sinks.evidence import ABSENT, FILE
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -192,7 +191,7 @@ def require_sinks(standing: Standing) -> None:
                 effect="readers fail, or do not see all rows",
                 next=standing.world.command("status"),
             )
-        is_log_gone = reading.sink.kind == FILE and reading.sink.skips_known and reading.shown == NONE
+        is_log_gone = reading.sink.traits.keeps_log and reading.sink.skips_known and reading.shown == NONE
         if is_log_gone and reading.done > NONE:
             raise refuse(
                 standing,
@@ -204,7 +203,7 @@ def require_sinks(standing: Standing) -> None:
                 next=standing.world.command("status"),
             )
         batches = reading.batches_done(0, standing.committed)
-        if reading.sink.kind == ABSENT and reading.may_have_rows(batches):
+        if not reading.sink.traits.is_there and reading.may_have_rows(batches):
             raise refuse(
                 standing,
                 f"batch {standing.committed} is committed, and there is no sink",
