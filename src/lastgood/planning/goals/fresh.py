@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.initial import InitialOffset
@@ -12,6 +13,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
 from lastgood.planning.draft import Draft, Edit, Known, StartEdit
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.planning.goals.resume import require_sinks, resumed
 from lastgood.planning.goals.values import Fresh
@@ -360,3 +362,14 @@ def _ends_of(standing: Standing, least: Mapping[str, SourceOffset]) -> dict[str,
 
 def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
     return tuple(replace(price, bound=True) for price in repair.prices)
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    is_it = isinstance(asked, Fresh) and asked.offsets is None
+    if known.mirror and not is_it:
+        yield Fresh(), ()
+
+
+FRESH: Final = GoalKind(
+    name=Fresh.name, begins=Begins.ANEW, make=Fresh, draft=plan_fresh, offer=_offer, tells_start=True
+)

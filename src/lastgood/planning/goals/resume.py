@@ -6,7 +6,7 @@ query is judged anew, until Spark's own restart does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
 from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.values import Resume
 from lastgood.planning.leaving import begins_as_told
 from lastgood.planning.losses import assumptions, begun, doubled_already, missing_already, silently_lost
@@ -440,3 +441,17 @@ def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
 
 def _shown(batch: int | None) -> int:
     return NONE if batch is None else batch
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    del known
+    if asked.name != Resume.name:
+        yield Resume(), ()
+
+
+def _plan(known: Known, goal: Resume, spark: SparkVersion) -> Draft:
+    del goal
+    return plan_resume(known, spark)
+
+
+RESUME: Final = GoalKind(name=Resume.name, begins=Begins.BY_ITSELF, make=Resume, draft=_plan, offer=_offer)
