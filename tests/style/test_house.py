@@ -9,8 +9,12 @@ import ast
 import collections
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import lastgood
 from lastgood.checkpoint import source_offsets
@@ -39,6 +43,17 @@ LINES_MAX = 200
 def modules() -> list[tuple[str, ast.Module]]:
     """Path below `src/lastgood/` and syntax of every module."""
     return [(str(file.relative_to(SOURCE)), ast.parse(file.read_text())) for file in sorted(SOURCE.rglob("*.py"))]
+
+
+def nodes(tree: ast.Module, *types: type[ast.AST]) -> Iterator[ast.AST]:
+    """Those of some types."""
+    return (node for node in walked(tree) if isinstance(node, types))
+
+
+@functools.cache
+def walked(tree: ast.Module) -> list[ast.AST]:
+    """Every node but the commonest, which say nothing."""
+    return [node for node in ast.walk(tree) if not isinstance(node, ast.Load | ast.Store | ast.Constant)]
 
 
 def elsewhere() -> Iterator[tuple[str, ast.Module]]:
@@ -92,7 +107,7 @@ def asked_by_name(tree: ast.Module) -> Iterator[int]:
     def is_named(node: ast.expr) -> bool:
         return is_of_one_kind(node) or (isinstance(node, ast.Name) and node.id in named)
 
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.Compare, ast.Match, ast.Subscript, ast.Call):
         match node:
             case ast.Compare(left=left, comparators=others):
                 each = [left, *others]
@@ -109,7 +124,7 @@ def asked_by_name(tree: ast.Module) -> Iterator[int]:
 
 def named_by_kind(tree: ast.Module) -> Iterator[str]:
     """Names such as `is_delta`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.FunctionDef, ast.Name, ast.arg):
         match node:
             case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                 if NAMED_BY_KIND.fullmatch(name):
@@ -149,12 +164,12 @@ def asks_for_a_step(tree: ast.Module) -> Iterator[int]:
     """Lines that ask of a step which one it is, where that is not at home."""
     imported = {
         each.asname or each.name
-        for node in ast.walk(tree)
+        for node in nodes(tree, ast.ImportFrom)
         if isinstance(node, ast.ImportFrom)
         for each in node.names
         if (node.module, each.name) in STEPS
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.Call, ast.MatchClass):
         match node:
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, wanted]):
                 if imported & {each.id for each in ast.walk(wanted) if isinstance(each, ast.Name)}:
@@ -215,10 +230,30 @@ LONG = frozenset({"backup.py", "diagnose.py", "inspect.py", "key.py", "run.py", 
 """Verbs that are longer still."""
 
 
+@pytest.mark.parametrize("room", ["query", "failures", "diagnosis", "planning", "ladder"])
+def test_pure_room_loads_no_storage_and_no_sink(room: str) -> None:
+    """What `import-linter` is told to pass over, what a kind of sink does, is loaded by nobody who asks what it is."""
+    names = [
+        f"lastgood.{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+        for name, _ in modules()
+        if name.startswith(f"{room}/")
+    ]
+    impure = ("lastgood.storage.", "lastgood.sinks.changes", "fsspec", "sqlite3")
+    pure = ("lastgood.storage.location", "lastgood.storage.clouds")
+    code = "\n".join(["import sys", *(f"import {name}" for name in names), "print(*sys.modules)"])
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = shown.stdout.split()
+    assert f"lastgood.{room}" in loaded
+    assert [name for name in loaded if name.startswith(impure) and name not in pure] == []
+    assert [
+        name for name in loaded if name.startswith("lastgood.sinks.") and name.endswith((".sink", ".carrying"))
+    ] == []
+
+
 def test_one_module_reads_the_configuration() -> None:
     reading = set()
     for name, tree in modules():
-        for node in ast.walk(tree):
+        for node in nodes(tree, ast.Import, ast.ImportFrom):
             match node:
                 case ast.Import(names=names) if any(each.name == "tomllib" for each in names):
                     reading.add(name)

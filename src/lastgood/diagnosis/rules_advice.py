@@ -19,7 +19,7 @@ from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.query.world import World
 from lastgood.sinks.kinds import traits_of
-from lastgood.storage.reading import LocationInvalidError, parse_location
+from lastgood.storage.location import LocationInvalidError, location_of
 
 CONDITIONS: tuple[Condition, ...] = told.CONDITIONS
 
@@ -217,6 +217,6 @@ def _schemas_elsewhere(world: World, operator: StateOperator) -> Iterator[Findin
 
 def _is_elsewhere(root: str, world: World) -> bool:
     try:
-        return parse_location(root).identity != parse_location(world.checkpoint.location).identity
+        return location_of(root).identity != location_of(world.checkpoint.location).identity
     except LocationInvalidError:
         return False

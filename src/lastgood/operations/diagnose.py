@@ -29,7 +29,8 @@ from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, asked_by, 
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
-from lastgood.sources.delta.facts import DeltaFacts, ask_delta
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.delta.table import ask_delta
 from lastgood.sources.kinds import is_told_as_table
 from lastgood.storage.reading import LocationInvalidError, open_storage, parse_location
 

@@ -22,7 +22,8 @@ from lastgood.observe.shown import Comparison
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
-from lastgood.sources.files.facts import FileFacts, Then, ask_files, then
+from lastgood.sources.files.facts import FileFacts, Then, then
+from lastgood.sources.files.folders import ask_files
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Range, Ranges, minus, ranges_to_json, served, union
 

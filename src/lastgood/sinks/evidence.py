@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lastgood.errors import Retry, StorageError
+from lastgood.errors import Retry, StorageError, reason
 from lastgood.sinks.kind import SinkTraits
 from lastgood.sinks.kinds import traits_of
-from lastgood.storage.parallel import reason
 
 START_MS = 30 * 60 * 1000
 """What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""

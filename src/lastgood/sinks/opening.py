@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lastgood.errors import Retry, StorageError
+from lastgood.errors import Retry, StorageError, reason
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, unknown_evidence
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kind import Opening, SinkKind
 from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNKNOWN, UNRECOGNISED
-from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 TIMEOUT_SECONDS = 10.0

@@ -87,6 +87,13 @@ def kind_of(offset: SourceOffset) -> SourceKind:
     return next((kind for kind in SOURCE_KINDS.values() if kind.is_one(value)), NOT_KNOWN)
 
 
+def place_of(offset: SourceOffset) -> int | None:
+    """How far on an offset is that has no type of its own; None where its kind does not tell."""
+    place = kind_of(offset).place
+    value = offset.value if isinstance(offset, JsonOffset) else None
+    return place(value) if place is not None and isinstance(value, dict) else None
+
+
 def source_kind(name: str | None) -> SourceKind:
     """The kind of a name, as `SourceOffset.kind` has it; of one that nobody knows as little as can be."""
     return NOT_KNOWN if name is None else SOURCE_KINDS.get(name, NOT_KNOWN)
