@@ -11,7 +11,7 @@ from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
 from lastgood.query.prediction.restart import Restart, Stage
 from lastgood.query.sink_batches import Origin
-from lastgood.query.sinks import NONE
+from lastgood.query.sinks import NONE, Rerun
 from lastgood.query.world import World, removal
 from lastgood.sinks.evidence import DedupeKey, is_query_id
 
@@ -121,16 +121,14 @@ def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
 
 def _orphan(reading: SinkReading) -> Iterator[Finding]:
     """The batch that runs again, where the sink holds it."""
-    sink, orphan = reading.sink, reading.orphan
-    if orphan is None or not sink.known or reading.shown < orphan:
+    sink, orphan, rerun = reading.sink, reading.orphan, reading.rerun
+    if orphan is None or rerun in (None, Rerun.WRITES, Rerun.DROPS):  # what it drops is told by `_would_skip`
         return
-    if reading.is_planned_anew and sink.would_skip(orphan) is not False:
-        return  # told by `_would_skip`
     evidence = {"batch": orphan, "versions": list(sink.versions(orphan)) or None}
-    if sink.would_skip(orphan) is False and not sink.traits.is_idempotent:
+    if rerun is Rerun.REPEATS:
         effect = f"The next start runs batch {orphan} again, and its rows are written a second time."
         yield reading.finding(conditions.SINK_WOULD_REPEAT, effect, evidence, reading.inspect(orphan))
-    elif sink.would_skip(orphan) is None:
+    elif rerun is Rerun.UNKNOWN:
         effect = f"Whether a start writes batch {orphan} a second time is not known."
         yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, evidence, reading.status())
     elif reading.shown == orphan:

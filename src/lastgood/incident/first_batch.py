@@ -29,7 +29,7 @@ from lastgood.planning.steps import digest, files_after
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
-from lastgood.query.sinks import Shown
+from lastgood.query.sinks import Shown, shown_at_last
 from lastgood.records.record import Progress, Source
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
@@ -235,21 +235,21 @@ def shown(planned: Sequence[PlannedSink], batch: FirstBatch, *, is_rerun: bool) 
 
 def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: bool) -> Judged:
     number, where = batch.number, without_login(sink.location)
-    seen = shown_batch(sink, number, [each for each in sink.batches if each.batch_id == number])
-    has_passed = sink.known and sink.last_batch is not None and sink.last_batch > number
-    if seen.shown is Shown.LIVE or (seen.shown is Shown.UNKNOWN and has_passed):
+    told = [each for each in sink.batches if each.batch_id == number]
+    shown = shown_at_last(sink, number, told, was_known=was_known)
+    if shown is Shown.LIVE:
         planned_ms = batch.record.time_ms
         held = None if planned_ms is None else origins(sink, {number: planned_ms}).get(number)
         if not batch.is_empty and held is not None and held.origin.is_doubtful:
             return Judged(f"{where}: {held.because}: its rows may have been dropped", is_kept=None)
-        version = "" if seen.version is None else f", by version {seen.version}"
-        return Judged(f"{where} shows batch {number}{version}", is_kept=True)
+        version = shown_batch(sink, number, told).version
+        by_version = "" if version is None else f", by version {version}"
+        return Judged(f"{where} shows batch {number}{by_version}", is_kept=True)
     if batch.is_empty:
         return Judged(f"{where} does not show batch {number}, which had nothing to write", is_kept=True)
-    if seen.shown is Shown.TAKEN_BACK:
+    if shown is Shown.TAKEN_BACK:
         return Judged(f"{where} showed batch {number}, and it was taken back since", is_kept=False)
-    is_behind = sink.known and (was_known if sink.last_batch is None else sink.last_batch < number)
-    if seen.shown is Shown.ABSENT or is_behind:
+    if shown is Shown.ABSENT:
         return _missing(sink, where, number)
     cannot = "cannot tell" if not sink.traits.tells_batches else f"does not tell whether it shows batch {number}"
     return Judged(f"{where} {cannot}: {sink.because}", is_kept=None if was_known or cannot != "cannot tell" else True)

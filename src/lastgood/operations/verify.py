@@ -29,7 +29,7 @@ from lastgood.observe.world import BATCHES
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
-from lastgood.query.topics import identify
+from lastgood.query.topics import identify, recorded_ids
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.kafka.cluster import ask_kafka
@@ -212,7 +212,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     stands = reading(evidence)
     facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
     ranges = served_ranges(committed.ranges, facts)
-    ids = query_facts(evidence).topic_ids
+    ids = recorded_ids(facts, query_facts(evidence).topic_ids)
     for topic in sorted(topics):
         _require_same(
             topic,

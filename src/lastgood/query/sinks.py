@@ -32,6 +32,21 @@ class Shown(enum.Enum):
     UNKNOWN = "unknown"
 
 
+class Rerun(enum.Enum):
+    """What a sink does with the batch that a start runs again."""
+
+    WRITES = "writes"
+    """It has not got it: so it takes it, or drops it by a mark that is higher (`SinkView.would_drop`)."""
+    RECOGNISES = "recognises"
+    """It has got it, and adds nothing."""
+    REPEATS = "repeats"
+    """It has got it, and writes it a second time."""
+    DROPS = "drops"
+    """It has, or may have, another batch of that number, and drops this one."""
+    UNKNOWN = "unknown"
+    """Nobody can tell whether it writes it a second time."""
+
+
 class Agreement(enum.Enum):
     """How a sink stands to the checkpoint."""
 
@@ -186,13 +201,30 @@ class SinkView:
         return sink.last_batch
 
     @property
+    def rerun(self) -> Rerun | None:
+        """What it does with the batch that runs again; None without one, or if it does not tell what it holds."""
+        orphan, sink = self.orphan, self.sink
+        if orphan is None or not sink.known:
+            return None
+        if self.shown < orphan:
+            return Rerun.WRITES
+        skips = sink.would_skip(orphan)
+        if self.is_planned_anew and skips is not False:
+            return Rerun.DROPS
+        if sink.traits.is_idempotent:
+            return Rerun.RECOGNISES
+        if skips is None:
+            return Rerun.UNKNOWN
+        return Rerun.RECOGNISES if skips else Rerun.REPEATS
+
+    @property
     def recognises_orphan(self) -> bool:
         """Whether the sink is known to take the orphan once: if it holds it, it drops it, and else it writes it."""
         complete_to, planned_id = self.complete_to, self.checkpoint.last_planned
         if complete_to is None or planned_id is None:
             return False
         if complete_to == planned_id:
-            return self.sink.traits.is_idempotent or self.sink.would_skip(planned_id) is True
+            return self.rerun is Rerun.RECOGNISES
         return complete_to == planned_id - 1 and self.sink.would_skip(planned_id) is False
 
     @property
@@ -253,6 +285,29 @@ def sink_views(
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
     return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks]
+
+
+def shown_at_last(
+    sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch], *, was_known: bool = False
+) -> Shown:
+    """Whether a sink shows a batch that is done: one by one, else by how far it has come.
+
+    A sink that has passed a batch and tells nothing of it has it; one that is behind it has not.
+
+    Args:
+        sink: What it says.
+        batch_id: The batch.
+        found: What it says of that one.
+        was_known: Whether it has told before of a batch of this query: then that it shows none now says something.
+    """
+    shown = shown_of(sink, batch_id, found)
+    if shown is not Shown.UNKNOWN or not sink.known:
+        return shown
+    if sink.last_batch is None:
+        return Shown.ABSENT if was_known else shown
+    if sink.last_batch == batch_id:
+        return shown
+    return Shown.LIVE if sink.last_batch > batch_id else Shown.ABSENT
 
 
 def shown_of(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:

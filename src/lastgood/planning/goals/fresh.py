@@ -30,9 +30,10 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import Reached, ends, weakest
 from lastgood.planning.repairs.lost import mirrored, newest_mirrored, restored
 from lastgood.planning.repairs.repair import Repair, Work, refuse
-from lastgood.planning.standing import Standing, ids_before, seen_as
+from lastgood.planning.standing import Standing, seen_as
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
+from lastgood.query.topics import recorded_of
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -341,7 +342,7 @@ def _by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tuple[Reac
 
 def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
     """What it rests on where nobody knows which topic of a name the query has read."""
-    known = ids_before(standing.world)
+    known = recorded_of(standing.world)
     read = {topic for each in starts.starts.values() for topic in topics_of(each)}
     unknown = sorted(read - known.keys() - {*anew})
     if unknown:

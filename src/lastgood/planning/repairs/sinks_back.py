@@ -16,6 +16,7 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.planning.pricing import ends, files_between
 from lastgood.planning.repairs.repair import Repair, Work, refuse
 from lastgood.planning.standing import Standing
+from lastgood.query.kafka import not_served
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.state_load import is_about_skipping
 from lastgood.query.sinks import NONE, SinkView
@@ -23,7 +24,7 @@ from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sinks.evidence import START_MS, SinkEvidence
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import is_compacted
-from lastgood.sources.kafka.ranges import minus, planned, served
+from lastgood.sources.kafka.ranges import planned
 from lastgood.sources.kinds import kind_of
 from lastgood.steps.step import SinkEdit
 
@@ -228,7 +229,7 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
         compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
-        gone = minus(wanted, served(wanted, facts.earliest, facts.latest)) if facts else {}
+        gone = not_served(wanted, facts) if facts else {}
         if gone:
             return f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
     if isinstance(start, FileOffset | VoidOffset) and isinstance(end, FileOffset):
