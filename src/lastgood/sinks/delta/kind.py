@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lastgood.delta_log.listing import DELTA_LOG
 from lastgood.sinks.kind import Opening, SinkKind, SinkReader, SinkTraits
 
 if TYPE_CHECKING:
@@ -11,11 +12,9 @@ if TYPE_CHECKING:
     from lastgood.sinks.delta.sink import DeltaSink
     from lastgood.storage.reading import Location, Storage
 
-_LOG = "_delta_log"
-
 
 def _is_at(storage: Storage, location: Location) -> bool:
-    found = storage.stat(location / _LOG)
+    found = storage.stat(location / DELTA_LOG)
     return found is not None and found.is_folder
 
 
@@ -50,7 +49,7 @@ DELTA_SINK = SinkKind(
             catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
         ),
     ),
-    sign=_LOG,
+    sign=DELTA_LOG,
     is_at=_is_at,
     open_at=_open,
     changes=_changes,

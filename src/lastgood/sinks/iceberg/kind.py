@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from lastgood.sinks.iceberg.sink import IcebergSink
     from lastgood.storage.reading import Location, Storage
 
-_METADATA = "metadata"
+METADATA_FOLDER = "metadata"
 _METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 
 
 def _is_at(storage: Storage, location: Location) -> bool:
     from lastgood.sinks.iceberg.sink import newest_metadata
 
-    return bool(newest_metadata(list(storage.names(location / _METADATA) or ())))
+    return bool(newest_metadata(list(storage.names(location / METADATA_FOLDER) or ())))
 
 
 def _is_named(location: Location) -> bool:
@@ -33,7 +33,7 @@ def _open(storage: Storage, location: Location, opening: Opening) -> IcebergSink
 ICEBERG_SINK = SinkKind(
     name="iceberg",
     traits=SinkTraits(),
-    sign=_METADATA,
+    sign=METADATA_FOLDER,
     is_at=_is_at,
     is_named=_is_named,
     open_at=_open,
