@@ -22,7 +22,7 @@ demo: setup ## the main job on real input: Kafka, Spark, Delta, broken in five w
 	@$(BIN)/lastgood demo
 
 test: check ## everything a change must pass: check, then corpus, properties, real brokers and real Sparks
-	$(BIN)/pytest -q -n 2 --ignore=tests/unit -m "not spark and not services and not proof"
+	$(BIN)/pytest -q -n 2 --ignore=tests/unit --ignore=tests/style -m "not spark and not services and not proof"
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "(spark or services) and not proof" --durations=15
 
 check: setup ## format, lint, types, layering, unit tests
@@ -39,7 +39,7 @@ layers:
 
 unit:
 	@folder=$$($(MEMORY:%=TMPDIR=%) mktemp -d -t lastgood-unit-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/pytest -q -n 2 --basetemp="$$folder/tmp" tests/unit
+	$(BIN)/pytest -q -n 2 --basetemp="$$folder/tmp" tests/unit tests/style
 
 proof: setup ## the large matrices; SHARD=i/n runs one part, SEED=s repeats a run
 	@echo "proof: shard $(SHARD), seed $(SEED), commit $$(git rev-parse --short HEAD)"

@@ -10,7 +10,7 @@ from typing import Any
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.planning.draft import Draft, Known
-from lastgood.planning.goals.values import Goal
+from lastgood.planning.goals.kind import Goal
 from lastgood.planning.planner import draft
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
 from lastgood.query.world import World

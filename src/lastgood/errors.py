@@ -196,6 +196,11 @@ class StorageError(LastgoodError):
     retry = Retry.LATER
 
 
+def reason(error: StorageError) -> str:
+    """Why there is no answer, in one line for a person."""
+    return f"{error}: {error.found or error.subject}"
+
+
 class NoSpaceError(StorageError):
     """The disk is full, or the quota used up."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lastgood.errors import LastgoodError, Retry, command_line
-from lastgood.storage.reading import Location
+from lastgood.storage.location import Location
 
 FORMAT: Final = 1
 SIGNATURE: Final = "signature"

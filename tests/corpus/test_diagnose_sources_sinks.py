@@ -31,7 +31,7 @@ from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
 from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence_of
 from lastgood.sinks.opening import open_sink
 from lastgood.sources.delta.facts import DeltaFacts
-from lastgood.sources.files.facts import ask_files
+from lastgood.sources.files.folders import ask_files
 from lastgood.sources.kafka.facts import KafkaFacts, facts_from_json
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder

@@ -12,7 +12,8 @@ from planning import carried_out, delta, fence, files, known, silent
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import Draft, Known, RepairRefusedError
-from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import Fresh, Replan, Reposition, Resume
 from lastgood.planning.log_edits import edited
 from lastgood.planning.planner import draft
 from lastgood.planning.steps import FileStep, MoveStep, in_order

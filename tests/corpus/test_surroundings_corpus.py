@@ -104,7 +104,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     facts = look_around(evidence, options(case.name), now_ms=0).kafka
     assert facts is not None
     recorded = json.loads((case / "kafka.json").read_text())["topic_id_when_the_checkpoint_was_written"]
-    found = exposure_of(reading(evidence), facts, now_ms=0, recorded_ids={"reclarger": recorded})
+    found = exposure_of(reading(evidence), facts, now_ms=0, noted_ids={"reclarger": recorded})
     assert found.losing is Losing.YES
 
 

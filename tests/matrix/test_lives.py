@@ -21,7 +21,8 @@ from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.spark_version import SPARK_4_2

@@ -18,8 +18,10 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import PlannedSink
 from lastgood.planning.steps import sink_edits
 from lastgood.recovery.engine import Engine, Surveyor
-from lastgood.sinks.changes import SINK_CHANGES, SinkChanges
+from lastgood.sinks.changes import SinkChanges
 from lastgood.sinks.evidence import DedupeKey, unknown_evidence
+from lastgood.sinks.kind import SinkKind, SinkTraits
+from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
 from lastgood.steps.kinds import parse_step
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn
@@ -102,7 +104,9 @@ def counter_steps(edit: SinkEdit, storage: Storage) -> tuple[CounterStep, ...] |
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line."""
-    monkeypatch.setitem(SINK_CHANGES, "counter", SinkChanges(CounterStep, CarriedCounterStep, counter_steps))
+    changes = SinkChanges(CounterStep, CarriedCounterStep, counter_steps)
+    kind = SinkKind(name="counter", traits=SinkTraits(), changes=lambda: changes)
+    monkeypatch.setitem(SINK_KINDS, kind.name, kind)
 
 
 class CounterCase(Case):
@@ -146,7 +150,7 @@ def test_step_is_read_out_of_a_plan_and_comes_to_an_edit_of_its_sink() -> None:
 
 def test_plan_of_a_sink_that_nobody_knows_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     told = CounterStep(str(COUNTER), 8, 7, "test").to_json()
-    monkeypatch.delitem(SINK_CHANGES, "counter")
+    monkeypatch.delitem(SINK_KINDS, "counter")
     with pytest.raises(ValueError, match="not understood"):
         parse_step(told)
 

@@ -39,6 +39,20 @@ class Waivers(click.ParamType["tuple[Waiver, ...]"]):
         return tuple(Waiver(word) for word in dict.fromkeys(words))
 
 
+class Goals(click.Choice[str]):
+    """The goals that there are; the table of them is loaded when somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.case_sensitive = True
+
+    @functools.cached_property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """By their names."""
+        from lastgood.planning.goals.kinds import GOAL_KINDS
+
+        return tuple(GOAL_KINDS)
+
+
 def _start_file(
     via: str | None, file: str | None, form: str | None, key: str | None, *, named: Callable[[], StartFile | None]
 ) -> StartFile | None:
@@ -76,7 +90,7 @@ def _start_file(
 _OPTIONS = (
     click.option(
         "--goal",
-        type=click.Choice(["resume", "replan", "reposition", "fresh"]),
+        type=Goals(),
         default="resume",
         show_default=True,
         help="What is wanted.",

@@ -206,12 +206,13 @@ def cells(row: BatchRow, comparison: Comparison) -> tuple[tuple[str, ...], str |
 
 def _shown(batch: ShownBatch) -> str:
     from lastgood.query.sinks import Shown
+    from lastgood.sinks.kinds import traits_of
 
     if batch.shown is not Shown.LIVE:
         return {Shown.TAKEN_BACK: "taken back", Shown.ABSENT: "no", Shown.UNKNOWN: "?"}[batch.shown]
     if batch.version is None:
         return "yes"
-    return f"v{batch.version}" if batch.kind == "delta" else str(batch.version)
+    return f"{traits_of(batch.kind).version_sign}{batch.version}"
 
 
 def print_unknown(comparison: Comparison, out: Console) -> None:

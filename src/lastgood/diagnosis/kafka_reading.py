@@ -12,6 +12,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import Span, Stand, spans, stands
+from lastgood.query.topics import recorded_of
 from lastgood.query.world import World
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Offsets, Ranges
@@ -73,7 +74,7 @@ class KafkaReading:
 
     def recorded_id(self, topic: str) -> str | None:
         """The id that the topic had while it was read, if somebody wrote it down."""
-        return self.world.topic_ids.get(topic, self.facts.topic_ids_before.get(topic))
+        return recorded_of(self.world).get(topic)
 
     def finding(
         self,

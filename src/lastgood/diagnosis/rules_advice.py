@@ -18,7 +18,8 @@ from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.query.world import World
-from lastgood.storage.reading import LocationInvalidError, parse_location
+from lastgood.sinks.kinds import traits_of
+from lastgood.storage.location import LocationInvalidError, location_of
 
 CONDITIONS: tuple[Condition, ...] = told.CONDITIONS
 
@@ -53,7 +54,7 @@ def _place(world: World) -> Iterator[Finding]:
     if facts.table is not None:
         below = world.checkpoint.location.removeprefix(facts.table.location).strip("/")
         is_hidden = below.startswith(("_", "."))
-        cleaned = "" if is_hidden or facts.table.kind == "file" else ", or cleans it up,"
+        cleaned = "" if is_hidden or not traits_of(facts.table.kind).is_swept else ", or cleans it up,"
         yield Finding(
             told.IN_TABLE_FOLDER,
             world.location,
@@ -216,6 +217,6 @@ def _schemas_elsewhere(world: World, operator: StateOperator) -> Iterator[Findin
 
 def _is_elsewhere(root: str, world: World) -> bool:
     try:
-        return parse_location(root).identity != parse_location(world.checkpoint.location).identity
+        return location_of(root).identity != location_of(world.checkpoint.location).identity
     except LocationInvalidError:
         return False

@@ -21,6 +21,7 @@ from lastgood.diagnosis.kafka_reading import (
     within,
 )
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
+from lastgood.query.kafka import expired
 from lastgood.query.prediction.kafka_source import is_without_topics
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.topics import identify, plans_of, reads_of
@@ -295,7 +296,7 @@ def _nature(source: KafkaReading, topic: str, found: TopicFacts) -> Iterator[Fin
 def _expired(source: KafkaReading, others: Collection[str]) -> Iterator[Finding]:
     """Unread offsets below the beginning of their partition; of another topic of that name they say nothing."""
     unread = source.end if source.is_in_sinks else source.start
-    lost = {t: parts for t, parts in planned(unread, source.facts.earliest).items() if t not in others}
+    lost = {t: parts for t, parts in expired(unread, source.facts).items() if t not in others}
     if not lost:
         return
     batch_id = source.stand.batch_id + source.is_in_sinks  # what the sinks have is not read again

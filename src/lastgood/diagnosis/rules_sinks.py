@@ -11,9 +11,9 @@ from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
 from lastgood.query.prediction.restart import Restart, Stage
 from lastgood.query.sink_batches import Origin
-from lastgood.query.sinks import NONE
+from lastgood.query.sinks import NONE, Rerun
 from lastgood.query.world import World, removal
-from lastgood.sinks.evidence import ABSENT, FENCE, FILE, DedupeKey, is_query_id
+from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 
@@ -51,7 +51,7 @@ def find_sinks(world: World, restart: Restart) -> Iterator[Finding]:
 
 def _not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
-    if sink.known or (sink.kind == FILE and sink.skips_known):
+    if sink.known or (sink.traits.keeps_log and sink.skips_known):
         return
     twice = "" if orphan is None else f" Whether a start writes batch {orphan} a second time is not known."
     level = Severity.INFO if orphan is None else Severity.WARNING
@@ -59,7 +59,7 @@ def _not_known(reading: SinkReading) -> Iterator[Finding]:
         effect = f"Nobody can tell from it whether a batch is there.{twice}"
         yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, {}, reading.status(), level)
         return
-    is_answer = sink.kind == "unrecognised"
+    is_answer = not sink.traits.tells_batches
     effect = f"Nobody knows whether it agrees with the checkpoint.{twice}"
     yield reading.finding(conditions.SINK_UNKNOWN, effect, {}, reading.status(), level if is_answer else None)
 
@@ -67,9 +67,9 @@ def _not_known(reading: SinkReading) -> Iterator[Finding]:
 def _shows_none(reading: SinkReading) -> Iterator[Finding]:
     """A sink that knows nothing of the query, though batches are committed."""
     sink = reading.sink
-    if not reading.shows_none or reading.done == NONE or sink.kind == FILE:
+    if not reading.shows_none or reading.done == NONE or sink.traits.keeps_log:
         return
-    if sink.kind == ABSENT:
+    if not sink.traits.is_there:
         effect = f"The rows of {batches(range(reading.done + 1))} are not there, and no start brings them back."
         yield reading.finding(conditions.SINK_GONE, effect, {"done": reading.done}, reading.status())
     elif not sink.others:
@@ -121,16 +121,14 @@ def _planned_anew(reading: SinkReading, orphan: int) -> Finding:
 
 def _orphan(reading: SinkReading) -> Iterator[Finding]:
     """The batch that runs again, where the sink holds it."""
-    sink, orphan = reading.sink, reading.orphan
-    if orphan is None or not sink.known or reading.shown < orphan:
+    sink, orphan, rerun = reading.sink, reading.orphan, reading.rerun
+    if orphan is None or rerun in (None, Rerun.WRITES, Rerun.DROPS):  # what it drops is told by `_would_skip`
         return
-    if reading.is_planned_anew and sink.would_skip(orphan) is not False:
-        return  # told by `_would_skip`
     evidence = {"batch": orphan, "versions": list(sink.versions(orphan)) or None}
-    if sink.would_skip(orphan) is False and sink.kind != FENCE:
+    if rerun is Rerun.REPEATS:
         effect = f"The next start runs batch {orphan} again, and its rows are written a second time."
         yield reading.finding(conditions.SINK_WOULD_REPEAT, effect, evidence, reading.inspect(orphan))
-    elif sink.would_skip(orphan) is None:
+    elif rerun is Rerun.UNKNOWN:
         effect = f"Whether a start writes batch {orphan} a second time is not known."
         yield reading.finding(conditions.SINK_MARKER_UNKNOWN, effect, evidence, reading.status())
     elif reading.shown == orphan:
@@ -199,7 +197,7 @@ def _missing(reading: SinkReading) -> Iterator[Finding]:
     """Batches below the newest that it shows, of which it shows nothing at all."""
     sink = reading.sink
     shown = {each.batch_id for each in sink.batches}
-    if not sink.known or not shown or sink.complete_from is None or sink.kind == FILE:
+    if not sink.known or not shown or sink.complete_from is None or sink.traits.keeps_log:
         return
     since = max(sink.complete_from, min(shown))  # below its first batch stands what another query id has written
     inside = (batch_id for batch_id in reading.batches_done(since, reading.shown) if batch_id not in shown)
@@ -233,7 +231,7 @@ def _twice(reading: SinkReading) -> Iterator[Finding]:
 def _log_gap(reading: SinkReading) -> Iterator[Finding]:
     """The log of a file sink, which is all that its readers go by."""
     sink, comes = reading.sink, reading.next_new
-    if sink.kind != FILE:
+    if not sink.traits.keeps_log:
         return
     if sink.unreadable:
         effect = "Spark cannot read the folder, and the next compaction fails."
@@ -262,7 +260,7 @@ def _log_gap(reading: SinkReading) -> Iterator[Finding]:
 def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
     """What keeps a file sink from writing down the batch that runs next."""
     stop = reading.restart.stop
-    if reading.sink.kind != FILE or stop is None or stop.stage is not Stage.SINK:
+    if not reading.sink.traits.keeps_log or stop is None or stop.stage is not Stage.SINK:
         return
     name = stop.subject.rpartition("/")[2]
     effect, evidence = "The query stops when the sink writes this entry, at every start.", {"name": stop.subject}
@@ -353,7 +351,7 @@ def _id_changed(reading: SinkReading, candidates: Mapping[str, int]) -> Finding:
 
 def _remarks(reading: SinkReading) -> Iterator[Finding]:
     sink = reading.sink
-    if sink.write_obstacles and sink.kind != ABSENT:
+    if sink.write_obstacles and sink.traits.is_there:
         effect = "A recovery that has to take batches back from this sink will be refused."
         yield reading.finding(conditions.SINK_NOT_WRITABLE, effect, {"obstacles": list(sink.write_obstacles)})
     if sink.notes:

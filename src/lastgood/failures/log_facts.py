@@ -58,6 +58,8 @@ _SUBSCRIPTIONS: Mapping[str, Any] = {
 _DESCRIBED = re.compile(r"(\w+?)(?:V\d)?\[(.*)\]", re.DOTALL)
 _SOURCE_KINDS = {"FileStreamSource": "files", "DeltaSource": "delta", "Kafka": "kafka", "KafkaSource": "kafka"}
 _SINK_KINDS = {"DeltaSink": "delta", "FileSink": "files", "ForeachBatchSink": "foreach_batch", "KafkaTable": "kafka"}
+_SINKS_IN_PLACES = frozenset(("DeltaSink", "FileSink"))
+"""Whose description holds where they lie."""
 _ENGINES = frozenset(("MicroBatchExecution", "ContinuousExecution", "StreamExecution", "ProgressReporter"))
 
 
@@ -394,7 +396,7 @@ def _sink(description: str) -> SinkFacts:
     word = found[1] if found else simple_name(description.partition("@")[0])
     kind = _SINK_KINDS.get(word, word)
     return SinkFacts(
-        description=description, kind=kind, location=found[2] if found and kind in ("delta", "files") else None
+        description=description, kind=kind, location=found[2] if found and word in _SINKS_IN_PLACES else None
     )
 
 

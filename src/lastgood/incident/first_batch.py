@@ -29,15 +29,15 @@ from lastgood.planning.steps import digest, files_after
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
-from lastgood.query.sinks import Shown
+from lastgood.query.sinks import Shown, shown_at_last
 from lastgood.records.record import Progress, Source
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Ranges, minus, offset_count
 from lastgood.sources.kafka.starting_offsets import read_offsets
+from lastgood.sources.kinds import source_kind
 
 _SHOWN_MAX = 5
-_CANNOT_TELL = ("unrecognised", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def unseen(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged | 
     if is_rerun and plan.sinks and len(_had_before(plan, batch)) == len(plan.sinks):
         return None
     lost = _lost(plan)
-    counts = [_count(read, lost) for read in batch.reads if read.kind == KafkaOffset.kind]
+    counts = [_count(read, lost) for read in batch.reads if source_kind(read.kind).has_row_of_each_offset]
     expected = sum(count for count in counts if count is not None)
     is_whole = len(counts) == len(batch.reads) and batch.rows == expected
     if None not in counts and (not expected or is_whole):
@@ -235,23 +235,23 @@ def shown(planned: Sequence[PlannedSink], batch: FirstBatch, *, is_rerun: bool) 
 
 def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: bool) -> Judged:
     number, where = batch.number, without_login(sink.location)
-    seen = shown_batch(sink, number, [each for each in sink.batches if each.batch_id == number])
-    has_passed = sink.known and sink.last_batch is not None and sink.last_batch > number
-    if seen.shown is Shown.LIVE or (seen.shown is Shown.UNKNOWN and has_passed):
+    told = [each for each in sink.batches if each.batch_id == number]
+    shown = shown_at_last(sink, number, told, was_known=was_known)
+    if shown is Shown.LIVE:
         planned_ms = batch.record.time_ms
         held = None if planned_ms is None else origins(sink, {number: planned_ms}).get(number)
         if not batch.is_empty and held is not None and held.origin.is_doubtful:
             return Judged(f"{where}: {held.because}: its rows may have been dropped", is_kept=None)
-        version = "" if seen.version is None else f", by version {seen.version}"
-        return Judged(f"{where} shows batch {number}{version}", is_kept=True)
+        version = shown_batch(sink, number, told).version
+        by_version = "" if version is None else f", by version {version}"
+        return Judged(f"{where} shows batch {number}{by_version}", is_kept=True)
     if batch.is_empty:
         return Judged(f"{where} does not show batch {number}, which had nothing to write", is_kept=True)
-    if seen.shown is Shown.TAKEN_BACK:
+    if shown is Shown.TAKEN_BACK:
         return Judged(f"{where} showed batch {number}, and it was taken back since", is_kept=False)
-    is_behind = sink.known and (was_known if sink.last_batch is None else sink.last_batch < number)
-    if seen.shown is Shown.ABSENT or is_behind:
+    if shown is Shown.ABSENT:
         return _missing(sink, where, number)
-    cannot = "cannot tell" if sink.kind in _CANNOT_TELL else f"does not tell whether it shows batch {number}"
+    cannot = "cannot tell" if not sink.traits.tells_batches else f"does not tell whether it shows batch {number}"
     return Judged(f"{where} {cannot}: {sink.because}", is_kept=None if was_known or cannot != "cannot tell" else True)
 
 
@@ -344,7 +344,7 @@ def _reread_otherwise(plan: Plan, batch: FirstBatch) -> Iterator[str]:
     for price in plan.sources:
         ranges = by_index[price.index].ranges if price.index in by_index else None
         is_plain = not price.bound and not price.lost and sum(each.index == price.index for each in plan.sources) == 1
-        if ranges is not None and is_plain and price.kind == "kafka":
+        if ranges is not None and is_plain:
             other = {**minus(ranges, price.reread), **minus(price.reread, ranges)}
             yield from (f"{each} is read otherwise than the plan said" for each in _names(other))
 

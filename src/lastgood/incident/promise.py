@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.errors import LastgoodError, StorageError
+from lastgood.errors import LastgoodError, StorageError, reason
 from lastgood.incident.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import CheckpointMissingError, Evidence, gather, now_ms
@@ -24,7 +24,6 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import Progress, Record
 from lastgood.settings.target import pipeline_of
 from lastgood.sinks.evidence import SinkEvidence
-from lastgood.storage.parallel import reason
 from lastgood.storage.rights import WORK_SUFFIX
 
 

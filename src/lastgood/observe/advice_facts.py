@@ -14,18 +14,18 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lastgood.checkpoint.layout import METADATA, OFFSETS, SINK_LOG
+from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.observe.evidence import Evidence
 from lastgood.query.advice_facts import AdviceFacts, TableAround
+from lastgood.sinks.kind import SinkKind
+from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import LocalStorage, Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 
 TIMEOUT_SECONDS = 5.0
-_ICEBERG_METADATA = ".metadata.json"
-_SIGNS = {"_delta_log": "delta", SINK_LOG: "file", _ICEBERG_METADATA: "iceberg"}
 _FOLDERS_ABOVE = 5
 RECORDS_FOLDER = "records"
 """Below the work folder of a checkpoint."""
@@ -48,9 +48,10 @@ def advice_facts(
     questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, evidence)}
     if location.name:
         questions["topics"] = partial(read_topic_ids, storage, location, evidence.query_id)
-    places = _signs_of_tables(location)
-    for sign, folder in places:
-        questions[f"{sign} {folder}"] = partial(_is_table, storage, folder, sign)
+    places = _possible_tables(location)
+    for kind, folder in places:
+        if kind.is_at is not None:
+            questions[f"{kind.name} {folder}"] = partial(kind.is_at, storage, folder)
     oldest = evidence.checkpoint.offsets.ids.oldest
     if oldest and len(evidence.checkpoint.offsets.ids) <= RETAINED_DEFAULT:
         questions["metadata"] = partial(_modified, storage, location / METADATA)
@@ -63,7 +64,7 @@ def advice_facts(
     )
     found = {name: answer.value for name, answer in zip(questions, answers, strict=True)}
     recorded: AdviceFacts = found["records"] or AdviceFacts()
-    tables = (TableAround(str(folder), _SIGNS[sign]) for sign, folder in places if found[f"{sign} {folder}"])
+    tables = (TableAround(str(folder), kind.name) for kind, folder in places if found[f"{kind.name} {folder}"])
     return replace(
         recorded,
         topic_ids={**recorded.topic_ids, **(found.get("topics") or {})},
@@ -109,17 +110,11 @@ def _max_downtime_ms(evidence: Evidence, said_ms: int | None) -> int | None:
     return evidence.target.max_downtime_ms if said_ms is None else said_ms
 
 
-def _signs_of_tables(location: Location) -> list[tuple[str, Location]]:
+def _possible_tables(location: Location) -> list[tuple[SinkKind, Location]]:
     """What to look for, and in which of the folders above; nearest first, not in the root."""
     above = [str(path) for path in PurePosixPath(location.path).parents][:_FOLDERS_ABOVE]
-    return [(sign, replace(location, path=path)) for path in above if path != "/" for sign in _SIGNS]
-
-
-def _is_table(storage: Storage, folder: Location, sign: str) -> bool:
-    if sign == _ICEBERG_METADATA:
-        return any(name.endswith(sign) for name in storage.names(folder / METADATA) or ())
-    found = storage.stat(folder / sign)
-    return found is not None and found.is_folder
+    kinds = [kind for kind in SINK_KINDS.values() if kind.is_at is not None]
+    return [(kind, replace(location, path=path)) for path in above if path != "/" for kind in kinds]
 
 
 def _modified(storage: Storage, file: Location) -> int | None:

@@ -31,7 +31,7 @@ def exposure_to_kafka(
         reading(evidence),
         around.kafka,
         now_ms=at_ms,
-        recorded_ids=facts.topic_ids,
+        noted_ids=facts.topic_ids,
         is_same_topic=options.topic_is_the_same,
         in_sinks=None if held is None else reading(evidence, through=held).next_offsets,
     )

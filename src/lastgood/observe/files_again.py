@@ -11,7 +11,8 @@ from lastgood.errors import ExtraMissingError
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.hosts import open_named
 from lastgood.query.spans import stands
-from lastgood.sources.files.facts import WrittenAgain, written_again
+from lastgood.sources.files.facts import WrittenAgain
+from lastgood.sources.files.folders import written_again
 
 
 def files_again(evidence: Evidence) -> Mapping[str, WrittenAgain]:

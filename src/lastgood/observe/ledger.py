@@ -275,8 +275,9 @@ def _initial(copy: Copy) -> dict[str, str]:
     """Where a source of Kafka began, if it is that which the file tells."""
     _, source_id, name = copy.path.split("/", 2)
     began = parse_initial_offset(copy.content) if name == "0" else None
-    is_kafka = isinstance(began, InitialOffset) and isinstance(began.offset, KafkaOffset)
-    return {cleaned(source_id): began.offset.to_text()} if is_kafka and isinstance(began, InitialOffset) else {}
+    if not isinstance(began, InitialOffset) or not isinstance(began.offset, KafkaOffset):
+        return {}
+    return {cleaned(source_id): began.offset.to_text()}
 
 
 def _chunks(copies: Iterable[Copy], size: int) -> Iterator[list[Copy]]:

@@ -14,7 +14,8 @@ from lastgood.errors import UsageError
 from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
-from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, planned, ranges_to_json, union
+from lastgood.query.kafka import expired
+from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_json, union
 from lastgood.sources.kafka.reader import SourceKindError
 
 _NOTHING_ASKED = EvidenceOptions()
@@ -42,14 +43,14 @@ class Standing:
     @property
     def expired(self) -> Ranges:
         """What lies between these offsets and the first that Kafka still has: a start from here finds it gone."""
-        earliest = self.surroundings.kafka.earliest if self.surroundings.kafka else {}
+        facts = self.surroundings.kafka
         found: Ranges = {}
         for topics in self.sources.values():
             known = {
                 topic: {each: offset for each, offset in parts.items() if offset >= 0}
                 for topic, parts in topics.items()
             }
-            found = union(found, planned(known, earliest))
+            found = found if facts is None else union(found, expired(known, facts))
         return found
 
     def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:

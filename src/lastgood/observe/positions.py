@@ -14,7 +14,7 @@ from lastgood.observe.evidence import now_ms
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import ONE_SECONDS
 from lastgood.observe.survey import Survey
-from lastgood.planning.standing import recreated
+from lastgood.query.topics import recreated
 from lastgood.sources.kafka.facts import Found, KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.reader import SourceKindError

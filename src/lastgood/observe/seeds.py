@@ -45,7 +45,6 @@ from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import open_storage, parse_location
 
 _ONLY_SOURCE = "0"
-_DELTA = "delta"
 _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 
 
@@ -353,7 +352,7 @@ def _commits(table: SinkEvidence) -> Sequence[TableCommit]:
 
 def _table(found: Survey, option: str) -> SinkEvidence:
     """The one Delta table among the sinks."""
-    tables = [sink for sink in found.world.sinks if sink.kind == _DELTA]
+    tables = [sink for sink in found.world.sinks if sink.traits.tells_offsets]
     if len(tables) != 1:
         raise UsageError(
             "which table?" if tables else "no sink is a Delta table",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.sinks.changes import SINK_CHANGES, fence_at
+from lastgood.sinks.changes import changes_of, fence_at
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.step import SinkEdit, Step
 from lastgood.storage.reading import open_storage, parse_location
@@ -26,7 +26,8 @@ def sink_steps(edits: Iterable[SinkEdit]) -> Iterator[Step]:
     """
     for edit in edits:
         storage = open_storage(parse_location(edit.location))
-        steps = SINK_CHANGES[edit.kind].measure(edit, storage)
+        changes = changes_of(edit.kind)
+        steps = f"a sink of the kind {edit.kind}" if changes is None else changes.measure(edit, storage)
         if isinstance(steps, str):
             raise RepairRefusedError(
                 f"a sink cannot be taken back to batch {edit.batch}",

@@ -16,7 +16,7 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
-from lastgood.errors import ExtraMissingError, UsageError
+from lastgood.errors import ExtraMissingError, UsageError, reason
 from lastgood.observe.broker import Broker, open_broker
 from lastgood.observe.evidence import Evidence
 from lastgood.query.history import BatchRecord
@@ -29,7 +29,7 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.opening import open_sink
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.unasked import REPLAYS
-from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import LocationInvalidError
 
 TIMEOUT_SECONDS = 10.0

@@ -34,7 +34,7 @@ from lastgood.query.world import World
 from lastgood.redaction import without_login
 from lastgood.settings.keys import Keys
 from lastgood.signing import KeyRing
-from lastgood.sinks.evidence import FILE, SinkEvidence
+from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.steps.step import SinkEdit
 from lastgood.storage.reading import Location, Storage
@@ -231,7 +231,7 @@ def _as_left(found: Evidence, keys: KeyRing) -> Evidence:
 
 def _with_files(found: Evidence, world: World) -> World:
     """The same, knowing what became of the files whose rows a sink shows no more, since they would be read anew."""
-    marked = (sink for sink in world.sinks if sink.kind == FILE or _is_streamed(sink))
+    marked = (sink for sink in world.sinks if sink.traits.keeps_log or _is_streamed(sink))
     shown = [sink.last_batch for sink in marked if sink.known and sink.last_batch is not None]
     committed = world.checkpoint.last_committed
     if not shown or committed is None or min(shown) >= committed:

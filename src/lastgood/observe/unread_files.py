@@ -12,7 +12,8 @@ from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.hosts import open_named
 from lastgood.query.sinks import NONE
-from lastgood.sources.files.facts import FileFacts, FileState, ask_files
+from lastgood.sources.files.facts import FileFacts, FileState
+from lastgood.sources.files.folders import ask_files
 from lastgood.storage.reading import Location, Storage
 
 _FILES_MAX = 1000

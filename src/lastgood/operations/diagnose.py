@@ -29,7 +29,9 @@ from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, asked_by, 
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
-from lastgood.sources.delta.facts import DeltaFacts, ask_delta
+from lastgood.sources.delta.facts import DeltaFacts
+from lastgood.sources.delta.table import ask_delta
+from lastgood.sources.kinds import is_told_as_table
 from lastgood.storage.reading import LocationInvalidError, open_storage, parse_location
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from lastgood.observe.bundle import SavedBundle
 
 STDIN = "-"
-_TABLES = ("delta", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> Diagnose
     if query is None:
         return options
     evidence = options.evidence
-    sink = query.sink.location if query.sink and query.sink.kind in _TABLES else None
+    sink = query.sink.location if query.sink else None
     if sink and not evidence.sinks:
         evidence = replace(evidence, sinks=(sink,))
     subscriptions = [source.subscription for source in query.sources if source.subscription is not None]
@@ -230,7 +231,7 @@ def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaF
         if newest
         else {}
     )
-    told = [source for source in (query.sources if query else ()) if source.kind == "delta" and source.location]
+    told = [source for source in (query.sources if query else ()) if is_told_as_table(source.kind) and source.location]
     found = {}
     for source_id, offset in lines.items():
         is_alone = len(lines) == len(told) == 1

@@ -22,9 +22,11 @@ from lastgood.observe.shown import Comparison
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
-from lastgood.sources.files.facts import FileFacts, Then, ask_files, then
+from lastgood.query.kafka import not_served
+from lastgood.sources.files.facts import FileFacts, Then, then
+from lastgood.sources.files.folders import ask_files
 from lastgood.sources.kafka.facts import KafkaFacts
-from lastgood.sources.kafka.ranges import Range, Ranges, minus, ranges_to_json, served, union
+from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, union
 
 _NOTHING_ASKED = EvidenceOptions()
 _UNASKED = Surroundings()
@@ -179,7 +181,7 @@ def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
         return None
     earliest = facts.earliest
     known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
-    return minus(whole, served(whole, earliest, facts.latest)) if known else None
+    return not_served(whole, facts) if known else None
 
 
 def again(row: BatchRow, evidence: Evidence, bootstrap: str | None = None) -> list[str]:

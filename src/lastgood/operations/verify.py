@@ -29,7 +29,9 @@ from lastgood.observe.world import BATCHES
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
-from lastgood.query.topics import identify
+from lastgood.query.topics import identify, recorded_ids
+from lastgood.sinks.files.kind import FILE_SINK
+from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.kafka.cluster import ask_kafka
 from lastgood.sources.kafka.config import read_kafka_config
 from lastgood.sources.kafka.java_properties import parse_properties
@@ -38,7 +40,7 @@ from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
 from lastgood.spark.audit import (
     ISOLATION_LEVELS,
     MARK,
-    SINK_KINDS,
+    NAMED_TABLE,
     Audit,
     AuditSpec,
     SinkTable,
@@ -210,7 +212,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     stands = reading(evidence)
     facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
     ranges = served_ranges(committed.ranges, facts)
-    ids = query_facts(evidence).topic_ids
+    ids = recorded_ids(facts, query_facts(evidence).topic_ids)
     for topic in sorted(topics):
         _require_same(
             topic,
@@ -280,17 +282,19 @@ def sink_table(text: str) -> SinkTable:
         StorageError: the location is not understood or cannot be read (subclasses).
     """
     kind, colon, rest = text.partition(":")
-    if kind == "table" and colon and rest:
+    if kind == NAMED_TABLE and colon and rest:
         return SinkTable(kind, rest)
-    location = parse_location(rest if kind in SINK_KINDS else text)
-    if kind in SINK_KINDS:
-        return SinkTable(kind, str(location))
+    named = SINK_KINDS.get(kind)
+    if kind == NAMED_TABLE or (named is not None and named.traits.reader is not None):
+        return SinkTable(kind, str(parse_location(rest)))
+    location = parse_location(text)
     storage = open_storage(location)
-    if storage.stat(location / "_delta_log") is not None:
-        return SinkTable("delta", str(location))
+    for each in SINK_KINDS.values():
+        if each.traits.reader is not None and each.is_at is not None and each.is_at(storage, location):
+            return SinkTable(each.name, str(location))
     if storage.stat(location) is None:
         raise SinkUnreadableError("there is no such table", subject=text, found="no such folder", expected="a table")
-    return SinkTable("file", str(location))
+    return SinkTable(FILE_SINK.name, str(location))  # a folder of Parquet files, whoever has written it
 
 
 @dataclass(frozen=True, slots=True)

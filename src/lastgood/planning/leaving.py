@@ -17,7 +17,7 @@ from lastgood.planning.repairs.repair import Outlook, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE
 from lastgood.query.world import LeftBehind, World
-from lastgood.sinks.evidence import ABSENT, DedupeKey, SinkEvidence, is_query_id
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import starting_offsets
@@ -80,7 +80,7 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     """
     otherwise = standing.world.in_checkpoint()
     require_room_at_zero(standing, otherwise=otherwise)
-    unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink.kind, each.sink.dedupe_key)]
+    unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink)]
     if told or (standing.sinks and not unknown):
         return
     raise refuse(
@@ -103,7 +103,7 @@ def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str,
     """
     found = {}
     for sink in sinks:
-        if _goes_by_id(sink.kind, sink.dedupe_key):
+        if _goes_by_id(sink):
             own = {} if query_id is None or sink.last_batch is None else {query_id: sink.last_batch}
             found[sink.location] = {**sink.others, **own}
     return found
@@ -185,5 +185,5 @@ def _has_told(sink: SinkEvidence, marks: Mapping[str, Mapping[str, int]]) -> boo
     return bool(known) and known.keys() <= sink.others.keys()
 
 
-def _goes_by_id(kind: str, key: DedupeKey) -> bool:
-    return kind == ABSENT or key is DedupeKey.QUERY_ID
+def _goes_by_id(sink: SinkEvidence) -> bool:
+    return not sink.traits.is_there or sink.dedupe_key is DedupeKey.QUERY_ID

@@ -13,11 +13,6 @@ from dataclasses import dataclass
 from lastgood.planning.repairs.repair import refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE, SinkView
-from lastgood.sinks.evidence import ABSENT, DELTA, FENCE, FILE
-from lastgood.sinks.iceberg.sink import IcebergSink
-
-_MAY_MISS_NUMBERS = (DELTA, FENCE, IcebergSink.kind)
-"""Kinds of sinks to which it is all the same which numbers never come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ def numbered(standing: Standing, *, logged: int, marked: int, commits: Collectio
             raise _gap(standing, behind, range(behind.shown + 1, number + 1))
         return Number(number, is_run=number == NONE or number > behind.shown)
     number = max(marked, logged)
-    known = bool(standing.sinks) and all(each.sink.kind in _MAY_MISS_NUMBERS for each in standing.sinks)
+    known = bool(standing.sinks) and all(each.sink.traits.keeps_log is False for each in standing.sinks)
     if known or number in commits:
         return Number(number)
     line = f"the assumption that no sink is a file sink of Spark, whose log would lack numbers below {number}"
@@ -66,7 +61,7 @@ def require_log(standing: Standing) -> None:
         RepairRefusedError: one has files and no log.
     """
     for each in standing.sinks:
-        if each.sink.kind == FILE and each.sink.skips_known and not each.sink.known:
+        if each.sink.traits.keeps_log and each.sink.skips_known and not each.sink.known:
             raise refuse(
                 standing,
                 "the sink holds files, and not the log that says which of them count",
@@ -86,13 +81,14 @@ def require_no_gap(standing: Standing) -> None:
     """
     comes = standing.restart.batch
     for each in standing.sinks:
-        if comes is not None and each.sink.kind == FILE and each.sink.skips_known and comes > each.shown + 1:
+        keeps_log = each.sink.traits.keeps_log and each.sink.skips_known
+        if comes is not None and keeps_log and comes > each.shown + 1:
             raise _gap(standing, each, range(each.shown + 1, comes))
 
 
 def _is_log(reading: SinkView) -> bool:
     """Whether it is the log of a file sink, or nothing yet, which may become one."""
-    return reading.sink.known and reading.sink.kind in (FILE, ABSENT)
+    return reading.sink.known and reading.sink.traits.keeps_log is not False
 
 
 def _gap(standing: Standing, reading: SinkView, missing: range) -> Exception:

@@ -19,7 +19,7 @@ from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.planning.proof import Proof
 from lastgood.signing import NO_KEYS, PLAN, KeyRing, Signer
 from lastgood.steps.step import Step
-from lastgood.storage.reading import parse_location
+from lastgood.storage.location import location_of
 from lastgood.written import as_written
 
 FORMAT: Final = 1
@@ -206,7 +206,7 @@ class Plan:
         told = self.to_json()
         whole: dict[str, Any] = {**told, "checksum": checksum(told)}
         if keys:
-            whole = Signer.at(keys, parse_location(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
+            whole = Signer.at(keys, location_of(self.checkpoint)).signed(PLAN, (self.recovery,), whole)
         return json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n"
 
     def accepting(self, waivers: tuple[Waiver, ...]) -> Plan:

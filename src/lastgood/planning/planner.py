@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, topics_of
 from lastgood.planning.draft import Draft, Known, RepairRefusedError
-from lastgood.planning.goals.fresh import plan_fresh
-from lastgood.planning.goals.replan import plan_replan
-from lastgood.planning.goals.reposition import plan_reposition
-from lastgood.planning.goals.resume import plan_resume
-from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Begins, Goal
+from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee
-from lastgood.planning.pricing import WORDS, ends
+from lastgood.planning.pricing import WORDS
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
@@ -67,24 +63,22 @@ def batches_wanted(world: World) -> int:
 
 
 def _drafted(known: Known, goal: Goal, spark: SparkVersion) -> Draft:
-    match goal:
-        case Resume():
-            return plan_resume(known, spark)
-        case Replan():
-            return plan_replan(known, spark)
-        case Reposition():
-            return plan_reposition(known, goal, spark)
-        case Fresh():
-            return plan_fresh(known, goal, spark)
+    return GOAL_KINDS[goal.name].draft(known, goal, spark)
 
 
 def _alternatives(known: Known, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
     """The other goals, the best first, and last those that are refused as well."""
-    found = [_alternative(known, other, command, spark) for other, command in _others(known, goal)]
-    earliest = _earliest(known)
-    if earliest.offsets and any(each.goal == earliest.name and each.guarantee is None for each in found):
-        found.append(_alternative(known, earliest, ("--earliest",), spark))
-    return ranked(found)
+    is_gone = known.world.checkpoint.newest_offsets is None and not known.mirror
+    if is_gone and GOAL_KINDS[goal.name].begins is Begins.ANEW:
+        return ()  # nothing is left that could be gone on with
+    found: list[Alternative] = []
+    instead: list[Alternative] = []
+    for kind in GOAL_KINDS.values():
+        offered = [_alternative(known, *offer, spark) for offer in kind.offer(known, goal)]
+        if any(each.guarantee is None for each in offered):
+            instead += [_alternative(known, *offer, spark) for offer in kind.offer_instead(known)]
+        found += offered
+    return ranked((*found, *instead))
 
 
 def alternatives(
@@ -103,39 +97,6 @@ def _rank(way: Alternative) -> int:
     return len(WORDS) if way.guarantee is None else WORDS.index(way.guarantee)
 
 
-def _others(known: Known, goal: Goal) -> Iterator[tuple[Goal, tuple[str, ...]]]:
-    checkpoint = known.world.checkpoint
-    if checkpoint.newest_offsets is None and isinstance(goal, Fresh) and not known.mirror:
-        return  # nothing is left that could be gone on with
-    if not isinstance(goal, Resume):
-        yield Resume(), ()
-    if not isinstance(goal, Replan) and checkpoint.orphan is not None:
-        yield Replan(), ()
-    newest = checkpoint.newest_offsets
-    has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
-    if not isinstance(goal, Reposition) and has_offsets:  # of any other source nobody could choose them
-        lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
-        yield Reposition({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
-    if known.mirror and not (isinstance(goal, Fresh) and goal.offsets is None):
-        yield Fresh(), ()
-
-
-def _earliest(known: Known) -> Reposition:
-    """Every partition that Kafka has of the topics that are read, from its beginning."""
-    facts, newest = known.world.kafka, known.world.checkpoint.newest_offsets
-    offsets = {}
-    for source_id, offset in ends(newest).items():
-        topics = facts.topics if facts else {}
-        named = topics_of(offset)
-        there = {
-            t: dict.fromkeys(topics[t].partitions if t in topics else parts, OFFSET_EARLIEST)
-            for t, parts in named.items()
-        }
-        if there:
-            offsets[source_id] = there
-    return Reposition(offsets, "Kafka's earliest offsets are")
-
-
 def _alternative(known: Known, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
     command = known.world.command("plan", "--goal", goal.name, *options)
     try:
@@ -149,6 +110,7 @@ def _told(found: Draft, goal: Goal) -> str:
     """One line: what it changes, and on what its word rests."""
     what = "Spark's own restart" if found.is_plain else f"{len(found.edits) + len(found.moves)} files change"
     what += f", and the mark in {found.sinks[0].location}" if found.sinks else ""
-    ground = found.rests_on[0 if isinstance(goal, Fresh) else -1] if found.rests_on else None
-    start = f"from {goal.chosen}; " if isinstance(goal, Fresh) else ""
+    tells_start = GOAL_KINDS[goal.name].tells_start
+    ground = found.rests_on[0 if tells_start else -1] if found.rests_on else None
+    start = f"from {getattr(goal, 'chosen', '')}; " if tells_start else ""
     return f"{start}{what}; rests on {ground}" if ground else f"{start}{what}"

@@ -27,10 +27,10 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.query.spans import BEFORE_FIRST_FILE
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets, planned, unresolved
+from lastgood.sources.kinds import source_kind
 from lastgood.sources.unasked import Unasked
 
 WORDS = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY)
-_KINDS = ("kafka", "file", "delta")
 
 
 def weakest(words: Iterable[Guarantee]) -> Guarantee:
@@ -105,8 +105,7 @@ def _price(
         return _kafka_price(index, start.topics, bounds, facts, is_bound=not is_known)
     if isinstance(start, FileOffset | VoidOffset) and isinstance(least, FileOffset | VoidOffset):
         return _file_price(index, source_id, (start, least, most or least, read or least), reached, checkpoint)
-    kind = start.kind if start.kind in _KINDS else "other"
-    return SourcePrice(index, kind, bound=not start == least == most)
+    return SourcePrice(index, source_kind(start.kind).price, bound=not start == least == most)
 
 
 class _Topics(NamedTuple):

@@ -16,8 +16,9 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
+from lastgood.query.topics import recreated
 from lastgood.query.world import World, views_of
-from lastgood.sinks.evidence import DELTA, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.step import SinkEdit
 
@@ -159,9 +160,10 @@ class Standing:
     def _mark(self, sink: SinkEvidence, shown: int) -> str:
         if shown == NONE:
             return f"{sink.location} shows no batch of this query: {sink.because}"
-        if sink.kind == DELTA:
+        mark = sink.traits.mark
+        if mark is not None:
             of = f" of query {self.query_id}" if sink.dedupe_key is DedupeKey.QUERY_ID else ""
-            return f"delta txn {shown}{of} in {sink.location}"
+            return f"{mark} {shown}{of} in {sink.location}"
         return f"{sink.kind} sink {sink.location} shows batch {shown}"
 
     # What the sources are.
@@ -187,24 +189,6 @@ class Standing:
     def recreated(self) -> tuple[str, ...]:
         """See the function of this name."""
         return recreated(self.world)
-
-
-def ids_before(world: World) -> dict[str, str]:
-    """Ids of the topics of which the offsets of the query are, as far as anybody has written them down."""
-    return {**world.advice.topic_ids, **(world.kafka.topic_ids_before if world.kafka else {}), **world.topic_ids}
-
-
-def recreated(world: World) -> tuple[str, ...]:
-    """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
-    facts, entry = world.kafka, world.checkpoint.newest_offsets
-    if facts is None or facts.unknown is not None:
-        return ()
-    before = ids_before(world)
-    now = {name: topic.topic_id for name, topic in facts.topics.items()}
-    others = {topic for topic, told in before.items() if now.get(topic) not in (None, told)}
-    if entry is not None:  # one that is lost names none
-        others &= {topic for topics in entry.topics.values() for topic in topics}
-    return tuple(sorted(others))
 
 
 def seen_as(world: World, query_id: str, *, asked_as: str | None = None) -> World:

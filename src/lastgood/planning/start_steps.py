@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lastgood.steps.step import Rank, Step, Turn
-from lastgood.storage.reading import LocationInvalidError, parse_location
+from lastgood.storage.location import LocationInvalidError, location_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StartFileStep(Step):
         match told:
             case {"path": str(path), "before": str() | None as before, "after": str(after), "why": str(why)}:
                 try:
-                    parse_location(path)
+                    location_of(path)
                     return cls(path, before, base64.b64decode(after, validate=True), why)
                 except LocationInvalidError as error:
                     raise ValueError(f"{path} is no location of a file") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lastgood.query.sinks import Agreement, SinkView
+from lastgood.query.sinks import Agreement, Rerun, SinkView
 from lastgood.sinks.evidence import SinkEvidence
 
 
@@ -36,6 +36,13 @@ class SinkStanding:
             "because": found.because,
             "notes": list(found.notes),
         }
+
+
+_AGAIN = {
+    Rerun.REPEATS: "run again, its rows are written a second time",
+    Rerun.UNKNOWN: "whether it is written a second time when it runs again is not known",
+    Rerun.RECOGNISES: "run again, it adds nothing",
+}
 
 
 def sink_standing(view: SinkView) -> SinkStanding:
@@ -70,7 +77,9 @@ def _agreeing(view: SinkView) -> str:
         return "shows no batch yet"
     sentence = f"agrees: its newest is batch {view.shown}"
     if view.shown > view.committed:
-        return f"{sentence}, which is planned and not committed: run again, it adds nothing"
+        again = None if view.rerun is None else _AGAIN.get(view.rerun)
+        sentence += ", which is planned and not committed"
+        return sentence if again is None else f"{sentence}: {again}"
     if view.shown < view.committed:
         return f"{sentence}, and {_batches(view.shown + 1, view.committed)} had nothing to write"
     return sentence

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.query.topics import identify
+from lastgood.query.topics import identify, recorded_ids
 from lastgood.redaction import redacted
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts, resolved
-from lastgood.sources.kafka.ranges import Offsets, Ranges, offset_count, planned, ranges_to_json
+from lastgood.sources.kafka.ranges import Offsets, Ranges, minus, offset_count, planned, ranges_to_json, served
 from lastgood.sources.kafka.retention import (
     Headroom,
     HeadroomKind,
@@ -157,12 +157,22 @@ class Exposure:
         }
 
 
+def expired(unread: Offsets, facts: KafkaFacts) -> Ranges:
+    """What lies between offsets and the first that Kafka still has; nothing of partitions of which it said nothing."""
+    return planned(unread, facts.earliest)
+
+
+def not_served(ranges: Ranges, facts: KafkaFacts) -> Ranges:
+    """What of ranges Kafka does not serve; all of a partition of which it said nothing."""
+    return minus(ranges, served(ranges, facts.earliest, facts.latest))
+
+
 def exposure_of(
     reading: Reading,
     facts: KafkaFacts,
     *,
     now_ms: int,
-    recorded_ids: Mapping[str, str] | None = None,
+    noted_ids: Mapping[str, str] | None = None,
     is_same_topic: bool = False,
     in_sinks: Offsets | None = None,
 ) -> Exposure:
@@ -172,12 +182,12 @@ def exposure_of(
         reading: Where the query stands.
         facts: What the cluster said; with `unread` and `first_at` as `look_around(headroom=True)` asks for them.
         now_ms: The time by which to judge, milliseconds since 1970.
-        recorded_ids: Topic → the id that was written down while the query ran; facts may know it as well.
+        noted_ids: Topic → the id that was written down while the query ran; facts may know it as well.
         is_same_topic: Whether a person says that they are the topics that were read.
         in_sinks: Where the planned batch ends, if every sink has it: what it reads is not unread any more.
     """
     next_offsets = resolved(in_sinks or reading.next_offsets, facts)
-    ids = {**facts.topic_ids_before, **(recorded_ids or {})}
+    ids = recorded_ids(facts, noted_ids or {})
     unknown = {name: why for name, why in facts.unknowns.items() if name.partition("/")[0] in ("", *next_offsets)}
     gone: dict[str, dict[int, int]] = {}
     rooms: dict[tuple[str, int], Headroom] = {}
@@ -196,19 +206,19 @@ def exposure_of(
             record = facts.unread.get(name, {}).get(partition)
             rooms[name, partition] = headroom(topic, partition, offset, record, now_ms)
     first_left = _at_least(next_offsets, facts.earliest)
-    served = planned(facts.earliest, facts.latest)
+    there = planned(facts.earliest, facts.latest)
     left = {at: room for at, room in rooms.items() if room.kind is not HeadroomKind.LOST}
     least = least_headroom(list(left.values()))
     return Exposure(
         facts=facts,
         at_ms=now_ms,
-        lost=planned(next_offsets, first_left),
+        lost=expired(next_offsets, facts),
         lost_after_ms=reading.time_ms,
         gone=gone,
         unread=planned(first_left, facts.latest),
         added={
             name: added
-            for name, parts in served.items()
+            for name, parts in there.items()
             if name in next_offsets
             and (added := {each: spans for each, spans in parts.items() if each not in next_offsets[name]})
         },

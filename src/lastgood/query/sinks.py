@@ -14,7 +14,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
-from lastgood.sinks.evidence import ABSENT, FENCE, FILE, CommittedBatch, DedupeKey, SinkEvidence
+from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.ranges import planned, ranges_to_json
 
 NONE = -1
@@ -30,6 +30,21 @@ class Shown(enum.Enum):
     ABSENT = "absent"
     """It was never there."""
     UNKNOWN = "unknown"
+
+
+class Rerun(enum.Enum):
+    """What a sink does with the batch that a start runs again."""
+
+    WRITES = "writes"
+    """It has not got it: so it takes it, or drops it by a mark that is higher (`SinkView.would_drop`)."""
+    RECOGNISES = "recognises"
+    """It has got it, and adds nothing."""
+    REPEATS = "repeats"
+    """It has got it, and writes it a second time."""
+    DROPS = "drops"
+    """It has, or may have, another batch of that number, and drops this one."""
+    UNKNOWN = "unknown"
+    """Nobody can tell whether it writes it a second time."""
 
 
 class Agreement(enum.Enum):
@@ -113,7 +128,8 @@ class SinkView:
     def has_every_mark(self) -> bool:
         """Whether every batch of the query has left a mark here, also one without rows: a function need not do that."""
         by_function = any(batch.is_streaming is False for batch in self.sink.batches)
-        return self.sink.kind != FENCE and self.sink.dedupe_key is not DedupeKey.APP_ID and not by_function
+        is_marked = self.sink.traits.marks_every_batch and self.sink.dedupe_key is not DedupeKey.APP_ID
+        return is_marked and not by_function
 
     def may_have_rows(self, batch_ids: Iterable[int]) -> list[int]:
         """Of these batches, those that are not known to have had nothing to write."""
@@ -177,12 +193,29 @@ class SinkView:
         if not sink.known or self.is_planned_anew:  # how far an older plan went, its number does not tell
             return None
         if sink.last_batch is None:
-            is_sure = sink.kind in (ABSENT, FILE, FENCE) and sink.skips_up_to is None
+            is_sure = sink.traits.shows_all_or_none and sink.skips_up_to is None
             return NONE if is_sure and self.committed == NONE else None
         behind = range(sink.last_batch + 1, self.committed + 1)
         if behind and not self.has_every_mark:  # a function need not mark a batch without rows
             return None if self.may_any_have_rows(behind) else self.committed
         return sink.last_batch
+
+    @property
+    def rerun(self) -> Rerun | None:
+        """What it does with the batch that runs again; None without one, or if it does not tell what it holds."""
+        orphan, sink = self.orphan, self.sink
+        if orphan is None or not sink.known:
+            return None
+        if self.shown < orphan:
+            return Rerun.WRITES
+        skips = sink.would_skip(orphan)
+        if self.is_planned_anew and skips is not False:
+            return Rerun.DROPS
+        if sink.traits.is_idempotent:
+            return Rerun.RECOGNISES
+        if skips is None:
+            return Rerun.UNKNOWN
+        return Rerun.RECOGNISES if skips else Rerun.REPEATS
 
     @property
     def recognises_orphan(self) -> bool:
@@ -191,7 +224,7 @@ class SinkView:
         if complete_to is None or planned_id is None:
             return False
         if complete_to == planned_id:
-            return self.sink.kind == FENCE or self.sink.would_skip(planned_id) is True
+            return self.rerun is Rerun.RECOGNISES
         return complete_to == planned_id - 1 and self.sink.would_skip(planned_id) is False
 
     @property
@@ -252,6 +285,29 @@ def sink_views(
         by_batch.setdefault(span.batch_id, []).append(span)
     anew = frozenset(rewritten)
     return [SinkView(checkpoint, sink, by_batch, held_batches(checkpoint, sink), is_stateful, anew) for sink in sinks]
+
+
+def shown_at_last(
+    sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch], *, was_known: bool = False
+) -> Shown:
+    """Whether a sink shows a batch that is done: one by one, else by how far it has come.
+
+    A sink that has passed a batch and tells nothing of it has it; one that is behind it has not.
+
+    Args:
+        sink: What it says.
+        batch_id: The batch.
+        found: What it says of that one.
+        was_known: Whether it has told before of a batch of this query: then that it shows none now says something.
+    """
+    shown = shown_of(sink, batch_id, found)
+    if shown is not Shown.UNKNOWN or not sink.known:
+        return shown
+    if sink.last_batch is None:
+        return Shown.ABSENT if was_known else shown
+    if sink.last_batch == batch_id:
+        return shown
+    return Shown.LIVE if sink.last_batch > batch_id else Shown.ABSENT
 
 
 def shown_of(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> Shown:

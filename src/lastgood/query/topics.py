@@ -8,6 +8,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.spans import orphan_of
+from lastgood.query.world import World
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.sources.kafka.retention import (
     FROM_THE_FIRST_MS,
@@ -16,6 +17,7 @@ from lastgood.sources.kafka.retention import (
     ReadUpTo,
     TopicIdentity,
     identify_topic,
+    is_another,
 )
 
 
@@ -64,6 +66,33 @@ def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tup
 def _right_after(plans: Mapping[int, OffsetEntry], numbers: Sequence[int]) -> list[int]:
     entries = [plans.get(each) for each in numbers]
     return [entry.metadata.batch_timestamp_ms + 1 for entry in entries if entry is not None and entry.metadata]
+
+
+def recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> dict[str, str]:
+    """Ids of the topics of which the offsets of the query are, as far as anybody has written them down.
+
+    Args:
+        facts: What the broker said; facts that were written down may know ids of before.
+        noted: What a recorder, a mirror or a recovery has noted down; that counts first.
+    """
+    return {**(facts.topic_ids_before if facts else {}), **noted}
+
+
+def recorded_of(world: World) -> dict[str, str]:
+    """The same of all that was found."""
+    return {**world.advice.topic_ids, **recorded_ids(world.kafka, world.topic_ids)}
+
+
+def recreated(world: World) -> tuple[str, ...]:
+    """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
+    facts, entry = world.kafka, world.checkpoint.newest_offsets
+    if facts is None or facts.unknown is not None:
+        return ()
+    before = recorded_of(world)
+    others = {name for name, topic in facts.topics.items() if is_another(topic, before.get(name))}
+    if entry is not None:  # one that is lost names none
+        others &= {topic for topics in entry.topics.values() for topic in topics}
+    return tuple(sorted(others))
 
 
 def identify(

@@ -18,6 +18,7 @@ from lastgood.journal.room import LAST, RecoveryUnknownError, Room, Stage, find_
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
 from lastgood.observe.survey import Survey, shown_by_sinks, survey
+from lastgood.planning.goals.kinds import is_begun_anew
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.steps import files_after, sink_edits
 from lastgood.recovery.driver_death import (
@@ -454,7 +455,7 @@ def _survey(warrant: Warrant, config: Path | None, keys: Keys) -> Survey:
         fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
         config=config,
         with_mirror=False,
-        may_be_missing=plan.goal == "fresh",
+        may_be_missing=is_begun_anew(plan.goal),
         keys=keys,
     )
 

@@ -39,7 +39,8 @@ from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import name_policy, pipeline_of, require_known, resolve_target
 from lastgood.signing import SignatureMissingError, SignatureWrongError
-from lastgood.sinks.evidence import ABSENT, SinkEvidence
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.kinds import traits_of
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import make_private, private
 from lastgood.storage.writing import open_writable
@@ -49,8 +50,6 @@ Tell = Callable[[str], None]
 
 _RESUME = "resume"
 _STANDS = "reposition"
-_ANSWERING = ("delta", "file", "iceberg", "fence", "unknown")
-"""Kinds of sinks that could tell of batches, and what could not be looked at."""
 _FOR_A_PERSON = (
     StartFileNotNamedError,
     SinkNotNamedError,
@@ -319,14 +318,14 @@ class _Work:
         if self.config is None:
             require_known(self.target)
         for sink in sinks:
-            if not sink.known and sink.kind in _ANSWERING and not self.first_start:
+            if not sink.known and sink.traits.tells_batches and not self.first_start:
                 return self._unproven(missing, sink)
         self._noting(lambda: note_before_first_start(found))
-        absent = ", ".join(sink.location for sink in sinks if sink.kind == ABSENT)
+        absent = ", ".join(sink.location for sink in sinks if not sink.traits.is_there)
         told = "" if sinks else ", and no sink was named"
         told += f"; nothing is at {absent}" if absent else ""
         where = str(_location(self.target, self.config))
-        silent = [sink.location for sink in sinks if not sink.known and sink.kind != ABSENT]
+        silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
         warning = None if is_proven else first_start_unproven(where, silent)
         if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
@@ -357,7 +356,7 @@ class _Work:
             return None
         if left_by is None and plan.guarantee is Guarantee.EXACTLY_ONCE:
             return None
-        silent = [sink.location for sink in plan.sinks if sink.kind != ABSENT]
+        silent = [sink.location for sink in plan.sinks if traits_of(sink.kind).is_there]
         if plan.sinks and not silent:
             return None
         return first_start_unproven(plan.checkpoint, silent, left_by)

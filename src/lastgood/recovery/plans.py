@@ -24,7 +24,9 @@ from lastgood.observe.sinks_back import sink_steps
 from lastgood.observe.surroundings import EvidenceOptions, start_words
 from lastgood.observe.survey import Survey, survey
 from lastgood.planning.draft import Draft, Known, RepairRefusedError
-from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Begins, Goal
+from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
+from lastgood.planning.goals.values import Fresh
 from lastgood.planning.leaving import marks_of, untold
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import alternatives, draft, ranked
@@ -51,7 +53,6 @@ from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Storage, open_storage, parse_location
 from lastgood.storage.writing import open_writable
 
-GOALS = ("resume", "replan", "reposition", "fresh")
 _RUNS = (Outcome.STARTS.value, Outcome.RESUMES.value, Outcome.RERUNS.value)
 
 
@@ -131,7 +132,7 @@ def make_plan(
         spark=options.spark,
         fail_on_data_loss=options.fail_on_data_loss,
         config=config,
-        may_be_missing=options.goal == "fresh",
+        may_be_missing=is_begun_anew(options.goal),
         keys=keys,
     ).wanting(options.goal_words(), options.accept)
     require_no_open(found.evidence.storage, found.location)
@@ -163,25 +164,24 @@ def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
 
 
 def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config: Path | None) -> Goal:
-    where = options.where
-    if options.via is not None and options.goal != "fresh":
+    where, kind = options.where, GOAL_KINDS[options.goal]
+    if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
-    if where.is_of_sink and options.goal != "fresh":
+    if where.is_of_sink and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} does not start where a sink says", expected="--goal fresh")
-    if options.goal in ("resume", "replan"):
+    if kind.begins is Begins.BY_ITSELF:
         if where.is_chosen or where.only or where.source:
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
-        return Resume() if options.goal == "resume" else Replan()
-    if options.goal == "fresh":
-        seeding = Seeding(target, found, known, config)
-        if options.via is not None:
-            goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
-            file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
-            via = replace(options.via, location=file)
-            return replace(goal, via=via, takes_any_number=options.takes_any_number)
-        return seeding.goal(where) if where.is_chosen else seeding.default()
-    offsets, chosen = chosen_offsets(target, where, found, config)
-    return Reposition(offsets, chosen)
+        return kind.make()
+    if kind.begins is Begins.WHERE_CHOSEN:
+        return kind.make(*chosen_offsets(target, where, found, config))
+    seeding = Seeding(target, found, known, config)
+    if options.via is not None:
+        goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
+        file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
+        via = replace(options.via, location=file)
+        return replace(goal, via=via, takes_any_number=options.takes_any_number)
+    return seeding.goal(where) if where.is_chosen else seeding.default()
 
 
 def _with_seeds(drafted: Draft, goal: Goal, seeding: Seeding) -> Draft:

@@ -11,7 +11,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.observe.broker import open_broker
 from lastgood.observe.survey import Survey
-from lastgood.sources.files.facts import file_location
+from lastgood.sources.files.folders import file_location
 from lastgood.sources.kafka.java_properties import parse_properties
 
 JVM_PARTS = ("kafka", "delta")

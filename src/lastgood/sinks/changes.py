@@ -1,17 +1,13 @@
-"""How lastgood changes sinks, a line for each kind that can be taken back."""
+"""How lastgood changes sinks: what it asks of each kind that can be taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from lastgood.sinks.delta.carrying import CarriedDeltaStep, put_up_fence, require_means
-from lastgood.sinks.delta.changing import delta_steps, fence_of
-from lastgood.sinks.delta.step import DeltaStep
-from lastgood.sinks.evidence import DELTA, FILE, SinkEvidence
-from lastgood.sinks.files.changing import carry_entry, file_sink_steps
-from lastgood.sinks.files.step import FileSinkStep
+from lastgood.sinks.evidence import SinkEvidence
+from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.step import SinkEdit, Step
 from lastgood.storage.reading import Storage
@@ -42,14 +38,21 @@ class SinkChanges:
     """None: a sink whose writers cannot be fenced off."""
 
 
-SINK_CHANGES: Final[dict[str, SinkChanges]] = {
-    DELTA: SinkChanges(DeltaStep, CarriedDeltaStep, delta_steps, Fence(fence_of, put_up_fence, require_means)),
-    FILE: SinkChanges(FileSinkStep, carry_entry, file_sink_steps),
-}
-"""By `SinkEvidence.kind`. A kind that is not here is never changed."""
+def changes_of(kind: str) -> SinkChanges | None:
+    """What lastgood does to sinks of a kind; None if it never changes one."""
+    found = SINK_KINDS.get(kind)
+    return None if found is None else found.changes()
 
 
 def fence_at(kind: str) -> Fence | None:
     """How writers to a sink of a kind are fenced off; None if they cannot be."""
-    changes = SINK_CHANGES.get(kind)
+    changes = changes_of(kind)
     return None if changes is None else changes.fence
+
+
+def all_changes() -> Iterator[SinkChanges]:
+    """Those of every kind of sink that is ever changed."""
+    for kind in SINK_KINDS.values():
+        changes = kind.changes()
+        if changes is not None:
+            yield changes

@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lastgood.errors import Retry, StorageError
-from lastgood.storage.parallel import reason
-
-DELTA, FILE, FENCE, ABSENT = "delta", "file", "fence", "absent"
-"""Some of the kinds, as in `SinkEvidence.kind`."""
-
+from lastgood.errors import Retry, StorageError, reason
+from lastgood.sinks.kind import SinkTraits
+from lastgood.sinks.kinds import traits_of
 
 START_MS = 30 * 60 * 1000
 """What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""
@@ -55,7 +52,7 @@ class SinkEvidence:
     """What a sink says about one query, when it was asked."""
 
     kind: str
-    """`delta`, `file`, `iceberg`, `fence`; `absent` if there is nothing, `unrecognised` if it is none of these."""
+    """By its name in the table of kinds; `absent` if there is nothing, `unrecognised` if it is none of these."""
     location: str
     dedupe_key: DedupeKey
     last_batch: int | None
@@ -108,6 +105,11 @@ class SinkEvidence:
     """Traps that were seen; each one line for a person."""
     is_silent: bool = False
     """Whether it gave no answer at all, and may give one in a while."""
+
+    @property
+    def traits(self) -> SinkTraits:
+        """What is so of every sink of its kind."""
+        return traits_of(self.kind)
 
     @property
     def holes(self) -> tuple[int, ...]:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from lastgood.checkpoint.layout import SINK_LOG
-from lastgood.delta_log.listing import DELTA_LOG
-from lastgood.errors import Retry, StorageError
+from lastgood.errors import Retry, StorageError, reason
 from lastgood.redaction import without_login
-from lastgood.sinks.delta.sink import DeltaSink
 from lastgood.sinks.evidence import DedupeKey, Sink, SinkEvidence, unknown_evidence
-from lastgood.sinks.fence.sink import open_fence
-from lastgood.sinks.files.sink import FileSink
-from lastgood.sinks.iceberg.sink import MAIN, METADATA_FOLDER, IcebergSink, newest_metadata
-from lastgood.storage.parallel import Deadline, ask_all, reason
+from lastgood.sinks.files.kind import FILE_SINK
+from lastgood.sinks.kind import Opening, SinkKind
+from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNKNOWN, UNRECOGNISED
+from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import Location, Storage, open_storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
-_KINDS = (DeltaSink.kind, FileSink.kind, IcebergSink.kind)
-_DATABASES = ("sqlite:", "postgresql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +32,18 @@ class OtherSink:
 
     def evidence(self, query_id: str, *, now_ms: int) -> SinkEvidence:
         """That there is nothing, or nothing to tell; see `Sink.evidence`."""
-        if self.kind == "absent":
+        if self.kind == ABSENT:
             return SinkEvidence(self.kind, self.location, DedupeKey.NONE, None, known=True, because=self.because)
         return unknown_evidence(self.kind, self.location, DedupeKey.NONE, self.because, is_silent=self.is_silent)
 
 
 def is_database(text: str) -> bool:
-    """Whether a sink is a fence in a database, told by its URL."""
-    return text.startswith(_DATABASES)
+    """Whether a sink lies in no storage, but in a database, told by its URL."""
+    return _claiming(text) is not None
+
+
+def _claiming(text: str) -> SinkKind | None:
+    return next((kind for kind in SINK_KINDS.values() if kind.claims(text)), None)
 
 
 def same_sink(text: str) -> str:
@@ -62,7 +62,7 @@ def open_sink(
     *,
     storage_options: Mapping[str, Any] | None = None,
     app_id: str | None = None,
-    ref: str = MAIN,
+    ref: str | None = None,
     sink_name: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Sink:
@@ -73,7 +73,7 @@ def open_sink(
             `file:` before a path is Spark's scheme as well: there a Delta or Iceberg table is recognised all the same.
         storage_options: Passed on to the storage.
         app_id: Delta: what a `foreachBatch` function gives as `txnAppId`; None: the query id.
-        ref: Iceberg: the branch that the query writes.
+        ref: Iceberg: the branch that the query writes; None: the main one.
         sink_name: Fence: which of several sinks.
         timeout_seconds: How long looking, and each reading later, may take.
 
@@ -82,20 +82,20 @@ def open_sink(
         ExtraMissingError: the library for the storage or the database is not installed.
         StorageError: the storage cannot be had on this machine.
     """
-    if is_database(text):
-        return open_fence(text, sink_name=sink_name, timeout_seconds=timeout_seconds)
-    kind, location = split_kind(text)
+    opening = Opening(app_id=app_id, ref=ref, sink_name=sink_name, timeout_seconds=timeout_seconds)
+    claiming = _claiming(text)
+    if claiming is not None and claiming.open_text is not None:
+        return claiming.open_text(text, opening)
+    name, location = split_kind(text)
     storage = open_storage(location, storage_options)
+    kind = None if name is None else SINK_KINDS[name]
     if kind is None:
         found = _look(storage, location, timeout_seconds)
-        if isinstance(found, OtherSink) and (found.kind == "unknown" or not text.startswith("file:")):
+        if isinstance(found, OtherSink) and (found.kind == UNKNOWN or not text.startswith("file:")):
             return found
-        kind = found if isinstance(found, str) else FileSink.kind
-    if kind == DeltaSink.kind:
-        return DeltaSink(storage, location, app_id=app_id, timeout_seconds=timeout_seconds)
-    if kind == IcebergSink.kind:
-        return IcebergSink(storage, location, ref=ref, timeout_seconds=timeout_seconds)
-    return FileSink(storage, location, timeout_seconds=timeout_seconds)
+        kind = FILE_SINK if isinstance(found, OtherSink) else found
+    assert kind.open_at is not None  # only such kinds are looked for, or named by a prefix
+    return kind.open_at(storage, location, opening)
 
 
 def split_kind(text: str) -> tuple[str | None, Location]:
@@ -105,39 +105,36 @@ def split_kind(text: str) -> tuple[str | None, Location]:
         LocationInvalidError: the location is not understood.
     """
     prefix, colon, rest = text.partition(":")
-    if not colon or prefix not in _KINDS:
+    if not colon or all(kind.name != prefix for kind in _in_folders()):
         return None, parse_location(text)
-    if prefix == FileSink.kind and rest.startswith("/"):
+    if prefix == FILE_SINK.name and rest.startswith("/"):
         return None, parse_location(text)
     return prefix, parse_location(rest)
 
 
-def _look(storage: Storage, location: Location, timeout_seconds: float) -> str | OtherSink:
-    if location.name.endswith((".metadata.json", ".metadata.json.gz")):
-        return IcebergSink.kind
-    metadata = location / METADATA_FOLDER
-    questions: list[Callable[[], object]] = [
-        lambda: _has(storage, location / DELTA_LOG),
-        lambda: _has(storage, location / SINK_LOG),
-        lambda: bool(newest_metadata(list(storage.names(metadata) or ()))),
-        lambda: storage.stat(location) is not None,
-    ]
+def _in_folders() -> list[SinkKind]:
+    """The kinds whose sinks lie in a storage."""
+    return [kind for kind in SINK_KINDS.values() if kind.open_at is not None]
+
+
+def _look(storage: Storage, location: Location, timeout_seconds: float) -> SinkKind | OtherSink:
+    kinds = [kind for kind in _in_folders() if kind.is_at is not None]
+    named = next((kind for kind in kinds if kind.is_named is not None and kind.is_named(location)), None)
+    if named is not None:
+        return named
+    questions: list[Callable[[], object]] = [partial(kind.is_at, storage, location) for kind in kinds if kind.is_at]
+    questions.append(lambda: storage.stat(location) is not None)
     answers = ask_all(
         questions, parallel=len(questions), deadline=Deadline.after(timeout_seconds), subject=str(location)
     )
     try:
-        is_delta, is_file, is_iceberg, is_there = [bool(answer.or_raise()) for answer in answers]
+        *there, is_there = [bool(answer.or_raise()) for answer in answers]
     except StorageError as error:
-        return OtherSink("unknown", str(location), reason(error), is_silent=error.retry is Retry.LATER)
-    for kind, is_it in zip(_KINDS, (is_delta, is_file, is_iceberg), strict=True):
+        return OtherSink(UNKNOWN, str(location), reason(error), is_silent=error.retry is Retry.LATER)
+    for kind, is_it in zip(kinds, there, strict=True):
         if is_it:
             return kind
     if not is_there:
-        return OtherSink("absent", str(location), "there is nothing")
-    what = f"neither {DELTA_LOG} nor {SINK_LOG} nor {METADATA_FOLDER}"
-    return OtherSink("unrecognised", str(location), f"no sink that can tell its batches: {what}")
-
-
-def _has(storage: Storage, folder: Location) -> bool:
-    found = storage.stat(folder)
-    return found is not None and found.is_folder
+        return OtherSink(ABSENT, str(location), "there is nothing")
+    what = f"neither {' nor '.join(kind.sign for kind in kinds)}"
+    return OtherSink(UNRECOGNISED, str(location), f"no sink that can tell its batches: {what}")

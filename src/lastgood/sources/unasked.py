@@ -6,30 +6,14 @@ its offsets are known, and whether it brings the same rows again for the same of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lastgood.checkpoint.lines import Json
-from lastgood.checkpoint.source_offsets import (
-    ContinuousRateOffset,
-    DeltaOffset,
-    FileOffset,
-    IcebergOffset,
-    JsonOffset,
-    KafkaOffset,
-    NumberOffset,
-    RateMicroBatchOffset,
-    SourceOffset,
-    VoidOffset,
-)
+from lastgood.checkpoint.source_offsets import NumberOffset, SourceOffset
+from lastgood.sources.kinds import kind_of
 
 REPLAYS: Final = "--source-replays"
 """The option by which a person says that such a source serves its ranges again."""
-
-_PULSAR = ("persistent://", "non-persistent://")
-_COSMOS = "com.azure.cosmos.spark.changeFeed.offset"
-_NOT_KNOWN = "a source that lastgood does not know"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +59,11 @@ def name_of(offset: SourceOffset, initial: SourceOffset | None) -> str:
         offset: Where a plan ends.
         initial: What the source wrote down when it began (`sources/<i>/0`); None if it wrote nothing.
     """
-    match offset:
-        case NumberOffset() if counts_rows(offset, initial):
-            return "a socket, memory, or another that counts its rows"
-        case NumberOffset() | ContinuousRateOffset():
-            return "rate"
-        case KafkaOffset() | FileOffset() | DeltaOffset() | RateMicroBatchOffset() | VoidOffset() | IcebergOffset():
-            return _KNOWN.get(offset.kind, offset.kind)
-        case JsonOffset(dict() as value):
-            return next((name for name, is_one in _NAMES.items() if is_one(value)), _NOT_KNOWN)
-    return _NOT_KNOWN
+    if counts_rows(offset, initial):
+        return "a socket, memory, or another that counts its rows"
+    return kind_of(offset).shown
 
 
 def counts_rows(offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether a source keeps a bare count and wrote down no beginning, as a socket and memory do, and rate does not."""
     return isinstance(offset, NumberOffset) and not isinstance(initial, NumberOffset)
-
-
-def _is_kinesis(value: Mapping[str, Json]) -> bool:
-    """Of the open connectors a key for each shard, of Databricks' a list of them."""
-    shards = value.get("shards")
-    if isinstance(shards, list):
-        return all(isinstance(each, dict) and "shard" in each for each in shards)
-    return any(isinstance(each, dict) and "iteratorType" in each for each in value.values())
-
-
-def _is_pulsar(value: Mapping[str, Json]) -> bool:
-    return bool(value) and all(topic.startswith(_PULSAR) for topic in value)
-
-
-def _is_pubsub_lite(value: Mapping[str, Json]) -> bool:
-    return bool(value) and all(part.isdecimal() and isinstance(at, int) for part, at in value.items())
-
-
-def _is_cosmos(value: Mapping[str, Json]) -> bool:
-    return str(value.get("id", "")).startswith(_COSMOS)
-
-
-def _has(*keys: str) -> Callable[[Mapping[str, Json]], bool]:
-    return lambda value: value.keys() >= set(keys)
-
-
-_KNOWN: Mapping[str, str] = {
-    KafkaOffset.kind: "Kafka",
-    DeltaOffset.kind: "a Delta table",
-    IcebergOffset.kind: "Iceberg",
-}
-_NAMES: Mapping[str, Callable[[Mapping[str, Json]], bool]] = {
-    "Kinesis": _is_kinesis,
-    "Auto Loader": _has("seqNum", "sourceVersion"),
-    "Pulsar": _is_pulsar,
-    "Pub/Sub Lite": _is_pubsub_lite,
-    "Delta Sharing": _has("tableId", "tableVersion", "index"),
-    "Azure Cosmos DB": _is_cosmos,
-    "Solace": _has("offset", "checkpoints"),
-    "Hudi": _has("commitTime"),
-    "Paimon": _has("snapshotId", "index", "scanSnapshot"),
-}

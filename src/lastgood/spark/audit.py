@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from lastgood.errors import UsageError
+from lastgood.sinks.kinds import traits_of
 from lastgood.sources.kafka.reader import OffsetRange
 
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-SINK_KINDS = ("delta", "file", "table")
+NAMED_TABLE = "table"
+"""Stands for the kind of a sink that the session knows by a name."""
 MARK = "lastgood-audit "
 """Begins each line of the job's output that is meant for us."""
 
@@ -43,12 +45,18 @@ class SinkTable:
     """A table that Spark can read."""
 
     kind: str
-    """`delta`, `file` (a folder of Parquet files, with or without `_spark_metadata`) or `table` (a name)."""
+    """A kind of sink that has a reader, such as `delta` or `file` (a folder of Parquet files, with or without
+    `_spark_metadata`); or `table` (a name)."""
     location: str
 
     def __str__(self) -> str:
         """As it can be given to `--sink`."""
         return f"{self.kind}:{self.location}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `sink` that the job reads: what it is, and how Spark reads it; `reader` is null for a name."""
+        reader = traits_of(self.kind).reader
+        return {**asdict(self), "reader": None if reader is None else asdict(reader)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +93,7 @@ class AuditSpec:
             "mark": MARK,
             "kafka": dict(self.kafka_options),
             "ranges": [asdict(each) for each in self.ranges],
-            "sink": asdict(self.sink),
+            "sink": self.sink.to_json(),
             "keys": [asdict(column) for column in self.keys],
             "compare": [asdict(column) for column in self.compare],
             "where": self.where,

@@ -47,21 +47,22 @@ class RefusedError(Exception):
 class Sink:
     """The table to be checked, as it was at one instant."""
 
-    def __init__(self, spark: SparkSession, kind: str, location: str, topics: Sequence[str]) -> None:
+    def __init__(self, spark: SparkSession, spec: dict[str, Any], topics: Sequence[str]) -> None:
         self.version: int | None = None
+        reader, location = spec["reader"], spec["location"]
         try:
-            if kind == "delta":
-                # A Delta DataFrame sees later commits; the version makes every pass read the same rows.
-                quoted = location.replace("`", "``")
-                history = spark.sql(f"DESCRIBE HISTORY delta.`{quoted}` LIMIT 1")
-                self.version = history.select("version").collect()[0][0]
-                self.rows = spark.read.format("delta").option("versionAsOf", self.version).load(location)
-            elif kind == "file":
-                self.rows = spark.read.parquet(location)
-            else:
+            if reader is None:
                 self.rows = spark.read.table(location)
+            elif reader["has_versions"]:
+                # Such a DataFrame sees later commits; the version makes every pass read the same rows.
+                quoted = location.replace("`", "``")
+                history = spark.sql(f"DESCRIBE HISTORY {reader['format']}.`{quoted}` LIMIT 1")
+                self.version = history.select("version").collect()[0][0]
+                self.rows = spark.read.format(reader["format"]).option("versionAsOf", self.version).load(location)
+            else:
+                self.rows = spark.read.format(reader["format"]).load(location)
         except (AnalysisException, Py4JJavaError) as error:
-            raise RefusedError("sink_unreadable", f"{kind}:{location}", first_line(error)) from error
+            raise RefusedError("sink_unreadable", f"{spec['kind']}:{location}", first_line(error)) from error
         types = {name.lower(): kind for name, kind in self.rows.dtypes}
         self._topic = sf.col("topic") if types.get("topic") == "string" else None
         if self._topic is None and len(topics) == 1:
@@ -218,7 +219,7 @@ class Comparison:
         self._say = say
         say("reading the sink")
         self.source = Source(spark, spec["kafka"], spec["ranges"])
-        self.sink = Sink(spark, spec["sink"]["kind"], spec["sink"]["location"], self.source.topics)
+        self.sink = Sink(spark, spec["sink"], self.source.topics)
         self.columns = Columns(self.sink, self.source, spec)
         self._level: str = spec["isolation_level"] or "read_uncommitted"
         self._may_read_both = spec["isolation_level"] is None
@@ -456,24 +457,24 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def session(sink_kind: str) -> SparkSession:
-    """The session that spark-submit has prepared, able to read Delta tables if one is to be read."""
+def session(reader: dict[str, Any] | None) -> SparkSession:
+    """The session that spark-submit has prepared, able to read what is to be read."""
     builder = SparkSession.builder.appName("lastgood verify")
-    if sink_kind == "delta":
-        conf = SparkConf()
+    conf = SparkConf()
+    if reader is not None and reader["extension"] is not None:
         extensions = [name for name in (conf.get("spark.sql.extensions", "") or "").split(",") if name]
-        delta = "io.delta.sql.DeltaSparkSessionExtension"
-        builder = builder.config("spark.sql.extensions", ",".join(dict.fromkeys([*extensions, delta])))
-        catalog = "spark.sql.catalog.spark_catalog"
-        if not conf.contains(catalog):
-            builder = builder.config(catalog, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        wanted = dict.fromkeys([*extensions, reader["extension"]])
+        builder = builder.config("spark.sql.extensions", ",".join(wanted))
+    catalog = "spark.sql.catalog.spark_catalog"
+    if reader is not None and reader["catalog"] is not None and not conf.contains(catalog):
+        builder = builder.config(catalog, reader["catalog"])
     return builder.getOrCreate()
 
 
 def answer(spec: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
     """The answer to SPEC; `say` is told the stages of the work."""
     try:
-        return {"result": Comparison(session(spec["sink"]["kind"]), spec, say).run()}
+        return {"result": Comparison(session(spec["sink"]["reader"]), spec, say).run()}
     except RefusedError as error:
         return {"error": error.answer}
     except (PySparkException, Py4JError) as error:

@@ -15,8 +15,8 @@ _ROWS = 100
 def main(folder: Path) -> None:
     """Stream rows into a table and through a state, restart that, and compare the table with itself."""
     spark = SparkSession.builder.appName("classes_job").getOrCreate()
-    is_delta = "spark.sql.catalog.spark_catalog" in dict(spark.sparkContext.getConf().getAll())
-    table, kind = folder / "table", "delta" if is_delta else "parquet"
+    knows_delta = "spark.sql.catalog.spark_catalog" in dict(spark.sparkContext.getConf().getAll())
+    table, kind = folder / "table", "delta" if knows_delta else "parquet"
     value = sf.format_string('{"id": %d}', "value")
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
     rows = source.select(sf.from_json(value, "id LONG").alias("row"), "timestamp").select("row.*", "timestamp")

@@ -1,6 +1,6 @@
 """The table of all kinds of steps: how one is read out of a plan, and how it is carried out.
 
-Those of sinks are in the table of `sinks/changes.py`; a new kind of sink that can be taken back is one line there.
+Those of sinks are told by their kinds, in the table of `sinks/kinds.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, MoveStep
-from lastgood.sinks.changes import SINK_CHANGES
+from lastgood.sinks.changes import all_changes
 from lastgood.steps.carrying import Carrying, Site
 from lastgood.steps.moved_file import MovedFile
 from lastgood.steps.step import Step
@@ -41,7 +41,7 @@ _OF_NO_SINK: Final = (
 def step_kinds() -> Iterator[StepKind]:
     """Every kind of step that there is."""
     yield from _OF_NO_SINK
-    yield from (StepKind(each.step, each.carry) for each in SINK_CHANGES.values())
+    yield from (StepKind(each.step, each.carry) for each in all_changes())
 
 
 def parse_step(told: object) -> Step:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from lastgood.storage.reading import LocationInvalidError, parse_location
+from lastgood.storage.location import LocationInvalidError, location_of
 
 Rank: TypeAlias = tuple[int, int, int, str]
 
@@ -139,6 +139,6 @@ def require_location(text: str) -> None:
         ValueError: it is none; the message is one line for a person.
     """
     try:
-        parse_location(text)
+        location_of(text)
     except LocationInvalidError as error:
         raise ValueError(f"{text} is no location of a sink") from error

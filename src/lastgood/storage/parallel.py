@@ -92,11 +92,6 @@ def ask_one(question: Callable[[], AnswerT], *, deadline: Deadline, subject: str
     return ask_all([question], parallel=1, deadline=deadline, subject=subject)[0].or_raise()
 
 
-def reason(error: StorageError) -> str:
-    """Why there is no answer, in one line for a person."""
-    return f"{error}: {error.found or error.subject}"
-
-
 class _Run(Generic[AnswerT]):
     def __init__(self, questions: Sequence[Callable[[], AnswerT]]) -> None:
         self._questions = questions

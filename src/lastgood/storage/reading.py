@@ -9,50 +9,47 @@ import contextlib
 import copy
 import os
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lastgood.errors import ExtraMissingError, LastgoodError, Retry, StorageError, owners_of
 from lastgood.redaction import first_words
-from lastgood.storage.clouds import account_host
 from lastgood.storage.hdfs import dependable, webhdfs_settings
 from lastgood.storage.local_tree import Link, LinkNotFollowedError, OpenFolder, Tree, content
+from lastgood.storage.location import (
+    DBFS_MOUNT,
+    Location,
+    LocationInvalidError,
+    location_of,
+    storage_kind,
+)
 from lastgood.storage.services import impatient, is_unreachable, lacks_credentials, milliseconds, service_settings
+
+__all__ = [
+    "PARALLEL_LOCAL",
+    "PARALLEL_REMOTE",
+    "Entry",
+    "FsspecStorage",
+    "LocalStorage",
+    "Location",
+    "LocationInvalidError",
+    "Storage",
+    "StorageDeniedError",
+    "answering",
+    "fsspec_path",
+    "open_storage",
+    "parse_location",
+    "read_part",
+]
 
 _Answer = TypeVar("_Answer")
 
 PARALLEL_LOCAL = 16
 """Requests at once to a path of this machine: it may be a network share or an object store mounted as one."""
 PARALLEL_REMOTE = 100  # to a storage service: what costs is the wait for each, not the work
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", **dict.fromkeys(("abfs", "wasbs", "wasb"), "abfss")}
-_BUCKETS = ("s3", "gs")
-_CONTAINERS = ("abfss",)
-_HOSTS = ("hdfs", "webhdfs", "swebhdfs")
-_SCHEMES = ("file", "dbfs", *_BUCKETS, *_CONTAINERS, *_HOSTS, *_SAME_SCHEME)
-_EXTRAS = {
-    "s3": ("s3", "s3fs"),
-    "gs": ("gcs", "gcsfs"),
-    "abfss": ("azure", "adlfs"),
-    **dict.fromkeys(_HOSTS, ("hdfs", "requests")),
-}
-_HOST = "[A-Za-z0-9._-]+"
-_AUTHORITIES: Mapping[str, tuple[re.Pattern[str], str]] = {
-    **dict.fromkeys(_BUCKETS, (re.compile(r"[^\s#?\\\x00-\x1f\x7f]+"), "BUCKET")),
-    **dict.fromkeys(
-        _CONTAINERS,
-        (re.compile(rf"[A-Za-z0-9$._-]+@[A-Za-z0-9_-]+\.{_HOST}"), "CONTAINER@ACCOUNT.dfs.core.windows.net"),
-    ),
-    **dict.fromkeys(_HOSTS, (re.compile(rf"{_HOST}(:[0-9]+)?"), "HOST")),
-}
-"""What is between `//` and the path. A library makes a URL of it: with `#`, `?`, `\\` or one more `@` it would ask
-another host than the one that we have compared."""
-_DBFS_MOUNT = "/dbfs"
 _LINKS_TOLD_MAX = 1000
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
 
 
@@ -64,124 +61,13 @@ class StorageDeniedError(StorageError):
     retry = Retry.AFTER_CHANGE
 
 
-class LocationInvalidError(StorageError):
-    """A location is none that Spark and lastgood understand."""
-
-    condition = "LOCATION_INVALID"
-    exit_code = 13
-    retry = Retry.AFTER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A file or folder as Spark names it; `location / "offsets/7"` is a file below it.
-
-    Make one with `parse_location`. `str()` gives the form to show and to paste into Spark.
-    """
-
-    scheme: str
-    """As the user wrote it: `s3a` stays `s3a`. `file` for plain paths."""
-    authority: str
-    """Bucket, container and account, or host; empty for local paths."""
-    path: str
-    """Absolute, without `.`, `..`, double or trailing slashes."""
-
-    def __str__(self) -> str:
-        """A plain path for local files, else the URI."""
-        if self.scheme == "file":
-            return self.path
-        return f"{self.scheme}:{self.path}" if self.scheme == "dbfs" else f"{self.scheme}://{self.authority}{self.path}"
-
-    def __truediv__(self, below: str) -> Location:
-        """The file or folder `below` this folder; `below` is taken as it is."""
-        return Location(self.scheme, self.authority, f"{self.path.rstrip('/')}/{below}")
-
-    @property
-    def name(self) -> str:
-        """The last part of the path; empty for the root."""
-        return posixpath.basename(self.path)
-
-    @property
-    def identity(self) -> str:
-        """The same text for every way to write the same place, such as `s3://`, `s3a://` or `/dbfs/` and `dbfs:/`."""
-        scheme, authority, path = _SAME_SCHEME.get(self.scheme, self.scheme), self.authority, self.path
-        if scheme == "file" and path.startswith(f"{_DBFS_MOUNT}/"):
-            scheme, path = "dbfs", path.removeprefix(_DBFS_MOUNT)
-        if scheme in _HOSTS:
-            authority = authority.lower().removesuffix(":8020")
-        if scheme in _CONTAINERS:  # two addresses of one account
-            authority = authority.replace(".blob.", ".dfs.", 1)
-        return f"{scheme}://{authority}{path}"
-
-    @property
-    def host(self) -> str | None:
-        """Whom it names that is to be asked; None where the environment says that, as for a bucket."""
-        scheme = _SAME_SCHEME.get(self.scheme, self.scheme)
-        if scheme in _CONTAINERS:
-            return account_host(self.authority)
-        host = self.authority.lower()
-        return (host.removesuffix(":8020") if scheme == "hdfs" else host) if scheme in _HOSTS else None
-
-    def sibling(self, suffix: str) -> Location:
-        """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
-
-        Raises:
-            LocationInvalidError: this is the root of a filesystem or bucket, which has nothing beside it.
-        """
-        if not self.name:
-            raise LocationInvalidError("the root of a storage has no neighbour", subject=str(self))
-        return Location(self.scheme, self.authority, self.path + suffix)
-
-
 def parse_location(text: str) -> Location:
-    """Read a location as Spark takes it: a plain path, `file:`, `s3a://`, `hdfs://`, `abfss://`, `gs://`, `dbfs:/`.
-
-    Nothing is decoded: as in Hadoop, `%20`, `?` and `#` in a location are these very characters. A relative path
-    counts from the current folder.
+    """Read a location as Spark takes it: see `location_of`. A relative path counts from the current folder.
 
     Raises:
-        LocationInvalidError: unknown scheme, a login, or a bucket, container, host or absolute path is missing, or
-            holds characters that none has.
+        LocationInvalidError: see `location_of`.
     """
-    if not text.strip() or "\0" in text:
-        raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
-    found = _SCHEME.fullmatch(text)
-    if found is None or "/" in found[1]:
-        return Location("file", "", _normal(os.path.abspath(text)))  # noqa: PTH100 - as Hadoop: by text, no links
-    scheme, rest = found[1].lower(), found[2]
-    if scheme not in _SCHEMES:
-        raise _invalid(text, f"one of {', '.join(f'{known}:' for known in _SCHEMES)}")
-    authority, path = "", rest
-    if rest.startswith("//"):
-        authority = rest[2:].partition("/")[0]
-        path = rest[2 + len(authority) :]
-    canonical = _SAME_SCHEME.get(scheme, scheme)
-    if ":" in authority and "@" in (text if canonical in _BUCKETS else authority):
-        raise _invalid(text, "a location without a login: its keys belong to the environment")
-    if canonical in ("file", "dbfs"):
-        return _mounted(text, scheme, authority, path)
-    pattern, form = _AUTHORITIES[canonical]
-    if pattern.fullmatch(authority) is None:
-        form = form.replace(".dfs.", ".blob.") if scheme.startswith("wasb") else form
-        raise _invalid(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
-    return Location(scheme, authority, _normal(path or "/"))
-
-
-def _mounted(text: str, scheme: str, authority: str, path: str) -> Location:
-    if authority not in ("", "localhost") or not path.startswith("/"):
-        raise _invalid(text, f"{scheme}:/FOLDER")
-    path = _normal(path)
-    if scheme == "dbfs" and (path + "/").startswith("/Volumes/"):
-        scheme = "file"  # a Unity Catalog volume is mounted under the same path
-    return Location(scheme, "", path)
-
-
-def _normal(path: str) -> str:
-    return "/" + posixpath.normpath(path).lstrip("/")
-
-
-def _invalid(text: str, expected: str) -> LocationInvalidError:
-    return LocationInvalidError("the location is not understood", subject=text or "(empty)", expected=expected)
+    return location_of(text, here=os.getcwd)
 
 
 class Entry(NamedTuple):
@@ -250,31 +136,35 @@ def open_storage(location: Location, options: Mapping[str, Any] | None = None) -
     if location.scheme == "file":
         return LocalStorage(root=location)
     if location.scheme == "dbfs":
-        if not Path(_DBFS_MOUNT).is_dir():
+        if not Path(DBFS_MOUNT).is_dir():
             raise StorageError(
                 "dbfs: can be read only where it is mounted",
                 subject=str(location),
-                found=f"no folder {_DBFS_MOUNT}",
+                found=f"no folder {DBFS_MOUNT}",
                 expected="the driver of a Databricks cluster",
             )
-        return LocalStorage(_DBFS_MOUNT, root=location)
+        return LocalStorage(DBFS_MOUNT, root=location)
+    kind = storage_kind(location.scheme)
+    if kind.open is not None:
+        storage: Storage = kind.open(location, options or {})
+        return storage
     return FsspecStorage(_filesystem(location, options or {}))
 
 
 def _filesystem(location: Location, options: Mapping[str, Any]) -> Any:
     import fsspec  # noqa: PLC0415 - 0.1 s that a local checkpoint need not pay
 
-    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
-    extra, module = _EXTRAS[canonical]
+    kind = storage_kind(location.scheme)
+    canonical, extra, module = kind.scheme, kind.extra, kind.module
     settings: dict[str, Any] = {"use_listings_cache": False}
-    protocol = "webhdfs" if canonical in _HOSTS else canonical
+    protocol = "webhdfs" if kind.is_host else canonical
     try:
         factory = fsspec.get_filesystem_class(protocol)
     except ImportError as error:
         raise ExtraMissingError(extra=extra, module=module, needed_for=f"a location on {location.scheme}://") from error
     configured = fsspec.config.conf.get(protocol, {})
     with answering(location):
-        if canonical in _HOSTS:
+        if kind.is_host:
             where = webhdfs_settings(canonical, location.authority, env=os.environ, given={**configured, **options})
             return dependable(factory)(**{**options, **settings, **where}, parallel=PARALLEL_REMOTE)
         settings |= service_settings(canonical, location.authority, os.environ, configured, requests=PARALLEL_REMOTE)
@@ -544,10 +434,10 @@ def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> by
 
 def fsspec_path(location: Location) -> str:
     """The path by which the filesystem itself knows a location."""
-    canonical = _SAME_SCHEME.get(location.scheme, location.scheme)
-    if canonical in _BUCKETS:
+    kind = storage_kind(location.scheme)
+    if kind.is_bucket:
         return location.authority + location.path
-    return location.authority.partition("@")[0] + location.path if canonical in _CONTAINERS else location.path
+    return location.authority.partition("@")[0] + location.path if kind.is_container else location.path
 
 
 def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:

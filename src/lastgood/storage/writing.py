@@ -1,7 +1,8 @@
 """Writing to any filesystem: whole files, in place at once or not at all, as far as the filesystem can.
 
 `create` is what leases and seals stand on. How exclusive it is, is the filesystem's own affair: `_WRITERS` names who
-writes where, `_PROVEN` where a suite has raced it, and `require_exclusive_create` asks the one that is there.
+writes where, `creates_exclusively` of its kind where a suite has raced it, and `require_exclusive_create` asks the one
+that is there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from lastgood.errors import NoSpaceError, Retry, StorageError, owners_of
 from lastgood.storage.drafts import draft_name
 from lastgood.storage.local_tree import Place
+from lastgood.storage.location import storage_kind
 from lastgood.storage.reading import (
     Entry,
     FsspecStorage,
@@ -42,8 +44,6 @@ _S3_CONFLICTS_MAX = 5
 _S3_UNSUPPORTED = frozenset({"NotImplemented", "501"})
 _HDFS = ("hdfs", "webhdfs", "swebhdfs")
 _CLOUDS = ("abfss", "gs")
-_PROVEN = frozenset({"file", "s3", *_CLOUDS, *_HDFS})
-_AT_ONCE = frozenset({"file", *_HDFS})
 LATE_WRITE_SECONDS = 5.0
 """More than a driver's write of a log entry to an object store takes from its look whether there is one."""
 _VOLUMES = "/Volumes/"
@@ -107,13 +107,15 @@ def open_writable(location: Location, options: Mapping[str, Any] | None = None) 
         return LocalWriter(storage.mount, root=storage.root)
     if isinstance(storage, FsspecStorage):
         return _WRITERS.get(_kind(location), FsspecWriter)(storage.filesystem)
-    raise TypeError(type(storage))
+    if storage_kind(location.scheme).open is None:
+        raise TypeError(type(storage))
+    return cast("WritableStorage", storage)  # as its kind says
 
 
 def may_create_exclusively(folder: Location) -> bool:
     """Whether a suite has seen that of several who create one file on this kind of storage only one does."""
-    kind = _kind(folder)
-    return kind in _PROVEN and not (kind == "file" and folder.path.startswith(_VOLUMES))
+    scheme = _kind(folder)
+    return storage_kind(scheme).creates_exclusively and not (scheme == "file" and folder.path.startswith(_VOLUMES))
 
 
 def late_write_seconds(folder: Location) -> float:
@@ -122,7 +124,7 @@ def late_write_seconds(folder: Location) -> float:
     Spark puts an entry of a log in place by a rename that finds nothing there. On HDFS that is one act, on a disk next
     to one; on an object store it is a look, and then a copy over whatever is there by then.
     """
-    return 0.0 if _kind(folder) in _AT_ONCE else LATE_WRITE_SECONDS
+    return 0.0 if storage_kind(_kind(folder)).writes_at_once else LATE_WRITE_SECONDS
 
 
 def require_exclusive_create(storage: WritableStorage, folder: Location) -> None:

@@ -9,7 +9,8 @@ import pytest
 from planning import broker, carried_out, changes, delta, drafted, files, known, mirror_of, query, silent, written
 
 from lastgood.planning.draft import Draft, RepairRefusedError
-from lastgood.planning.goals.values import Extent, Fresh, Goal, Reposition, Resume
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import Extent, Fresh, Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome

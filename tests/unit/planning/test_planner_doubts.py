@@ -11,7 +11,8 @@ from predicting import change, line
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Fresh, Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import Fresh, Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, FileInput

@@ -10,7 +10,8 @@ import pytest
 from planning import broker, carried_out, changes, delta, drafted, files, known, query, stateful, written
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
+from lastgood.planning.goals.kind import Goal
+from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict

@@ -98,12 +98,27 @@ def test_what_is_so_is_said_in_one_line() -> None:
         said(6, 6, 6, 5)
         == "agrees: its newest is batch 6, which is planned and not committed: run again, it adds nothing"
     )
+    assert (
+        said(6, 5, 6, 5) == "agrees: its newest is batch 6, which is planned and not committed:"
+        " run again, its rows are written a second time"
+    )
     assert said(7, 7, 5, 5) == (
         "ahead: holds batches 6 to 7, which the checkpoint does not know;"
         " batches 6 to 7 of the query would be dropped without a word"
     )
     assert said(4, 4, 5, 5) == "behind: batch 5 committed, and not in it"
     assert said(None, None, 5, 5) == "shows no batch of this query: seen"
+
+
+def test_a_batch_that_spark_takes_for_done_is_not_said_to_run_again() -> None:
+    assert standing(sink(6, skips=6), 7, 5).sentence == (
+        "agrees: its newest is batch 6, which is planned and not committed"
+    )
+
+
+def test_whether_a_batch_comes_twice_may_not_be_known() -> None:
+    found = standing(replace(sink(6), skips_known=False), 6, 5)
+    assert found.sentence.endswith("whether it is written a second time when it runs again is not known")
 
 
 def test_the_json_of_a_sink_says_all_of_it() -> None:

@@ -97,8 +97,8 @@ def test_a_topic_that_may_be_another_one_makes_it_unknown() -> None:
 
 def test_its_id_proves_that_a_topic_is_another_one() -> None:
     whole = facts({0: (0, 30), 1: (0, 30)}, topic_id="new")
-    assert judge(whole, recorded_ids={"orders": "new"}).losing is Losing.NO
-    found = judge(whole, recorded_ids={"orders": "old"})
+    assert judge(whole, noted_ids={"orders": "new"}).losing is Losing.NO
+    found = judge(whole, noted_ids={"orders": "old"})
     assert (found.losing, found.topics["orders"].identity) == (Losing.YES, TopicIdentity.ANOTHER)
     assert found.problems == ("orders: not the topic that was read: its id was old and is new",)
 

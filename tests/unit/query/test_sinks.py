@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from planning import delta, query, read
@@ -8,7 +9,7 @@ from lastgood.diagnosis.sink_reading import sink_readings
 from lastgood.query.agreement import sink_standing
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.sinks import NONE, Agreement, SinkView, sink_views
+from lastgood.query.sinks import NONE, Agreement, Rerun, Shown, SinkView, shown_at_last, sink_views
 from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS
@@ -33,6 +34,24 @@ def test_function_need_not_mark_a_batch_that_has_nothing_to_write(tmp_path: Path
     with_state = view(tmp_path, by_function, is_stateful=True)  # which may write rows when a window closes
     assert (with_state.agreement, with_state.complete_to) == (Agreement.BEHIND, None)
     assert view(tmp_path, marked).agreement is Agreement.BEHIND
+
+
+def test_what_comes_of_the_orphan_is_told_once_for_all_who_ask(tmp_path: Path) -> None:
+    query(tmp_path, 5, orphan=True)
+    told = {
+        Rerun.WRITES: delta(4),
+        Rerun.RECOGNISES: delta(5),
+        Rerun.REPEATS: delta(5, skips_up_to=4),
+        Rerun.UNKNOWN: delta(5, skips_known=False),
+        Rerun.DROPS: delta(5, times_by_driver=False, batches=(CommittedBatch(5, 5, committed_at_ms=STARTED_MS),)),
+        None: replace(delta(5), known=False),
+    }
+    found = {rerun: view(tmp_path, sink) for rerun, sink in told.items()}
+    assert {rerun: each.rerun for rerun, each in found.items()} == {rerun: rerun for rerun in told}
+    once = {rerun for rerun, each in found.items() if each.recognises_orphan}
+    assert once == {Rerun.WRITES, Rerun.RECOGNISES}
+    assert "it adds nothing" in sink_standing(found[Rerun.RECOGNISES]).sentence
+    assert "a second time" in sink_standing(found[Rerun.REPEATS]).sentence
 
 
 def test_sink_that_shows_none_is_complete_to_none_where_that_is_sure(tmp_path: Path) -> None:
@@ -61,3 +80,12 @@ def test_number_that_is_used_up_drops_nothing(tmp_path: Path) -> None:
     older = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 2500, row_count=10)
     found = view(tmp_path, delta(3, batches=(*before, older)))
     assert (list(found.would_drop), list(found.doubled())) == ([], [3])
+
+
+def test_sink_that_has_passed_a_batch_has_it_and_one_that_is_behind_has_not() -> None:
+    sink = replace(delta(5), batches=(), complete_from=None)
+    assert [shown_at_last(sink, number, ()) for number in (4, 5, 6)] == [Shown.LIVE, Shown.LIVE, Shown.ABSENT]
+    assert shown_at_last(replace(sink, known=False), 4, ()) is Shown.UNKNOWN
+    none = replace(delta(None), complete_from=None)
+    assert shown_at_last(none, 4, ()) is Shown.UNKNOWN
+    assert shown_at_last(none, 4, (), was_known=True) is Shown.ABSENT

@@ -76,7 +76,16 @@ def test_job_is_asked_in_plain_json() -> None:
             {"source": "0", "topic": "orders", "partition": 0, "start": 0, "begin": 0, "end": 100},
             {"source": "0", "topic": "orders", "partition": 1, "start": 5, "begin": 20, "end": 30},
         ],
-        "sink": {"kind": "delta", "location": "/lake/orders"},
+        "sink": {
+            "kind": "delta",
+            "location": "/lake/orders",
+            "reader": {
+                "format": "delta",
+                "has_versions": True,
+                "extension": "io.delta.sql.DeltaSparkSessionExtension",
+                "catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            },
+        },
         "keys": [{"name": "id", "expression": None}],
         "compare": [{"name": "amount", "expression": "1"}],
         "where": "offset > 1",
@@ -136,3 +145,7 @@ def test_audit_is_one_json_object() -> None:
         "aborted": {"records": 4, "in_sink": 1},
         "seconds": 1.3,
     }
+
+
+def test_job_reads_a_table_that_has_a_name_by_its_name() -> None:
+    assert SinkTable("table", "lake.orders").to_json() == {"kind": "table", "location": "lake.orders", "reader": None}

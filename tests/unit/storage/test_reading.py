@@ -414,7 +414,7 @@ def test_plain_paths_are_read_from_this_machine(tmp_path: Path) -> None:
 
 
 def test_dbfs_is_read_where_it_is_mounted_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_DBFS_MOUNT", str(tmp_path / "dbfs"))
+    monkeypatch.setattr(storage, "DBFS_MOUNT", str(tmp_path / "dbfs"))
     with pytest.raises(StorageError) as caught:
         open_storage(parse_location("dbfs:/chk"))
     assert caught.value.expected == "the driver of a Databricks cluster"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
 from lastgood.checkpoint.initial import InitialOffset
@@ -12,6 +13,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
 from lastgood.planning.draft import Draft, Edit, Known, StartEdit
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.planning.goals.resume import require_sinks, resumed
 from lastgood.planning.goals.values import Fresh
@@ -28,9 +30,10 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import Reached, ends, weakest
 from lastgood.planning.repairs.lost import mirrored, newest_mirrored, restored
 from lastgood.planning.repairs.repair import Repair, Work, refuse
-from lastgood.planning.standing import Standing, ids_before, seen_as
+from lastgood.planning.standing import Standing, seen_as
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
+from lastgood.query.topics import recorded_of
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -243,16 +246,21 @@ def _base(standing: Standing, template: OffsetEntry, wanted: Mapping[str, Offset
     """
     base: dict[str, SourceOffset] = {}
     for source_id, offset in ends(template).items():
-        if not isinstance(offset, KafkaOffset) or source_id not in wanted:
-            is_kafka = isinstance(offset, KafkaOffset)
+        expected = "offsets for each of its sources"
+        if not isinstance(offset, KafkaOffset):
             raise refuse(
                 standing,
-                "no offsets are chosen for a source of the query"
-                if is_kafka
-                else "offsets can be chosen of Kafka only",
+                "offsets can be chosen of Kafka only",
                 subject=f"source {source_id}",
-                found=None if is_kafka else f"a source of the kind {offset.kind}",
-                expected="offsets for each of its sources",
+                found=f"a source of the kind {offset.kind}",
+                expected=expected,
+            )
+        if source_id not in wanted:
+            raise refuse(
+                standing,
+                "no offsets are chosen for a source of the query",
+                subject=f"source {source_id}",
+                expected=expected,
             )
         base[source_id] = KafkaOffset({t: dict.fromkeys(parts, OFFSET_EARLIEST) for t, parts in offset.topics.items()})
     return base
@@ -334,7 +342,7 @@ def _by_logs(standing: Standing, plans: Mapping[int, OffsetEntry]) -> tuple[Reac
 
 def _same_topics(standing: Standing, starts: Placed, anew: Collection[str]) -> Iterator[str]:
     """What it rests on where nobody knows which topic of a name the query has read."""
-    known = ids_before(standing.world)
+    known = recorded_of(standing.world)
     read = {topic for each in starts.starts.values() for topic in topics_of(each)}
     unknown = sorted(read - known.keys() - {*anew})
     if unknown:
@@ -355,3 +363,14 @@ def _ends_of(standing: Standing, least: Mapping[str, SourceOffset]) -> dict[str,
 
 def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
     return tuple(replace(price, bound=True) for price in repair.prices)
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    is_it = isinstance(asked, Fresh) and asked.offsets is None
+    if known.mirror and not is_it:
+        yield Fresh(), ()
+
+
+FRESH: Final = GoalKind(
+    name=Fresh.name, begins=Begins.ANEW, make=Fresh, draft=plan_fresh, offer=_offer, tells_start=True
+)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, foreseen, repaired, require_sinks, require_sources
+from lastgood.planning.goals.values import Replan
 from lastgood.planning.pricing import ends
 from lastgood.planning.repairs.numbers import number_taken
 from lastgood.planning.repairs.repair import Work, refuse
@@ -127,3 +130,17 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
 
 def _files(entry: object) -> list[SourceFile]:
     return list(entry) if isinstance(entry, FileLogEntry) else []
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    is_open = known.world.checkpoint.orphan is not None
+    if asked.name != Replan.name and is_open:
+        yield Replan(), ()
+
+
+def _plan(known: Known, goal: Replan, spark: SparkVersion) -> Draft:
+    del goal
+    return plan_replan(known, spark)
+
+
+REPLAN: Final = GoalKind(name=Replan.name, begins=Begins.BY_ITSELF, make=Replan, draft=_plan, offer=_offer)

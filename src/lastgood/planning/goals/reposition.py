@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
 from lastgood.diagnosis.rules_kafka_broker import may_be_read
 from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repaired, require_continuity, require_next, require_sinks
 from lastgood.planning.goals.values import Reposition
 from lastgood.planning.losses import assumptions, begun, missing_already, silently_lost
@@ -264,3 +266,40 @@ def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[E
             content = log.initial.with_offset(starts.starts[name]).to_bytes()
             edits.append(Edit(f"{log.folder}/0", content, why))
     return tuple(edits)
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    checkpoint = known.world.checkpoint
+    newest = checkpoint.newest_offsets
+    has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
+    # Of any other source nobody could choose them.
+    if asked.name != Reposition.name and has_offsets:
+        lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
+        yield Reposition({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
+
+
+def _offer_earliest(known: Known) -> Iterator[Offer]:
+    """Every partition that Kafka has of the topics that are read, from its beginning."""
+    facts, newest = known.world.kafka, known.world.checkpoint.newest_offsets
+    offsets = {}
+    for source_id, offset in ends(newest).items():
+        topics = facts.topics if facts else {}
+        named = topics_of(offset)
+        there = {
+            t: dict.fromkeys(topics[t].partitions if t in topics else parts, OFFSET_EARLIEST)
+            for t, parts in named.items()
+        }
+        if there:
+            offsets[source_id] = there
+    if offsets:
+        yield Reposition(offsets, "Kafka's earliest offsets are"), ("--earliest",)
+
+
+REPOSITION: Final = GoalKind(
+    name=Reposition.name,
+    begins=Begins.WHERE_CHOSEN,
+    make=Reposition,
+    draft=plan_reposition,
+    offer=_offer,
+    offer_instead=_offer_earliest,
+)

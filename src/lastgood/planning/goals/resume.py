@@ -6,7 +6,7 @@ query is judged anew, until Spark's own restart does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
 from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.values import Resume
 from lastgood.planning.leaving import begins_as_told
 from lastgood.planning.losses import assumptions, begun, doubled_already, missing_already, silently_lost
@@ -54,7 +55,6 @@ from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.query.sinks import NONE
 from lastgood.query.spans import stands
-from lastgood.sinks.evidence import ABSENT, FILE
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -192,7 +192,7 @@ def require_sinks(standing: Standing) -> None:
                 effect="readers fail, or do not see all rows",
                 next=standing.world.command("status"),
             )
-        is_log_gone = reading.sink.kind == FILE and reading.sink.skips_known and reading.shown == NONE
+        is_log_gone = reading.sink.traits.keeps_log and reading.sink.skips_known and reading.shown == NONE
         if is_log_gone and reading.done > NONE:
             raise refuse(
                 standing,
@@ -204,7 +204,7 @@ def require_sinks(standing: Standing) -> None:
                 next=standing.world.command("status"),
             )
         batches = reading.batches_done(0, standing.committed)
-        if reading.sink.kind == ABSENT and reading.may_have_rows(batches):
+        if not reading.sink.traits.is_there and reading.may_have_rows(batches):
             raise refuse(
                 standing,
                 f"batch {standing.committed} is committed, and there is no sink",
@@ -441,3 +441,17 @@ def _reads_nothing(standing: Standing, start: dict[str, SourceOffset]) -> bool:
 
 def _shown(batch: int | None) -> int:
     return NONE if batch is None else batch
+
+
+def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+    del known
+    if asked.name != Resume.name:
+        yield Resume(), ()
+
+
+def _plan(known: Known, goal: Resume, spark: SparkVersion) -> Draft:
+    del goal
+    return plan_resume(known, spark)
+
+
+RESUME: Final = GoalKind(name=Resume.name, begins=Begins.BY_ITSELF, make=Resume, draft=_plan, offer=_offer)

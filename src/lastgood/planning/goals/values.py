@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.ranges import Offsets
@@ -94,9 +94,6 @@ class Fresh:
         if self.via is None:
             return told
         return {**told, "start_file": self.via.to_json(), "takes_any_number": self.takes_any_number}
-
-
-Goal: TypeAlias = Resume | Replan | Reposition | Fresh
 
 
 def _texts(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -18,7 +18,7 @@ from lastgood.planning.price import Guarantee
 from lastgood.planning.repairs.repair import MIRROR, Repair, Work, copy_of, refuse
 from lastgood.planning.standing import seen_as
 from lastgood.query.sinks import NONE
-from lastgood.sinks.evidence import DELTA, DedupeKey
+from lastgood.sinks.evidence import DedupeKey
 
 RETAINED: Final = 101
 """So many batches Spark keeps in its logs by default; older ones it would remove at once."""
@@ -150,7 +150,7 @@ def _told_by_sink(work: Work) -> tuple[str, str]:
     """The one query that a Delta table knows and that stands where this checkpoint stands (row 14)."""
     standing = work.standing
     stands = {standing.committed, standing.planned} - {NONE}
-    tables = [each.sink for each in standing.sinks if each.sink.kind == DELTA]
+    tables = [each.sink for each in standing.sinks if each.sink.traits.tells_query_ids]
     found = [
         (name, table, last)
         for table in tables
@@ -159,7 +159,8 @@ def _told_by_sink(work: Work) -> tuple[str, str]:
     ]
     if len({name for name, _, _ in found}) == 1 and len(found) == len(tables):
         name, table, last = found[0]
-        return name, f"delta txn {last} of query {name} in {table.location}, the only one that stands where the logs do"
+        mark = f"{table.traits.mark or 'batch'} {last} of query {name}"
+        return name, f"{mark} in {table.location}, the only one that stands where the logs do"
     raise refuse(
         standing,
         "the id of the query is lost, and nobody tells it",

@@ -14,7 +14,7 @@ from lastgood.planning.repairs.lost import mirrored, source_files
 from lastgood.planning.repairs.repair import MIRROR, Repair, Work, copy_of
 from lastgood.planning.standing import Standing
 from lastgood.query.sinks import NONE, SinkView
-from lastgood.sinks.evidence import FILE, is_query_id
+from lastgood.sinks.evidence import is_query_id
 
 
 def lifted_by_mirror(work: Work) -> Repair | None:
@@ -108,7 +108,7 @@ def _contradicts(reading: SinkView, committed: int) -> bool:
     """Whether a sink tells that it lacks what the mirror knows to be committed: then both went back together."""
     sink = reading.sink
     if reading.shows_none:
-        return sink.kind == FILE  # of a table a function may write that nobody recognises there
+        return sink.traits.keeps_log is True  # of a table a function may write that nobody recognises there
     if sink.known:
         return reading.shown < committed
     named = [last for name, last in sink.others.items() if not is_query_id(name)]

@@ -14,7 +14,6 @@ from lastgood.planning.pricing import Reached, ends, price_of_start
 from lastgood.planning.repairs.lost import mirrored
 from lastgood.planning.repairs.repair import Repair, Work, copy_of, refuse
 from lastgood.planning.repairs.sinks_back import (
-    MAY_BE_READ_AGAIN,
     READABLE_AGAIN,
     go_on_from,
     sinks_taken_back,
@@ -25,6 +24,7 @@ from lastgood.planning.standing import Standing
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Stage
 from lastgood.query.sinks import NONE
+from lastgood.sources.kinds import kind_of, source_kind
 from lastgood.steps.step import SinkEdit
 
 
@@ -328,7 +328,9 @@ def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -
             log.name: log.initial.offset for log in standing.checkpoint.sources if log.initial is not None
         }
         lacking = [
-            source_id for source_id, kind in standing.kinds.items() if kind == "kafka" and source_id not in found
+            source_id
+            for source_id, kind in standing.kinds.items()
+            if source_kind(kind).notes_beginning and source_id not in found
         ]
         if lacking or (standing.plan(0) is None and not found):
             raise _start_unknown(standing, "no sources/*/0, where the first batch began")
@@ -336,7 +338,7 @@ def begin_of_orphans(standing: Standing, after: int, numbers: tuple[int, ...]) -
     before = standing.plan(after)
     if before is None:
         raise _start_unknown(standing, f"no {OFFSETS}/{after} that can be read")
-    unfit = [line for line in before.sources if not isinstance(line.offset, MAY_BE_READ_AGAIN)]
+    unfit = [line for line in before.sources if not kind_of(line.offset).may_be_read_again]
     if unfit:
         raise _start_unknown(standing, f"source {unfit[0].source_id} of the kind {unfit[0].offset.kind}")
     return ends(before)

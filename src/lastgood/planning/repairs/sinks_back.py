@@ -7,11 +7,8 @@ from dataclasses import replace
 
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.source_offsets import (
-    DeltaOffset,
     FileOffset,
-    IcebergOffset,
     KafkaOffset,
-    RateMicroBatchOffset,
     SourceOffset,
     VoidOffset,
     topics_of,
@@ -19,20 +16,20 @@ from lastgood.checkpoint.source_offsets import (
 from lastgood.planning.pricing import ends, files_between
 from lastgood.planning.repairs.repair import Repair, Work, refuse
 from lastgood.planning.standing import Standing
+from lastgood.query.kafka import not_served
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.state_load import is_about_skipping
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import BEFORE_FIRST_FILE
-from lastgood.sinks.evidence import DELTA, FILE, START_MS, SinkEvidence
+from lastgood.sinks.evidence import START_MS, SinkEvidence
 from lastgood.sources.files.facts import FileState
 from lastgood.sources.kafka.facts import is_compacted
-from lastgood.sources.kafka.ranges import minus, planned, served
+from lastgood.sources.kafka.ranges import planned
+from lastgood.sources.kinds import kind_of
 from lastgood.steps.step import SinkEdit
 
 READABLE_AGAIN = "kafka, file, delta, iceberg, rate-micro-batch"
 _MINUTE_MS = 60_000
-_SURELY_READ_AGAIN = (KafkaOffset, FileOffset, RateMicroBatchOffset, VoidOffset)
-MAY_BE_READ_AGAIN = (KafkaOffset, FileOffset, DeltaOffset, IcebergOffset, RateMicroBatchOffset, VoidOffset)
 
 
 def mark_lowered(work: Work) -> Repair | None:
@@ -104,7 +101,7 @@ def _has_expired(sink: SinkEvidence, batch_id: int) -> bool:
     lasts_ms = sink.mark_lasts_ms
     is_lasting = lasts_ms is not None and lasts_ms >= START_MS
     is_own = sink.app_id is not None and not sink.write_obstacles
-    return sink.kind == DELTA and is_own and is_lasting and sink.would_skip(batch_id) is not True
+    return sink.traits.can_be_marked and is_own and is_lasting and sink.would_skip(batch_id) is not True
 
 
 def sinks_taken_back(standing: Standing, batch_id: int, why: str) -> Repair:
@@ -143,7 +140,7 @@ def _require_read_again(standing: Standing, batch_id: int, why: str) -> None:
         lacking = unserved(standing, source_id, before, end)
         if isinstance(end, KafkaOffset) and standing.kafka is None:
             lacking = "nobody who was asked what Kafka still serves", "--kafka"
-        if not isinstance(end, _SURELY_READ_AGAIN):
+        if not kind_of(end).is_read_again:
             lacking = f"source {source_id} of the kind {end.kind}", "kafka, file, rate-micro-batch"
         if lacking is not None:
             found, expected = lacking
@@ -217,13 +214,13 @@ def writes_only_to_delta(standing: Standing) -> bool:
         return False
     (reading,) = standing.sinks
     sink = reading.sink
-    is_own = sink.kind == DELTA and reading.has_every_mark and any(each.is_streaming for each in sink.batches)
+    is_own = sink.traits.can_be_marked and reading.has_every_mark and any(each.is_streaming for each in sink.batches)
     return is_own and sink.back_to is not None
 
 
 def unserved(standing: Standing, source_id: str, start: SourceOffset, end: SourceOffset) -> tuple[str, str] | None:
     """What a source is not known to have any more of a range that is to be read again, and what it should have."""
-    if not isinstance(start, MAY_BE_READ_AGAIN):
+    if not kind_of(start).may_be_read_again:
         return f"source {source_id} of the kind {start.kind}", READABLE_AGAIN
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
         facts, wanted = standing.kafka, planned(start.topics, end.topics)
@@ -232,7 +229,7 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
         compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
-        gone = minus(wanted, served(wanted, facts.earliest, facts.latest)) if facts else {}
+        gone = not_served(wanted, facts) if facts else {}
         if gone:
             return f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
     if isinstance(start, FileOffset | VoidOffset) and isinstance(end, FileOffset):
@@ -248,7 +245,7 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
 
 def _reaches(reading: SinkView, batch_id: int) -> bool:
     sink = reading.sink
-    return sink.kind in (DELTA, FILE) and sink.known and sink.back_to is not None and NONE < sink.back_to <= batch_id
+    return sink.known and sink.back_to is not None and NONE < sink.back_to <= batch_id
 
 
 def _going_back(ahead: Iterable[SinkView], batch_id: int, why: str, rests_on: tuple[str, ...] = ()) -> Repair:

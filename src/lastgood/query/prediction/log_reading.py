@@ -14,7 +14,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.logs import BatchLog, SourceLog
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry
-from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset, TextOffset, VoidOffset
+from lastgood.checkpoint.source_offsets import SourceOffset, TextOffset, VoidOffset
 from lastgood.query.prediction.messages import (
     NO_TRACKER,
     commit_log_error,
@@ -24,6 +24,7 @@ from lastgood.query.prediction.messages import (
 )
 from lastgood.query.prediction.restart import Stage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
+from lastgood.sources.kinds import source_kind
 
 _FIRST_SOURCE_LINE = 3
 _BLANK = "its metadata line is blank"
@@ -165,7 +166,7 @@ class LogReading:
         """Whether the folder is the log of a file source: Kafka and rate write theirs once."""
         kind = self.kind(log.name)
         if kind is not None:
-            return kind == FileOffset.kind
+            return source_kind(kind).keeps_log
         return any(isinstance(entry, FileLogEntry) for entry in log.entries.values())
 
     def kind(self, source_id: str) -> str | None:

@@ -6,8 +6,9 @@ Every text was seen with real Spark, but for one that is marked; a version is as
 from __future__ import annotations
 
 from lastgood.checkpoint.damage import Damage, DamageKind
-from lastgood.checkpoint.source_offsets import KafkaOffset, NumberOffset
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SparkVersion
+from lastgood.sources.kafka.kind import KAFKA_SOURCE
+from lastgood.sources.kinds import source_kind
 
 CONCURRENT_LOG = "Multiple streaming jobs detected for"
 CONCURRENT_FILE = "Multiple streaming queries are concurrently using"
@@ -17,7 +18,7 @@ _LOG_LINE_ENDS = "next on empty iterator"
 _NO_METADATA = 'WatermarkTracker.currentWatermark()" because'
 _NO_METADATA_V2 = "VERSION_2 offset log requires metadata"
 _OFFSET_LOG_V2 = 2
-_NO_KAFKA_OFFSETS = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got'
+_NO_OFFSETS = KAFKA_SOURCE.line_error or ""  # none but Kafka keeps offsets that can be empty
 NO_TRACKER = "WatermarkTracker.updateWatermark("
 
 
@@ -85,14 +86,14 @@ def initial_error(damage: Damage, version: SparkVersion, *, version_newest: int,
     match damage.kind:
         case DamageKind.EMPTY:
             # Before 4.1 `KafkaSourceInitialOffsetWriter` asserts what it requires since; that is read in its source.
-            is_required = kind == KafkaOffset.kind and version >= SPARK_4_1
+            is_required = source_kind(kind).notes_beginning and version >= SPARK_4_1
             return "requirement failed" if is_required else "assertion failed"
         case DamageKind.VERSION_LINE_ONLY:
             return "failed to detect the log file version line"
         case DamageKind.NO_OFFSETS:
-            return _NO_KAFKA_OFFSETS
-        case DamageKind.BAD_VERSION_LINE if kind == KafkaOffset.kind and not damage.found.startswith("v"):
-            return _NO_KAFKA_OFFSETS
+            return _NO_OFFSETS
+        case DamageKind.BAD_VERSION_LINE if source_kind(kind).notes_beginning and not damage.found.startswith("v"):
+            return source_line_error(damage, kind)
         case DamageKind.BAD_VERSION_LINE | DamageKind.VERSION_TOO_NEW:
             return log_error(damage, version, version_newest=version_newest)
     return source_line_error(damage, kind)
@@ -100,11 +101,8 @@ def initial_error(damage: Damage, version: SparkVersion, *, version_newest: int,
 
 def source_line_error(damage: Damage, kind: str | None) -> str:
     """For the line of a source that its source cannot parse; `kind` is what its other offsets are."""
-    if kind == KafkaOffset.kind:
-        return _NO_KAFKA_OFFSETS
-    if kind == NumberOffset.kind:
-        return "For input string"
-    return json_error(damage)
+    told = source_kind(kind).line_error
+    return json_error(damage) if told is None else told
 
 
 def json_error(damage: Damage) -> str:

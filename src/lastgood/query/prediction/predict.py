@@ -395,7 +395,7 @@ class _Start:
     def _write_sinks(self, batch: int) -> None:
         """Write what a sink notes down of a batch."""
         for sink in self._world.sinks:
-            if sink.kind == "file" and sink.would_skip(batch) is False:
+            if sink.traits.keeps_log and sink.would_skip(batch) is False:
                 writing(sink, batch, self._spark, is_local=self._world.is_local)
 
     def _commit(self, batch: int) -> None:

@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 
-_RUN_BY_SPARK = ("delta", "file")
-_FENCE = "fence"
-
 
 def is_skipped(sinks: Sequence[SinkEvidence], batch: int) -> bool:
     """Whether a sink that has the batch already does not even run it, so that none of its tasks can fail."""
     own = (sink for sink in sinks if sink.dedupe_key is not DedupeKey.APP_ID)  # else a function runs
-    return any(sink.kind in _RUN_BY_SPARK and sink.would_skip(batch) for sink in own)
+    return any(sink.traits.skips_unrun and sink.would_skip(batch) for sink in own)
 
 
 def may_be_skipped(sinks: Sequence[SinkEvidence], batch: int) -> bool:
@@ -26,9 +23,9 @@ def may_be_skipped(sinks: Sequence[SinkEvidence], batch: int) -> bool:
 
 
 def _has(sink: SinkEvidence, batch: int) -> bool:
-    if sink.kind == _FENCE:
+    if sink.traits.is_idempotent:
         return sink.last_batch is not None and sink.last_batch >= batch
-    return sink.kind in _RUN_BY_SPARK and sink.would_skip(batch) is True
+    return sink.traits.skips_unrun and sink.would_skip(batch) is True
 
 
 def version_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> int | None:

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.source_offsets import (
     DeltaOffset,
-    FileOffset,
     KafkaOffset,
-    RateMicroBatchOffset,
     SourceOffset,
-    VoidOffset,
 )
 from lastgood.query.world import World
+from lastgood.sources.kinds import kind_of
 from lastgood.sources.unasked import Unasked, counts_rows, name_of
 
 _LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
@@ -91,9 +89,10 @@ def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator
 
 def _is_asked(world: World, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
+    kind = kind_of(offset)
+    if kind.makes_its_rows or kind.keeps_log:
+        return True
     match offset:
-        case VoidOffset() | FileOffset() | RateMicroBatchOffset():  # the last makes its rows from their numbers
-            return True
         case DeltaOffset():
             return world.fail_on_data_loss or source_id in world.tables
         case KafkaOffset():  # other connectors write the same shape, and Kafka's own always its beginning as well

@@ -13,6 +13,7 @@ from lastgood.delta_log.actions import TRANSACTION_RETENTION, Transaction, inter
 from lastgood.delta_log.table import COMMITS_DEFAULT, LogDamage, TableLog, read_table_log
 from lastgood.errors import StorageError
 from lastgood.sinks.delta.history import History, history_of
+from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.sinks.delta.taking_back import reach_back
 from lastgood.sinks.evidence import START_MS, DedupeKey, SinkEvidence, is_query_id, silent_evidence, unknown_evidence
 from lastgood.storage.parallel import Deadline
@@ -43,7 +44,7 @@ _WRITER_VERSION_MAX = 7
 class DeltaSink:
     """A Delta table."""
 
-    kind = "delta"
+    kind = DELTA_SINK.name
 
     def __init__(
         self,

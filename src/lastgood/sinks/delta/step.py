@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lastgood.delta_log.actions import Transaction
-from lastgood.sinks.evidence import DELTA
+from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
 
 
@@ -92,7 +92,9 @@ class DeltaStep(Step):
     def edit(self) -> SinkEdit:
         """Rows and mark go back, or the mark alone is moved."""
         after = self.mark.version if self.uses_up else None
-        return SinkEdit(DELTA, self.table, self.mark.app_id, self.batch, self.why, renews=self.renews, after=after)
+        return SinkEdit(
+            DELTA_SINK.name, self.table, self.mark.app_id, self.batch, self.why, renews=self.renews, after=after
+        )
 
     @property
     def writer(self) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.redaction import first_words, without_login
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
+from lastgood.sinks.fence.kind import FENCE_SINK
 from lastgood.storage.parallel import Deadline, ask_one
 
 TIMEOUT_SECONDS = 10.0
@@ -84,7 +85,7 @@ class FenceTable:
 class FenceSink:
     """A fence table in a database."""
 
-    kind = "fence"
+    kind = FENCE_SINK.name
 
     def __init__(
         self,

@@ -24,9 +24,10 @@ from lastgood.checkpoint.file_logs import (
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import BatchIds, LogListing, list_log
 from lastgood.checkpoint.reader import read_file
-from lastgood.errors import StorageError
+from lastgood.errors import StorageError, reason
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence
-from lastgood.storage.parallel import Deadline, ask_all, ask_one, reason
+from lastgood.sinks.files.kind import FILE_SINK
+from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 
 TIMEOUT_SECONDS = 10.0
@@ -143,7 +144,7 @@ class FileSinkLog:
 class FileSink:
     """A folder that Spark's file sink writes."""
 
-    kind = "file"
+    kind = FILE_SINK.name
 
     def __init__(
         self,

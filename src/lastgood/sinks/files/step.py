@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lastgood.checkpoint.layout import SINK_LOG
-from lastgood.sinks.evidence import FILE
+from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
 
 _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?:\.compact)?\.crc)")
@@ -65,7 +65,7 @@ class FileSinkStep(Step):
     @property
     def edit(self) -> SinkEdit:
         """The sink goes back to the batch before; of several steps the last one has the oldest entry."""
-        return SinkEdit(FILE, self.folder, None, self.batch - 1, self.why)
+        return SinkEdit(FILE_SINK.name, self.folder, None, self.batch - 1, self.why)
 
     def to_json(self) -> dict[str, Any]:
         """The object in `steps` of a plan."""

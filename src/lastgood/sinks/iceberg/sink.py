@@ -18,12 +18,12 @@ from lastgood.checkpoint.lines import is_long, read_object
 from lastgood.checkpoint.reader import read_file
 from lastgood.errors import StorageError
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, silent_evidence, unknown_evidence
+from lastgood.sinks.iceberg.kind import ICEBERG_SINK, METADATA_FOLDER
 from lastgood.storage.parallel import Deadline, ask_one
 from lastgood.storage.reading import Location, Storage
 
 TIMEOUT_SECONDS = 10.0
 MAIN = "main"
-METADATA_FOLDER = "metadata"
 QUERY_ID = "spark.sql.streaming.queryId"
 EPOCH_ID = "spark.sql.streaming.epochId"
 
@@ -131,7 +131,7 @@ def newest_metadata(names: Sequence[str]) -> tuple[str, ...]:
 class IcebergSink:
     """An Iceberg table, or one metadata file of it, which its catalog names."""
 
-    kind = "iceberg"
+    kind = ICEBERG_SINK.name
 
     def __init__(
         self, storage: Storage, location: Location, *, ref: str = MAIN, timeout_seconds: float = TIMEOUT_SECONDS

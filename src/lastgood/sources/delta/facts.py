@@ -1,23 +1,13 @@
-"""A Delta table as a source: which of its versions can still be read, and whether a stored offset is among them."""
+"""A Delta table as a source: which of its versions can still be read, and whether an offset is among them. Pure."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from urllib.parse import unquote
 
-from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.listing import DeltaLogListing
-from lastgood.delta_log.table import read_table_log
-from lastgood.errors import StorageError
-from lastgood.storage.parallel import Deadline, ask_all, reason
-from lastgood.storage.reading import Location, Storage, parse_location
 
-TIMEOUT_SECONDS = 10.0
 SOURCE_VERSION_NEWEST = 3
 """The newest form of a Delta offset that is known."""
 BEFORE_FIRST_FILE = -1
@@ -72,29 +62,8 @@ class DeltaServing:
     """Versions that are needed and gone; `failOnDataLoss=false` skips them without a word."""
 
 
-def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIMEOUT_SECONDS) -> DeltaFacts:
-    """Look what the log of a table still holds, within a time limit.
-
-    Raises:
-        ExtraMissingError: the log is cleaned up, and pyarrow, to read its checkpoint, is not installed.
-    """
-    deadline = Deadline.after(timeout_seconds)
-    try:
-        log = read_table_log(storage, table, deadline=deadline, commits_max=1)
-    except StorageError as error:
-        return DeltaFacts(str(table), exists=None, unknown=reason(error))
-    if log is None:
-        return DeltaFacts(str(table), exists=False)
-    if isinstance(log, Damage):
-        return DeltaFacts(str(table), exists=None, unknown=f"the log of the table is damaged: {log}")
-    if log.unjudged is not None:
-        because = log.unknown or log.unjudged
-        return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
-    return facts_of(str(table), log.listing, log.metadata.table_id if log.metadata else None)
-
-
 def facts_of(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
-    """What a listing of the log shows. Pure."""
+    """What a listing of the log shows."""
     unbroken = listing.unbroken
     return DeltaFacts(
         location=location,
@@ -106,7 +75,7 @@ def facts_of(location: str, listing: DeltaLogListing, table_id: str | None) -> D
 
 
 def can_serve(facts: DeltaFacts, start: DeltaOffset) -> DeltaServing:
-    """Tell whether the table still has the log of everything after `start`. Pure; data files are `ask_data_files`.
+    """Tell whether the table still has the log of everything after `start`; data files are `ask_data_files`.
 
     Spark asks a Delta source, when it starts, for the range of the last *committed* batch once more. So give the
     offset at which that batch began, not the one at which it ended.
@@ -137,44 +106,6 @@ def starting_version(offset: DeltaOffset) -> int | None:
     return offset.table_version
 
 
-def ask_data_files(
-    storage: Storage, table: Location, start: DeltaOffset, *, timeout_seconds: float = TIMEOUT_SECONDS
-) -> tuple[str, ...] | str:
-    """The data files after `start` that are gone, as VACUUM leaves it; Spark fails on them, whatever its options.
-
-    Those of a first snapshot are not looked at, only those of the versions after it.
-
-    Returns:
-        Names as in the log, also of files that lie elsewhere; or why it is not known.
-
-    Raises:
-        ExtraMissingError: the log is cleaned up, and pyarrow is not installed.
-    """
-    deadline = Deadline.after(timeout_seconds)
-    try:
-        log = read_table_log(storage, table, deadline=deadline, since=start.table_version)
-        if not log or isinstance(log, Damage):
-            return f"the log of the table is damaged: {log}" if log else "there is no table"
-        if log.unjudged is not None:
-            return log.unknown or log.unjudged
-        names = _data_files(log.commits, start.table_version)
-        answers = ask_all(
-            [partial(storage.stat, data_file(table, name)) for name in names],
-            parallel=storage.parallel,
-            deadline=deadline,
-            subject=str(table),
-        )
-        return tuple(name for name, answer in zip(names, answers, strict=True) if answer.or_raise() is None)
-    except StorageError as error:
-        return reason(error)
-
-
-def data_file(table: Location, name: str) -> Location:
-    """The place of a data file: names in the log are URIs, relative to the table or absolute."""
-    decoded = unquote(name)
-    return parse_location(decoded) if ":/" in decoded or decoded.startswith("/") else table / decoded
-
-
 def _has_versions(facts: DeltaFacts, start: DeltaOffset, latest: int) -> DeltaServing:
     version = start.table_version
     if version > latest + 1:
@@ -191,8 +122,3 @@ def _has_versions(facts: DeltaFacts, start: DeltaOffset, latest: int) -> DeltaSe
         because = f"versions {first} to {earliest - 1} are no longer in the log"
         return DeltaServing(Serving.NO, because, range(first, earliest))
     return DeltaServing(Serving.YES, f"versions {first} to {latest} are in the log")
-
-
-def _data_files(commits: Sequence[TableCommit], first: int) -> list[str]:
-    """The files that a stream reads: those of versions that change data."""
-    return sorted({name for one in commits if one.version >= first and one.changes_data for name in one.added})

@@ -1,30 +1,15 @@
-"""Files that a file source has planned: which are still there as they were, and which it would not find again."""
+"""Files that a file source has planned: which are still there as they were, and which it would not find again. Pure."""
 
 from __future__ import annotations
 
 import enum
-import re
-import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
-from urllib.parse import unquote
 
 from lastgood.checkpoint.file_logs import SourceFile
-from lastgood.errors import StorageError
-from lastgood.storage.parallel import Deadline, ask_all, reason
-from lastgood.storage.reading import Entry, Location, Storage, open_storage, parse_location
 
-TIMEOUT_SECONDS = 10.0
 MAX_FILE_AGE_DEFAULT_MS = 7 * 24 * 60 * 60 * 1000
 """Spark's `maxFileAge`."""
-
-_FOLDERS_MAX = 32
-_ENTRIES_MAX = 100_000
-"""Of one folder: as many as a listing of a few seconds holds."""
-_SECOND_MS = 1000
-_URI_PATH = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(.*)", re.DOTALL)
 
 
 class FileState(enum.Enum):
@@ -60,51 +45,10 @@ class FileFacts:
         return self.file.timestamp_ms + MAX_FILE_AGE_DEFAULT_MS
 
 
-def ask_files(
-    files: Sequence[SourceFile],
-    *,
-    open_at: Callable[[Location], Storage] = open_storage,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-) -> tuple[FileFacts, ...]:
-    """Look which files are still there as they were logged; all at once, within a time limit.
-
-    Args:
-        files: Entries of a source's log, such as those of the batches that are not committed.
-        open_at: Gives access to the storage of a file; they need not lie where the checkpoint does.
-        timeout_seconds: For all together. Files that were not looked at by then are unknown.
-
-    Returns:
-        Facts in the order of `files`.
-
-    Raises:
-        ExtraMissingError: the library for a storage is not installed.
-    """
-    deadline = Deadline.after(timeout_seconds)
-    opened = _Storages(open_at)
-    answers = ask_all(
-        [partial(opened.stat, file.path) for file in files],
-        parallel=opened.parallel(files),
-        deadline=deadline,
-        subject="the files of the source",
-    )
-    return tuple(_facts(file, answer.value, answer.error) for file, answer in zip(files, answers, strict=True))
-
-
-def file_location(uri: str) -> Location:
-    """The place of a logged file: its path is a URI, whose special characters are encoded.
-
-    Raises:
-        LocationInvalidError: no storage that we know.
-    """
-    found = _URI_PATH.fullmatch(uri)
-    assert found is not None  # it matches every text
-    return parse_location(found[1] + unquote(found[2]))
-
-
 def never_found_again(
     dropped: Iterable[SourceFile], kept: Collection[SourceFile], max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS
 ) -> tuple[SourceFile, ...]:
-    """The files that would be lost if their log entries were dropped: too old to be taken for new ones. Pure.
+    """The files that would be lost if their log entries were dropped: too old to be taken for new ones.
 
     Spark ignores files older than the newest logged one by more than `maxFileAge`; not with `latestFirst` and a limit
     per trigger.
@@ -132,7 +76,7 @@ class Then(enum.Enum):
 
 
 def then(facts: FileFacts, newest_ms: int, max_file_age_ms: int = MAX_FILE_AGE_DEFAULT_MS) -> Then | None:
-    """What Spark does with a file that its log names; None for one that is as it was, gone or not known. Pure.
+    """What Spark does with a file that its log names; None for one that is as it was, gone or not known.
 
     Spark forgets a name whose logged time is older than the newest logged one by more than `maxFileAge`; with
     `latestFirst` and a limit per trigger it forgets none.
@@ -171,103 +115,3 @@ class WrittenAgain:
             if fate is not None:
                 found.setdefault(fate, []).append(each)
         return found
-
-
-def written_again(
-    logged: Iterable[SourceFile],
-    up_to: int,
-    *,
-    open_at: Callable[[Location], Storage] = open_storage,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-) -> WrittenAgain:
-    """Look which files were written again after they were read, by listing the folders that were read last.
-
-    A folder that cannot be listed within the time limit, or is not among the newest, is not looked at.
-
-    Args:
-        logged: Entries of the source's log, oldest first: the newest that names a file counts.
-        up_to: The entry up to which they were read. Those behind it wait; Spark goes by their times as well.
-        open_at: Gives access to the storage of a folder.
-        timeout_seconds: For all folders together.
-
-    Raises:
-        ExtraMissingError: the library for a storage is not installed.
-    """
-    entries = tuple(logged)
-    newest_ms = max((file.timestamp_ms for file in entries), default=0)
-    newest = {file.path: file for file in entries}
-    named = {path: file for path, file in newest.items() if file.log_id <= up_to}
-    folders: dict[str, list[SourceFile]] = {}
-    for file in sorted(named.values(), key=lambda file: file.timestamp_ms, reverse=True):
-        folders.setdefault(file.path.rpartition("/")[0], []).append(file)
-    asked = list(folders.items())[:_FOLDERS_MAX]
-    opened = _Storages(open_at)
-    answers = ask_all(
-        [partial(opened.times, folder) for folder, _ in asked],
-        parallel=opened.parallel([files[0] for _, files in asked]),
-        deadline=Deadline.after(timeout_seconds),
-        subject="the folders of the source",
-    )
-    found, looked_at = [], 0
-    for (_, files), answer in zip(asked, answers, strict=True):
-        times = answer.value or {}
-        there = [(file, times[name]) for file in files if (name := unquote(file.path).rpartition("/")[2]) in times]
-        looked_at += len(there)
-        found += [
-            FileFacts(file, FileState.CHANGED, now_ms)
-            for file, now_ms in there
-            if not _same_time(now_ms, file.timestamp_ms)
-        ]
-    found.sort(key=lambda each: each.modified_ms or 0, reverse=True)
-    return WrittenAgain(tuple(found), newest_ms, looked_at, len(named))
-
-
-class _Storages:
-    """Storages by filesystem: each is opened once."""
-
-    def __init__(self, open_at: Callable[[Location], Storage]) -> None:
-        self._open_at = open_at
-        self._opened: dict[tuple[str, str], Storage] = {}
-        self._lock = threading.Lock()
-
-    def stat(self, uri: str) -> Entry | None:
-        location = file_location(uri)
-        return self._at(location).stat(location)
-
-    def times(self, uri: str) -> dict[str, int]:
-        """The time of change of each file in a folder, by name, as far as it is told."""
-        location = file_location(uri)
-        listing = self._at(location).scan(location) or ()
-        entries = islice(listing, _ENTRIES_MAX)
-        return {each.name: each.modified_ms for each in entries if not each.is_folder and each.modified_ms is not None}
-
-    def parallel(self, files: Sequence[SourceFile]) -> int:
-        try:
-            return self._at(file_location(files[0].path)).parallel if files else 1
-        except StorageError:
-            return 1  # each file will say so
-
-    def _at(self, location: Location) -> Storage:
-        with self._lock:
-            place = (location.scheme, location.authority)
-            if place not in self._opened:
-                self._opened[place] = self._open_at(location)
-            return self._opened[place]
-
-
-def _facts(file: SourceFile, entry: Entry | None, error: StorageError | None) -> FileFacts:
-    if error is not None:
-        return FileFacts(file, FileState.UNKNOWN, because=reason(error))
-    if entry is None or entry.is_folder:
-        return FileFacts(file, FileState.MISSING)
-    if entry.modified_ms is None:
-        return FileFacts(file, FileState.UNKNOWN, because="the storage does not say when it was changed")
-    state = FileState.PRESENT if _same_time(entry.modified_ms, file.timestamp_ms) else FileState.CHANGED
-    return FileFacts(file, state, entry.modified_ms)
-
-
-def _same_time(one_ms: int, other_ms: int) -> bool:
-    """Java 8, and several storages, know whole seconds only."""
-    if one_ms % _SECOND_MS and other_ms % _SECOND_MS:
-        return one_ms == other_ms
-    return one_ms // _SECOND_MS == other_ms // _SECOND_MS

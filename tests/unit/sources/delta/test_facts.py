@@ -10,15 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.delta_log.listing import commit_name
-from lastgood.sources.delta.facts import (
-    DeltaFacts,
-    Serving,
-    ask_data_files,
-    ask_delta,
-    can_serve,
-    data_file,
-    starting_version,
-)
+from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve, starting_version
+from lastgood.sources.delta.table import ask_data_files, ask_delta, data_file
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 
 ROWS = pa.table({"i": [1, 2, 3]})

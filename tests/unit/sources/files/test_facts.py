@@ -7,16 +7,8 @@ import pytest
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.errors import StorageError
-from lastgood.sources.files.facts import (
-    FileFacts,
-    FileState,
-    Then,
-    ask_files,
-    file_location,
-    never_found_again,
-    then,
-    written_again,
-)
+from lastgood.sources.files.facts import FileFacts, FileState, Then, never_found_again, then
+from lastgood.sources.files.folders import ask_files, file_location, written_again
 from lastgood.storage.reading import LocalStorage, Location, StorageDeniedError
 
 DAY_MS = 86_400_000

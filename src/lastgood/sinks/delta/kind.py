@@ -1,0 +1,56 @@
+"""Delta tables: what is so of each, and how one is opened and changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastgood.delta_log.listing import DELTA_LOG
+from lastgood.sinks.kind import Opening, SinkKind, SinkReader, SinkTraits
+
+if TYPE_CHECKING:
+    from lastgood.sinks.changes import SinkChanges
+    from lastgood.sinks.delta.sink import DeltaSink
+    from lastgood.storage.reading import Location, Storage
+
+
+def _is_at(storage: Storage, location: Location) -> bool:
+    found = storage.stat(location / DELTA_LOG)
+    return found is not None and found.is_folder
+
+
+def _open(storage: Storage, location: Location, opening: Opening) -> DeltaSink:
+    from lastgood.sinks.delta.sink import DeltaSink
+
+    return DeltaSink(storage, location, app_id=opening.app_id, timeout_seconds=opening.timeout_seconds)
+
+
+def _changes() -> SinkChanges:
+    from lastgood.sinks.changes import Fence, SinkChanges
+    from lastgood.sinks.delta.carrying import CarriedDeltaStep, put_up_fence, require_means
+    from lastgood.sinks.delta.changing import delta_steps, fence_of
+    from lastgood.sinks.delta.step import DeltaStep
+
+    return SinkChanges(DeltaStep, CarriedDeltaStep, delta_steps, Fence(fence_of, put_up_fence, require_means))
+
+
+DELTA_SINK = SinkKind(
+    name="delta",
+    traits=SinkTraits(
+        skips_unrun=True,
+        can_be_marked=True,
+        tells_query_ids=True,
+        tells_offsets=True,
+        mark="delta txn",
+        version_sign="v",
+        reader=SinkReader(
+            format="delta",
+            has_versions=True,
+            extension="io.delta.sql.DeltaSparkSessionExtension",
+            catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        ),
+    ),
+    sign=DELTA_LOG,
+    is_at=_is_at,
+    open_at=_open,
+    changes=_changes,
+)

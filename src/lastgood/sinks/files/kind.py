@@ -1,0 +1,48 @@
+"""Folders of Spark's file sink: what is so of each, and how one is opened and changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastgood.checkpoint.layout import SINK_LOG
+from lastgood.sinks.kind import Opening, SinkKind, SinkReader, SinkTraits
+
+if TYPE_CHECKING:
+    from lastgood.sinks.changes import SinkChanges
+    from lastgood.sinks.files.sink import FileSink
+    from lastgood.storage.reading import Location, Storage
+
+
+def _is_at(storage: Storage, location: Location) -> bool:
+    found = storage.stat(location / SINK_LOG)
+    return found is not None and found.is_folder
+
+
+def _open(storage: Storage, location: Location, opening: Opening) -> FileSink:
+    from lastgood.sinks.files.sink import FileSink
+
+    return FileSink(storage, location, timeout_seconds=opening.timeout_seconds)
+
+
+def _changes() -> SinkChanges:
+    from lastgood.sinks.changes import SinkChanges
+    from lastgood.sinks.files.changing import carry_entry, file_sink_steps
+    from lastgood.sinks.files.step import FileSinkStep
+
+    return SinkChanges(FileSinkStep, carry_entry, file_sink_steps)
+
+
+FILE_SINK = SinkKind(
+    name="file",
+    traits=SinkTraits(
+        skips_unrun=True,
+        shows_all_or_none=True,
+        keeps_log=True,
+        is_swept=False,
+        reader=SinkReader(format="parquet"),
+    ),
+    sign=SINK_LOG,
+    is_at=_is_at,
+    open_at=_open,
+    changes=_changes,
+)

@@ -1,0 +1,109 @@
+"""What a kind of sink is: what is so of every sink of it, and how one is opened and changed.
+
+What a kind does is imported when it is done: who only asks what it is needs neither a storage nor a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lastgood.sinks.changes import SinkChanges
+    from lastgood.sinks.evidence import Sink
+    from lastgood.storage.reading import Location, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReader:
+    """How Spark reads what a sink shows, to count it."""
+
+    format: str
+    """As `spark.read.format` takes it."""
+    has_versions: bool = False
+    """Whether a version can be named, so that every pass reads the same rows."""
+    extension: str | None = None
+    """Class that `spark.sql.extensions` has to name."""
+    catalog: str | None = None
+    """Class of `spark_catalog`, if the session names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTraits:
+    """What is so of every sink of a kind, whatever it holds."""
+
+    is_there: bool = True
+    """Whether there is a sink at all."""
+    tells_batches: bool = True
+    """Whether such a sink, where it can be looked at, tells of batches."""
+    marks_every_batch: bool = True
+    """Whether Spark's own writer of it leaves a mark for every batch, also for one without rows."""
+    skips_unrun: bool = False
+    """Whether Spark does not even run a batch whose number it has."""
+    is_idempotent: bool = False
+    """Whether a batch that it has and that is run again adds nothing, whatever its number."""
+    shows_all_or_none: bool = False
+    """Whether it has no row of a query of which it shows no batch; else a function may have written some."""
+    keeps_log: bool | None = False
+    """Whether its readers go by a log of Spark's that must miss no number; None: it may come to be so."""
+    can_be_marked: bool = False
+    """Whether lastgood can make a mark in it that stands for a batch without a row."""
+    tells_query_ids: bool = False
+    """Whether the id of a lost query can be taken from its marks."""
+    tells_offsets: bool = False
+    """Whether lastgood reads from its rows which offsets of Kafka they were made of."""
+    is_swept: bool = True
+    """Whether who cleans up in its folder removes what is not of it."""
+    mark: str | None = None
+    """What the mark of a query in it is called; None: the newest batch that it shows."""
+    version_sign: str = ""
+    """What stands before the number of a version of it."""
+    reader: SinkReader | None = None
+    """None: what it holds is not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How a sink is opened, as far as the caller has said."""
+
+    app_id: str | None = None
+    """What a function gives as `txnAppId`; None: the query id."""
+    ref: str | None = None
+    """The branch that the query writes; None: the main one."""
+    sink_name: str | None = None
+    """Which of several sinks in one table."""
+    timeout_seconds: float
+    """How long each reading may take."""
+
+
+def _never(text: str) -> bool:
+    del text
+    return False
+
+
+def _no_changes() -> SinkChanges | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkKind:
+    """One line of the table in `sinks/kinds.py`."""
+
+    name: str
+    """As in `SinkEvidence.kind`, and as the prefix of a sink that is typed."""
+    traits: SinkTraits
+    sign: str = ""
+    """What lies in its folder by which it is known; empty: it is no folder."""
+    is_at: Callable[[Storage, Location], bool] | None = None
+    """Whether one is at a location; None: it is no folder. Raises StorageError."""
+    is_named: Callable[[Location], bool] | None = None
+    """Whether the name of a file alone says that it is one; None: no name does."""
+    open_at: Callable[[Storage, Location, Opening], Sink] | None = None
+    """Gives access to the one at a location; None: it is no folder."""
+    claims: Callable[[str], bool] = _never
+    """Whether a text that is typed can be nothing but a sink of this kind, which is no folder."""
+    open_text: Callable[[str, Opening], Sink] | None = None
+    """Gives access to what it claims."""
+    changes: Callable[[], SinkChanges | None] = _no_changes
+    """What lastgood changes in it; None: nothing ever."""

@@ -1,0 +1,82 @@
+"""Looks what a Delta table that is read as a stream still holds, in its log and of its data files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import unquote
+
+from lastgood.checkpoint.damage import Damage
+from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.delta_log.actions import TableCommit
+from lastgood.delta_log.table import read_table_log
+from lastgood.errors import StorageError, reason
+from lastgood.sources.delta.facts import DeltaFacts, facts_of
+from lastgood.storage.parallel import Deadline, ask_all
+from lastgood.storage.reading import Location, Storage, parse_location
+
+TIMEOUT_SECONDS = 10.0
+
+
+def ask_delta(storage: Storage, table: Location, *, timeout_seconds: float = TIMEOUT_SECONDS) -> DeltaFacts:
+    """Look what the log of a table still holds, within a time limit.
+
+    Raises:
+        ExtraMissingError: the log is cleaned up, and pyarrow, to read its checkpoint, is not installed.
+    """
+    deadline = Deadline.after(timeout_seconds)
+    try:
+        log = read_table_log(storage, table, deadline=deadline, commits_max=1)
+    except StorageError as error:
+        return DeltaFacts(str(table), exists=None, unknown=reason(error))
+    if log is None:
+        return DeltaFacts(str(table), exists=False)
+    if isinstance(log, Damage):
+        return DeltaFacts(str(table), exists=None, unknown=f"the log of the table is damaged: {log}")
+    if log.unjudged is not None:
+        because = log.unknown or log.unjudged
+        return DeltaFacts(str(table), log.metadata.table_id if log.metadata else None, exists=True, unknown=because)
+    return facts_of(str(table), log.listing, log.metadata.table_id if log.metadata else None)
+
+
+def ask_data_files(
+    storage: Storage, table: Location, start: DeltaOffset, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> tuple[str, ...] | str:
+    """The data files after `start` that are gone, as VACUUM leaves it; Spark fails on them, whatever its options.
+
+    Those of a first snapshot are not looked at, only those of the versions after it.
+
+    Returns:
+        Names as in the log, also of files that lie elsewhere; or why it is not known.
+
+    Raises:
+        ExtraMissingError: the log is cleaned up, and pyarrow is not installed.
+    """
+    deadline = Deadline.after(timeout_seconds)
+    try:
+        log = read_table_log(storage, table, deadline=deadline, since=start.table_version)
+        if not log or isinstance(log, Damage):
+            return f"the log of the table is damaged: {log}" if log else "there is no table"
+        if log.unjudged is not None:
+            return log.unknown or log.unjudged
+        names = _data_files(log.commits, start.table_version)
+        answers = ask_all(
+            [partial(storage.stat, data_file(table, name)) for name in names],
+            parallel=storage.parallel,
+            deadline=deadline,
+            subject=str(table),
+        )
+        return tuple(name for name, answer in zip(names, answers, strict=True) if answer.or_raise() is None)
+    except StorageError as error:
+        return reason(error)
+
+
+def data_file(table: Location, name: str) -> Location:
+    """The place of a data file: names in the log are URIs, relative to the table or absolute."""
+    decoded = unquote(name)
+    return parse_location(decoded) if ":/" in decoded or decoded.startswith("/") else table / decoded
+
+
+def _data_files(commits: Sequence[TableCommit], first: int) -> list[str]:
+    """The files that a stream reads: those of versions that change data."""
+    return sorted({name for one in commits if one.version >= first and one.changes_data for name in one.added})

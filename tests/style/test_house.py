@@ -1,0 +1,262 @@
+"""The order of the house, told by the syntax of its modules: what `import-linter` does not see.
+
+Where an exception stands here it may go, and none may come.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lastgood
+from lastgood.checkpoint import source_offsets
+from lastgood.cli.main import VERBS
+from lastgood.sinks.kinds import ABSENT, SINK_KINDS, UNRECOGNISED
+from lastgood.steps.kinds import step_kinds
+from lastgood.steps.step import Step
+
+SOURCE = Path(lastgood.__file__).parent
+HOMES = ("sinks/", "sources/", "testing/")
+"""Where a kind may be called by its name; doubles stand for one kind each."""
+SINKS = frozenset({*SINK_KINDS, ABSENT, UNRECOGNISED})
+OFFSETS = frozenset(
+    each.kind for each in vars(source_offsets).values() if isinstance(each, type) and hasattr(each, "to_text")
+)
+KINDS = SINKS | OFFSETS
+NAMED_BY_KIND = re.compile(r"_?is_(delta|iceberg|fence|file_sink|kafka|kinesis)(_sink|_source|_table)?")
+CALLED_KIND = re.compile(r"(\w+_)?kinds?")
+STEPS = frozenset((step.__module__, step.__name__) for step in (Step, *(each.step for each in step_kinds())))
+
+LINES_MAX = 200
+"""Of a verb."""
+
+
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """Path below `src/lastgood/` and syntax of every module."""
+    return [(str(file.relative_to(SOURCE)), ast.parse(file.read_text())) for file in sorted(SOURCE.rglob("*.py"))]
+
+
+def nodes(tree: ast.Module, *types: type[ast.AST]) -> Iterator[ast.AST]:
+    """Those of some types."""
+    return (node for node in walked(tree) if isinstance(node, types))
+
+
+@functools.cache
+def walked(tree: ast.Module) -> list[ast.AST]:
+    """Every node but the commonest, which say nothing."""
+    return [node for node in ast.walk(tree) if not isinstance(node, ast.Load | ast.Store | ast.Constant)]
+
+
+def elsewhere() -> Iterator[tuple[str, ast.Module]]:
+    """The modules that are no home of a kind."""
+    return ((name, tree) for name, tree in modules() if not name.startswith(HOMES))
+
+
+def is_called_kind(node: ast.expr) -> bool:
+    """Whether something is called a kind, such as `sink.kind`, `kind` or `told["kind"]`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return CALLED_KIND.fullmatch(name) is not None
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return CALLED_KIND.fullmatch(name) is not None
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+            return CALLED_KIND.fullmatch(name) is not None
+    return False
+
+
+def strings(node: ast.AST) -> set[str]:
+    """The texts that stand in an expression."""
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def is_of_one_kind(node: ast.expr) -> bool:
+    """Whether it is a kind by its name: a text, several, or the constant of a class or of a line of the table."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=owner), attr="kind" | "name"):
+            return owner[0].isupper()
+        case ast.Name(id=name):
+            return name in {each.upper() for each in SINKS}
+    return bool(strings(node) & KINDS)
+
+
+def constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """What a module calls by a name once for all."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+    return found
+
+
+def asked_by_name(tree: ast.Module) -> Iterator[int]:
+    """Lines that go by which kind something is."""
+    named = {name for name, value in constants(tree).items() if strings(value) & KINDS}
+
+    def is_named(node: ast.expr) -> bool:
+        return is_of_one_kind(node) or (isinstance(node, ast.Name) and node.id in named)
+
+    for node in nodes(tree, ast.Compare, ast.Match, ast.Subscript, ast.Call):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                each = [left, *others]
+                if any(map(is_called_kind, each)) and any(map(is_named, each)):
+                    yield node.lineno
+            case ast.Match(subject=subject, cases=cases) if is_called_kind(subject):
+                yield from (case.pattern.lineno for case in cases if strings(case.pattern) & KINDS)
+            case ast.Subscript(value=value, slice=index) if is_called_kind(index) and is_named(value):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=value, attr="get"), args=[index, *_]):
+                if is_called_kind(index) and is_named(value):
+                    yield node.lineno
+
+
+def named_by_kind(tree: ast.Module) -> Iterator[str]:
+    """Names such as `is_delta`."""
+    for node in nodes(tree, ast.FunctionDef, ast.Name, ast.arg):
+        match node:
+            case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                if NAMED_BY_KIND.fullmatch(name):
+                    yield name
+
+
+def test_no_kind_of_sink_or_source_is_asked_by_its_name_outside_its_home() -> None:
+    assert [(name, line) for name, tree in elsewhere() for line in asked_by_name(tree)] == []
+
+
+def test_nothing_is_named_after_one_kind_outside_its_home() -> None:
+    assert [(name, each) for name, tree in elsewhere() for each in named_by_kind(tree)] == []
+
+
+def test_detector_sees_each_way_to_ask_by_name() -> None:
+    """What the two tests above look for, each once: a detector that sees nothing proves nothing."""
+    ways = (
+        'sink.kind == "delta"',
+        '"file" != sink.kind',
+        'sink.kind in ("delta", "file")',
+        "sink.kind == DeltaSink.kind",
+        "sink.kind == DELTA_SINK.name",
+        "sink.kind is ABSENT",
+        'told["kind"] == "fence"',
+        'told.get("kind") == "kafka"',
+        '_MARKED = ("delta", "iceberg")\nsink.kind in _MARKED',
+        '_NAMES = {"delta": 1}\n_NAMES[sink.kind]',
+        '_NAMES = {"delta": 1}\n_NAMES.get(sink.kind)',
+        'match sink.kind:\n    case "delta" | "file":\n        pass',
+    )
+    assert [len(set(asked_by_name(ast.parse(way)))) for way in ways] == [1] * len(ways)
+    assert not list(asked_by_name(ast.parse('location.scheme == "file"\nstep.kind == other.kind\nkind == "lost"')))
+    assert list(named_by_kind(ast.parse("is_delta = 1"))) == ["is_delta"]
+
+
+def asks_for_a_step(tree: ast.Module) -> Iterator[int]:
+    """Lines that ask of a step which one it is, where that is not at home."""
+    imported = {
+        each.asname or each.name
+        for node in nodes(tree, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+        if (node.module, each.name) in STEPS
+    }
+    for node in nodes(tree, ast.Call, ast.MatchClass):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, wanted]):
+                if imported & {each.id for each in ast.walk(wanted) if isinstance(each, ast.Name)}:
+                    yield node.lineno
+            case ast.MatchClass(cls=ast.Name(id=name)) if name in imported:
+                yield node.lineno
+
+
+def test_no_step_is_asked_which_one_it_is() -> None:
+    assert [(name, line) for name, tree in modules() for line in asks_for_a_step(tree)] == []
+    seen = "from lastgood.planning.steps import FileStep\nisinstance(step, FileStep)"
+    assert list(asks_for_a_step(ast.parse(seen))) == [2]
+
+
+def test_no_name_of_a_public_class_means_two_things() -> None:
+    homes = collections.defaultdict(list)
+    for name, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+    assert {name for name, where in homes.items() if len(where) > 1} <= TWICE
+
+
+TWICE = frozenset(
+    {
+        *("Agent", "Broker", "Cause", "Committed", "Comparison", "Ending", "Entry", "Evidence", "Failure", "FileSink"),
+        *(
+            "Fresh",
+            "Judged",
+            "Pace",
+            "Place",
+            "Plan",
+            "Progress",
+            "Promised",
+            "Query",
+            "QueryFacts",
+            "Replan",
+            "Report",
+        ),
+        *("Reposition", "Restart", "Resume", "Shown", "Sink", "Source", "Stage", "Stand", "Standing", "Started"),
+        *("StateOperator", "Step", "Tally", "Tree", "Turn", "Where", "Work"),
+    }
+)
+"""Names that mean two things still."""
+
+
+def test_each_file_of_operations_is_a_verb() -> None:
+    files = {file.stem for file in (SOURCE / "operations").iterdir() if file.suffix == ".py"} - {"__init__"}
+    assert files - set(VERBS) == set()
+
+
+def test_verbs_are_short() -> None:
+    lengths = {file.name: file.read_text().count("\n") for file in (SOURCE / "operations").glob("*.py")}
+    assert {name for name, lines in lengths.items() if lines > LINES_MAX} <= LONG
+
+
+LONG = frozenset({"backup.py", "diagnose.py", "inspect.py", "key.py", "run.py", "status.py", "verify.py"})
+"""Verbs that are longer still."""
+
+
+@pytest.mark.parametrize("room", ["query", "failures", "diagnosis", "planning", "ladder"])
+def test_pure_room_loads_no_storage_and_no_sink(room: str) -> None:
+    """What `import-linter` is told to pass over, what a kind of sink does, is loaded by nobody who asks what it is."""
+    names = [
+        f"lastgood.{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+        for name, _ in modules()
+        if name.startswith(f"{room}/")
+    ]
+    impure = ("lastgood.storage.", "lastgood.sinks.changes", "fsspec", "sqlite3")
+    pure = ("lastgood.storage.location", "lastgood.storage.clouds")
+    code = "\n".join(["import sys", *(f"import {name}" for name in names), "print(*sys.modules)"])
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = shown.stdout.split()
+    assert f"lastgood.{room}" in loaded
+    assert [name for name in loaded if name.startswith(impure) and name not in pure] == []
+    assert [
+        name for name in loaded if name.startswith("lastgood.sinks.") and name.endswith((".sink", ".carrying"))
+    ] == []
+
+
+def test_one_module_reads_the_configuration() -> None:
+    reading = set()
+    for name, tree in modules():
+        for node in nodes(tree, ast.Import, ast.ImportFrom):
+            match node:
+                case ast.Import(names=names) if any(each.name == "tomllib" for each in names):
+                    reading.add(name)
+                case ast.ImportFrom(module="tomllib"):
+                    reading.add(name)
+    assert reading == {"settings/config.py"}
