@@ -121,7 +121,7 @@ class Caring:
         remembered, self.before = self.before, {}
         return remembered
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         self.ends.append(standing)
 
     def failed(self, ended: events.Ended, cause: Cause) -> None:

@@ -124,6 +124,20 @@ def test_run_that_gave_up_stays_so_until_a_person_has_looked(tmp_path: Path) -> 
     assert (code, starts(told)) == (71, 3)
 
 
+def test_run_that_gave_up_before_a_batch_was_planned_gives_the_application_one_start(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    (checkpoint / "commits/7").write_bytes((checkpoint / "commits/6").read_bytes())
+    pipeline(tmp_path, FAILS, "max_attempts = 2\nsame_batch = 9")
+    assert [(code, starts(told)) for code, told in [lastgood(tmp_path, "run", "app")]] == [(71, 3)]
+    assert [(code, starts(told)) for code, told in [lastgood(tmp_path, "run", "app")]] == [(71, 1)]
+    code, (told,) = lastgood(tmp_path, "recover", "app")
+    assert (code, told["because"]) == (3, "the query failed 4 times in a row before it had planned a batch")
+    (tmp_path / "app.py").write_text("print('mended')")
+    code, events = lastgood(tmp_path, "run", "app")
+    assert (code, starts(events), failures(tmp_path)) == (0, 1, 0)
+
+
 @pytest.mark.usefixtures("checkpoint")
 def test_run_and_recover_climb_the_same_ladder_in_turn(tmp_path: Path) -> None:
     pipeline(tmp_path, HANGS, "same_batch = 2", 'sink = "file:sink"')

@@ -54,12 +54,13 @@ class Care(Protocol):
         """A run has failed."""
         ...
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         """The last run has ended.
 
         Args:
             standing: With its failure, and with the one too many after which it is not started again; None: it has not
                 failed, or it was stopped.
+            is_done: Whether it has ended by itself, without an error.
         """
         ...
 

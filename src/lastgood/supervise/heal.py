@@ -155,11 +155,11 @@ class Healer:
         found, self._remembered = self._remembered, {}
         return found
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
             is_own = standing is not None and standing.of(checkpoint) is standing
-            query.attempts.ended(standing if is_own else None)
+            query.attempts.ended(standing if is_own else None, is_done=is_done)
 
     def failed(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
@@ -225,7 +225,8 @@ class Healer:
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
         outage = self._outage(checkpoint)
-        gives_up = query.before is not None and query.before.gives_up
+        # Where no batch is planned it is most likely the application. It may be another one by now, and gets one start.
+        gives_up = query.before is not None and query.before.gives_up and query.before.orphan is not None
         if outage is None:
             # What was tried often enough is not done once more; only what a person has to decide on is looked for.
             first = self._recover(checkpoint, query, Rung.RESUME.value, Where(), observe=gives_up)

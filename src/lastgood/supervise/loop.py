@@ -161,7 +161,7 @@ class Supervisor:
             ending, cause = self._run_once()
             if self._stop.is_set() or cause is None:
                 if self._care is not None:
-                    self._care.settled(None)
+                    self._care.settled(None, is_done=not self._stop.is_set())
                 if self._stop.is_set():
                     break
                 return 0
