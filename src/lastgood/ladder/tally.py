@@ -35,6 +35,8 @@ class Stand:
     """Newest batch in the commit log."""
     recovery: str | None = None
     """Id of the newest repair, whoever made it."""
+    read: int | None = None
+    """Newest batch in the commit log that read something; None: as far as is known, `committed` did."""
 
     @property
     def orphan(self) -> int | None:
@@ -43,8 +45,15 @@ class Stand:
         return planned if planned is not None and planned > (-1 if self.committed is None else self.committed) else None
 
     def is_where(self, other: Stand) -> bool:
-        """Whether no batch was committed and nothing was repaired between the two."""
-        return (self.query_id, self.committed, self.recovery) == (other.query_id, other.committed, other.recovery)
+        """Whether no batch that read something was committed, and nothing was repaired, between the two.
+
+        A repair may use up a number by an empty batch. That it is committed is none of the query's progress.
+        """
+        return (self.query_id, self._progress, self.recovery) == (other.query_id, other._progress, other.recovery)
+
+    @property
+    def _progress(self) -> int | None:
+        return self.committed if self.read is None else self.read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,7 @@ class Tally:
             "planned": stand.planned,
             "committed": stand.committed,
             "recovery": stand.recovery,
+            "read": stand.read,
             "told_ms": self.told_ms,
             "failures": self.failures,
             "since_ms": self.since_ms,
@@ -103,6 +113,7 @@ def parse_tally(raw: bytes) -> Tally:
             planned=_number(told, "planned"),
             committed=_number(told, "committed"),
             recovery=_text(told, "recovery"),
+            read=_number(told, "read"),
         ),
         told_ms=told_ms,
         failures=_number(told, "failures") or 0,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_failed
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from lastgood.recovery.decision import Decision
 
 Tell = Callable[[str], None]
+_EMPTY_BATCHES_MAX = 10
+"""In a row. A repair makes one or two of them; a query that commits more by itself goes on."""
+_LINES_BEFORE_SOURCES = 2
+"""Of a plan: its version, and what Spark notes of the batch."""
 
 
 class AttemptsExhaustedError(LastgoodError):
@@ -99,7 +103,36 @@ def stand_of(storage: Storage, checkpoint: Location) -> Stand:
         planned=progress.planned,
         committed=progress.committed,
         recovery=max(recoveries(storage, checkpoint), default=None),
+        read=newest_read(storage, checkpoint, progress.committed),
     )
+
+
+def newest_read(storage: Storage, checkpoint: Location, committed: int | None) -> int | None:
+    """The newest committed batch that read something, as far as the plans tell; None if there is none.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Its location.
+        committed: The newest committed batch.
+
+    Raises:
+        StorageError: a plan cannot be read (subclasses).
+    """
+    if committed is None:
+        return None
+    ends = _ends(storage, checkpoint, committed)
+    for batch in range(committed, max(0, committed - _EMPTY_BATCHES_MAX), -1):
+        before = _ends(storage, checkpoint, batch - 1)
+        if ends is None or ends != before:
+            return batch
+        ends = before
+    return max(0, committed - _EMPTY_BATCHES_MAX)
+
+
+def _ends(storage: Storage, checkpoint: Location, batch: int) -> list[bytes] | None:
+    """Where a plan ends in each source, as it says so; None if it is not there."""
+    content = storage.read(checkpoint / f"{OFFSETS}/{batch}", limit=LOG_BYTES_MAX)
+    return None if content is None else content.splitlines()[_LINES_BEFORE_SOURCES:]
 
 
 def write_tally(

@@ -50,6 +50,16 @@ class Care(Protocol):
         """
         ...
 
+    def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
+        """Whether a batch that was committed since then read something; a number that a repair used up did not.
+
+        Args:
+            checkpoint: Of the query.
+            since: The newest batch that was committed before; None: there was none.
+            committed: The newest one now.
+        """
+        ...
+
     def failed(self, ended: events.Ended, cause: Cause) -> None:
         """A run has failed."""
         ...

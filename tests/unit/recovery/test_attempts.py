@@ -144,6 +144,47 @@ def test_offsets_go_back_where_planning_anew_did_not_help_and_no_sink_tells(quer
     assert calls(query, 1, NOBODY_ASKED, *both) == ["reposition"]
 
 
+def start_until_it_fails(query: CheckpointBuilder, at: int) -> None:
+    """What Spark does on the logs as they are: five offsets a batch, until one would read the offset `at`."""
+    offsets, commits = query.folder / "offsets", query.folder / "commits"
+
+    def newest(folder: Path) -> int:
+        return max(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
+
+    def end(batch: int) -> int:
+        ends: dict[str, dict[str, int]] = json.loads((offsets / str(batch)).read_text().splitlines()[-1])
+        return ends["orders"]["0"]
+
+    while True:
+        batch = newest(commits) + 1
+        if newest(offsets) < batch:
+            before = (offsets / str(batch - 1)).read_text()
+            stood = end(batch - 1)
+            (offsets / str(batch)).write_text(before.replace(f":{stood}", f":{stood + 5}"))
+        if end(batch) > at >= end(batch - 1):
+            return
+        (commits / str(batch)).write_bytes((commits / str(batch - 1)).read_bytes())
+
+
+def test_query_that_fails_at_the_same_record_for_ever_goes_back_once(query: CheckpointBuilder) -> None:
+    made: list[str] = []
+    for _ in range(30):
+        made += calls(query, 1, NOBODY_ASKED, Waiver.DUPLICATES)
+        if made[-1] == "person":
+            break
+        start_until_it_fails(query, at=37)
+    assert (made[-1], made.count("reposition")) == ("person", 1)
+
+
+def test_query_that_got_beyond_what_it_read_before_may_go_back_again(query: CheckpointBuilder) -> None:
+    made: list[str] = []
+    for at in (37, 52):  # beyond the first record that it failed at, and what had been planned with it
+        for _ in range(9):
+            made += calls(query, 1, NOBODY_ASKED, Waiver.DUPLICATES)
+            start_until_it_fails(query, at)
+    assert made.count("reposition") == 2
+
+
 def test_nothing_more_is_tried_before_what_was_tried_has_failed(query: CheckpointBuilder) -> None:
     both = (Waiver.DUPLICATES, Waiver.LOSS)
     assert calls(query, 4, KNOWN, *both)[-1] == "replan"
