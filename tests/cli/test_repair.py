@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +202,19 @@ def test_start_after_an_older_batch_leaves_out_nothing_that_was_to_be_read_again
     assert (planned["guarantee"], planned["needs"], source["lost"]) == ("at_least_once", ["duplicates"], {})
     assert source["reread"] == {"orders": {"0": [[25, 30]], "1": [[25, 30]]}}
     assert "or lower where the query went back since" in json.dumps(planned)
+
+
+def test_start_after_an_older_batch_of_a_lost_checkpoint_goes_by_all_plans_of_the_mirror(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(5)
+    query.plan(-10)
+    query.commit()
+    query.run(2)
+    answer("backup", "create", tmp_path / "chk")
+    shutil.rmtree(tmp_path / "chk")
+    words = ("--goal", "fresh", "--kafka", serving(0), "--stable-lag", 3, "-o", "plan.json")
+    planned = answer("plan", tmp_path / "chk", *words)
+    assert planned["options"]["offsets"] == {"0": {"orders": {"0": 15, "1": 15}}}  # batch 4 ended at 25
 
 
 def test_topic_that_the_query_does_not_read_any_more_is_no_place_to_start_at(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def _lowest_since(standing: Standing) -> tuple[Mapping[str, Offsets], str]:
     name any more is not read, so that it cannot be started at.
     """
     evidence, batch, current = standing.evidence, standing.batch, standing.current
-    later = [each for each in evidence.checkpoint.offsets.ids if batch < each < current]
+    later = [each for each in evidence.known if batch < each < current]  # of the mirror too, where that was read
     records = evidence.with_batches([batch, *later, current]).records([batch, *later, current])
     read = [record.offsets for each, record in records.items() if batch < each <= current]
     plans = [entry.topics for entry in read if isinstance(entry, OffsetEntry)]
