@@ -109,6 +109,8 @@ class Caring:
         self.astray: Cause | None = None
         self.before: dict[str, Standing] = {}
         self.ends: list[Standing | None] = []
+        self.empty: set[int] = set()
+        """Batches that read nothing."""
 
     def before_start(self, standing: Standing) -> Wait | None:
         self.standings.append(standing)
@@ -121,8 +123,11 @@ class Caring:
         remembered, self.before = self.before, {}
         return remembered
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         self.ends.append(standing)
+
+    def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
+        return committed not in self.empty
 
     def failed(self, ended: events.Ended, cause: Cause) -> None:
         assert ended.failure == cause.cls.value

@@ -330,6 +330,28 @@ def test_application_is_told_where_to_start_and_the_checkpoint_is_emptied(checkp
 
 
 @pytest.mark.parametrize(
+    "chosen",
+    [(), ("--at-sink",), ("--stable-lag", "1", "--accept", "duplicates")],
+    ids=["nothing", "sink", "stable lag"],
+)
+def test_start_that_is_asked_for_once_more_before_a_batch_is_planned_is_told_as_it_was(
+    checkpoint: Path, chosen: tuple[str, ...]
+) -> None:
+    """As cron would; no log, and no mirror, is left that could tell where CURRENT-1 was."""
+    words = (*FRESH, *VIA, *chosen, "--driver-is-dead")
+    first = answer("recover", "chk", *words)
+    said = Path("start.json").read_bytes()
+    assert (first["decision"], bool(first["steps"]), any(checkpoint.glob("offsets/*"))) == ("start", True, False)
+    for _ in range(2):
+        again = answer("recover", "chk", *words)
+        assert (again["decision"], again["steps"], again["guarantee"]) == ("start", [], first["guarantee"])
+        assert Path("start.json").read_bytes() == said
+    Path("start.json").write_text('{"orders":{"0":1,"1":1}}')
+    assert run("recover", "chk", *words).returncode != 0
+    assert Path("start.json").read_text() == '{"orders":{"0":1,"1":1}}'
+
+
+@pytest.mark.parametrize(
     ("form", "key", "line"),
     [
         ("properties", "orders.start", 'orders.start={"orders":{"0":15,"1":15}}\n'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder
 
 LASTGOOD = [sys.executable, "-c", "from lastgood.cli.main import main; main()"]
 DEAD = "--driver-is-dead"
+VIA = ("--via", "app-config", "--start-file", "start.json", "--takes-any-number")
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +181,50 @@ def serving(earliest: int) -> str:
     told = {"bootstrap": "broker:9092", "captured_at_ms": 1, "topics": {"orders": {"partitions": parts}}}
     Path("kafka.json").write_text(json.dumps(told))
     return "kafka.json"
+
+
+@pytest.mark.parametrize("chosen", [("--stable-lag", "3"), ("--batch", "5")], ids=["stable lag", "batch"])
+@pytest.mark.parametrize("goal", [("reposition",), ("fresh", *VIA)], ids=["in place", "via app-config"])
+def test_start_after_an_older_batch_leaves_out_nothing_that_was_to_be_read_again(
+    tmp_path: Path, chosen: tuple[str, ...], goal: tuple[str, ...]
+) -> None:
+    """Batch 5 ended at 30; somebody has gone back to 25 since, and batch 8 reads up to 30 again."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan()
+    back = ("--goal", "reposition", "--stable-lag", 3, "--accept", "duplicates")
+    answer("plan", tmp_path / "chk", *back, "-o", "back.json")
+    answer("apply", "back.json", DEAD)
+    query.commit()
+    query.plan(-10)
+    planned = answer("plan", tmp_path / "chk", "--goal", *goal, "--kafka", serving(0), *chosen, "-o", "plan.json")
+    (source,) = planned["sources"]
+    assert (planned["guarantee"], planned["needs"], source["lost"]) == ("at_least_once", ["duplicates"], {})
+    assert source["reread"] == {"orders": {"0": [[25, 30]], "1": [[25, 30]]}}
+    assert "or lower where the query went back since" in json.dumps(planned)
+
+
+def test_start_after_an_older_batch_of_a_lost_checkpoint_goes_by_all_plans_of_the_mirror(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(5)
+    query.plan(-10)
+    query.commit()
+    query.run(2)
+    answer("backup", "create", tmp_path / "chk")
+    shutil.rmtree(tmp_path / "chk")
+    words = ("--goal", "fresh", "--kafka", serving(0), "--stable-lag", 3, "-o", "plan.json")
+    planned = answer("plan", tmp_path / "chk", *words)
+    assert planned["options"]["offsets"] == {"0": {"orders": {"0": 15, "1": 15}}}  # batch 4 ended at 25
+
+
+def test_topic_that_the_query_does_not_read_any_more_is_no_place_to_start_at(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    older = tmp_path / "chk/offsets/1"
+    older.write_text(older.read_text().replace('{"orders"', '{"former":{"0":7},"orders"'))
+    words = ("--goal", "reposition", "--batch", 1, "--kafka", serving(0))
+    planned = answer("plan", tmp_path / "chk", *words)
+    assert (planned["guarantee"], list(planned["sources"][0]["reread"])) == ("at_least_once", ["orders"])
 
 
 def test_undo_is_refused_once_the_query_has_gone_on(checkpoint: Path) -> None:

@@ -31,6 +31,23 @@ COMMITS = """
 """Commits batch 7, lives long enough for that to be seen, and fails."""
 HANGS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).with_name('up').touch(); time.sleep(60)"
 
+POISONED = """
+    import json, pathlib, sys
+    checkpoint = pathlib.Path(sys.argv[1])
+    offsets, commits = checkpoint / "offsets", checkpoint / "commits"
+    newest = lambda folder: max(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
+    end = lambda batch: json.loads((offsets / str(batch)).read_text().splitlines()[-1])["orders"]["0"]
+    while True:
+        batch = newest(commits) + 1
+        if newest(offsets) < batch:
+            stood, before = end(batch - 1), (offsets / str(batch - 1)).read_text()
+            (offsets / str(batch)).write_text(before.replace(f":{stood}", f":{stood + 5}"))
+        if end(batch) > 37 >= end(batch - 1):
+            raise SystemExit(1)
+        (commits / str(batch)).write_bytes((commits / str(batch - 1)).read_bytes())
+"""
+"""Goes on as Spark does, five offsets a batch, and fails for ever at the offset 37."""
+
 TELLS = """
     import json, os, pathlib, socket, sys
     told = {"pid": os.getpid(), "host": socket.gethostname(), "process_started_at_ms": os.getpid(), "python": "3.11"}
@@ -122,6 +139,28 @@ def test_run_that_gave_up_stays_so_until_a_person_has_looked(tmp_path: Path) -> 
     assert lastgood(tmp_path, "recover", "app")[0] == 3
     code, told = lastgood(tmp_path, *shlex.split(error["next"])[1:])
     assert (code, starts(told)) == (71, 3)
+
+
+def test_run_that_gave_up_before_a_batch_was_planned_gives_the_application_one_start(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    (checkpoint / "commits/7").write_bytes((checkpoint / "commits/6").read_bytes())
+    pipeline(tmp_path, FAILS, "max_attempts = 2\nsame_batch = 9")
+    assert [(code, starts(told)) for code, told in [lastgood(tmp_path, "run", "app")]] == [(71, 3)]
+    assert [(code, starts(told)) for code, told in [lastgood(tmp_path, "run", "app")]] == [(71, 1)]
+    code, (told,) = lastgood(tmp_path, "recover", "app")
+    assert (code, told["because"]) == (3, "the query failed 4 times in a row before it had planned a batch")
+    (tmp_path / "app.py").write_text("print('mended')")
+    code, events = lastgood(tmp_path, "run", "app")
+    assert (code, starts(events), failures(tmp_path)) == (0, 1, 0)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_numbers_that_repairs_use_up_and_batches_that_come_again_are_no_progress(tmp_path: Path) -> None:
+    pipeline(tmp_path, POISONED, 'same_batch = 2\naccept = ["duplicates"]')
+    code, told = lastgood(tmp_path, "run", "app")
+    goals = [event["goal"] for event in told if event.get("event") == "repaired"]
+    assert (code, goals) == (71, ["replan", "reposition", "replan"])
 
 
 @pytest.mark.usefixtures("checkpoint")

@@ -187,7 +187,7 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
         batch = "the application" if failed.batch is None else f"batch {failed.batch}"
         since = "" if failed.since_ms is None else f", since {clock(failed.since_ms)}"
         times = "once" if failed.times == 1 else f"{failed.times} times in a row"
-        yield "failed", f"{batch}, {times}{since}, as recover has counted"
+        yield "failed", f"{batch}, {times}{since}, as recover and run have counted"
 
 
 def _loss(exposure: Exposure) -> str:

@@ -103,7 +103,9 @@ class TableCommit:
 
     @property
     def row_count(self) -> int | None:
-        """Rows that it wrote; None if the writer does not say."""
+        """Rows that it wrote; None if the writer does not say. Where a recovery uses up a number there are none."""
+        if self.operation == USE_UP and not self.added:
+            return 0
         return next((rows for name in _ROW_METRICS if (rows := _number(self.metrics.get(name))) is not None), None)
 
     @property

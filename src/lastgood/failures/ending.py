@@ -109,6 +109,27 @@ def decisive_failure(records: Iterable[Record]) -> Failed | None:
     return last if is_of_a_query and last is not None else crash
 
 
+def has_failed(records: Iterable[Record], query_id: str | None) -> bool | None:
+    """Whether a query has failed in the life of a driver, as its records tell; None if they do not.
+
+    The end of the driver for another query's sake is no failure of this one.
+
+    Args:
+        records: Of one life, in their order.
+        query_id: Its id; None: nobody knows it.
+    """
+    ended: bool | None = None
+    for record in records:
+        is_own = record.query_id is not None and record.query_id == query_id
+        if isinstance(record, Started) and is_own:
+            ended = None
+        elif isinstance(record, Terminated | Crashed) and is_own:
+            ended = record.failure is not None
+        elif isinstance(record, StartFailed):  # `start` raised: which query it was to be, the folder tells
+            ended = True
+    return ended
+
+
 def error_line(failure: Failure, *, show_data: bool = False) -> str | None:
     """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets.
 

@@ -11,7 +11,7 @@ from typing import Any
 from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
-from lastgood.planning.plan import Plan, PlanInvalidError
+from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.world import LeftBehind
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.kafka.start_files import StartFile, StartForm
@@ -62,6 +62,7 @@ def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
             word=plan.guarantee.value,
             marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
             topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
+            asked=tuple(map(str, plan.options.get(ASKED, ()))),
         )
     except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
         raise PlanInvalidError(

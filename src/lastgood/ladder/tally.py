@@ -35,6 +35,8 @@ class Stand:
     """Newest batch in the commit log."""
     recovery: str | None = None
     """Id of the newest repair, whoever made it."""
+    read: int | None = None
+    """Newest batch in the commit log that read something; None: as far as is known, `committed` did."""
 
     @property
     def orphan(self) -> int | None:
@@ -43,8 +45,15 @@ class Stand:
         return planned if planned is not None and planned > (-1 if self.committed is None else self.committed) else None
 
     def is_where(self, other: Stand) -> bool:
-        """Whether no batch was committed and nothing was repaired between the two."""
-        return (self.query_id, self.committed, self.recovery) == (other.query_id, other.committed, other.recovery)
+        """Whether no batch that read something was committed, and nothing was repaired, between the two.
+
+        A repair may use up a number by an empty batch. That it is committed is none of the query's progress.
+        """
+        return (self.query_id, self._progress, self.recovery) == (other.query_id, other._progress, other.recovery)
+
+    @property
+    def _progress(self) -> int | None:
+        return self.committed if self.read is None else self.read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +64,8 @@ class Tally:
     told_ms: int
     """When the last start was told, milliseconds since 1970."""
     failures: int = 0
-    """Starts that were told and committed nothing, since the newest commit or somebody's repair."""
+    """Starts that were told and committed nothing, since the newest commit or somebody's repair; of those without a
+    planned batch the ones that somebody saw fail."""
     since_ms: int | None = None
     """When the first of them was noticed; None without one."""
     tried: tuple[Rung, ...] = ()
@@ -73,6 +83,7 @@ class Tally:
             "planned": stand.planned,
             "committed": stand.committed,
             "recovery": stand.recovery,
+            "read": stand.read,
             "told_ms": self.told_ms,
             "failures": self.failures,
             "since_ms": self.since_ms,
@@ -102,6 +113,7 @@ def parse_tally(raw: bytes) -> Tally:
             planned=_number(told, "planned"),
             committed=_number(told, "committed"),
             recovery=_text(told, "recovery"),
+            read=_number(told, "read"),
         ),
         told_ms=told_ms,
         failures=_number(told, "failures") or 0,
@@ -123,12 +135,20 @@ class Judged:
     """Whether the same batch has failed as often as the policy allows."""
 
 
-def judged(policy: Policy, before: Tally | None, stand: Stand, cause: Cause, began_ms: int) -> Judged:
+def judged(
+    policy: Policy,
+    before: Tally | None,
+    stand: Stand,
+    cause: Cause,
+    began_ms: int,
+    *,
+    has_failed: bool | None = None,
+) -> Judged:
     """Count the start that was told last, if it has failed.
 
     It has if the batch that was planned then, or any after a first failure, is still not committed. A query without
-    such a batch may just have had nothing to do. What was told after this call began is told to somebody else at the
-    same moment, and is one attempt with this one.
+    such a batch may just have had nothing to do, unless somebody saw how it ended. What was told after this call began
+    is told to somebody else at the same moment, and is one attempt with this one.
 
     Args:
         policy: How often.
@@ -136,14 +156,18 @@ def judged(policy: Policy, before: Tally | None, stand: Stand, cause: Cause, beg
         stand: Where the query stands now.
         cause: Why the last start failed, as far as anybody knows; that which passes by itself is not counted.
         began_ms: When this call began, milliseconds since 1970.
+        has_failed: Whether the query has failed since the last start, as it wrote down itself; None: it did not.
     """
     if before is None or not stand.is_where(before.stand):
         return Judged(Tally(stand=stand, told_ms=began_ms), Standing())
     now = replace(before, stand=stand)
-    is_known = before.failures > 0 or before.stand.orphan == stand.orphan
-    if stand.orphan is None or not is_known or began_ms < before.told_ms:
+    if stand.orphan is None and has_failed is False:  # it is well, and had nothing to do
+        return Judged(Tally(stand=stand, told_ms=began_ms), Standing())
+    is_left = stand.orphan is not None and (before.failures > 0 or before.stand.orphan == stand.orphan)
+    is_seen = has_failed is True or before.settled is not None
+    if not (is_left or is_seen) or began_ms < before.told_ms:
         # Nothing has failed since: what was tried last has not been started yet, or had nothing to do.
-        return Judged(now, Standing())
+        return Judged(now, _standing(now, None, began_ms))
     if before.settled is not None:
         gives_up = before.failures > policy.max_attempts
         return Judged(now, _standing(now, before.settled, began_ms), gives_up=gives_up)
@@ -173,7 +197,7 @@ def _cause(told: Mapping[str, Any]) -> Cause | None:
     return Cause(known[name], passes_by_itself=passes)
 
 
-def _standing(tally: Tally, cause: Cause, now_ms: int) -> Standing:
+def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> Standing:
     since_ms = now_ms if tally.since_ms is None else tally.since_ms
     return Standing(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)
 

@@ -61,6 +61,8 @@ class LeftBehind:
     """Per sink that goes by query ids the names that it knew then, each with its last batch."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Ids of the topics then, as far as Kafka told them."""
+    asked: tuple[str, ...] = ()
+    """The words by which it was asked for."""
     says: bool | None = None
     """Whether the file still says so; None: whoever asks has not named that file, so it was not looked at."""
 

@@ -7,15 +7,15 @@ in nobody's way: the query is judged as if it had not failed before, and a perso
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.checkpoint.layout import METADATA
+from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError, Retry
-from lastgood.failures.ending import Cause, cause_of, decisive_failure
+from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_failed
 from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.room import recoveries
 from lastgood.ladder.rungs import Rung, Standing
@@ -25,6 +25,7 @@ from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import gather, now_ms
 from lastgood.observe.progress import LogWatch
 from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.records.record import Record
 from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from lastgood.recovery.decision import Decision
 
 Tell = Callable[[str], None]
+_EMPTY_BATCHES_MAX = 10
+"""In a row. A repair makes one or two of them; a query that commits more by itself goes on."""
+_LINES_BEFORE_SOURCES = 2
+"""Of a plan: its version, and what Spark notes of the batch."""
 
 
 class AttemptsExhaustedError(LastgoodError):
@@ -98,7 +103,36 @@ def stand_of(storage: Storage, checkpoint: Location) -> Stand:
         planned=progress.planned,
         committed=progress.committed,
         recovery=max(recoveries(storage, checkpoint), default=None),
+        read=newest_read(storage, checkpoint, progress.committed),
     )
+
+
+def newest_read(storage: Storage, checkpoint: Location, committed: int | None) -> int | None:
+    """The newest committed batch that read something, as far as the plans tell; None if there is none.
+
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Its location.
+        committed: The newest committed batch.
+
+    Raises:
+        StorageError: a plan cannot be read (subclasses).
+    """
+    if committed is None:
+        return None
+    ends = _ends(storage, checkpoint, committed)
+    for batch in range(committed, max(0, committed - _EMPTY_BATCHES_MAX), -1):
+        before = _ends(storage, checkpoint, batch - 1)
+        if ends is None or ends != before:
+            return batch
+        ends = before
+    return max(0, committed - _EMPTY_BATCHES_MAX)
+
+
+def _ends(storage: Storage, checkpoint: Location, batch: int) -> list[bytes] | None:
+    """Where a plan ends in each source, as it says so; None if it is not there."""
+    content = storage.read(checkpoint / f"{OFFSETS}/{batch}", limit=LOG_BYTES_MAX)
+    return None if content is None else content.splitlines()[_LINES_BEFORE_SOURCES:]
 
 
 def write_tally(
@@ -172,12 +206,14 @@ class Attempts:
             signer = Signer.at(attempts.keys(), location)
             signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
-            found = judged(policy, before, stand, Cause(), began_ms)
+            records = _records(storage, location, before) if before.settled is None else ()
+            ended = has_failed(records, stand.query_id)
+            found = judged(policy, before, stand, Cause(), began_ms, has_failed=ended)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
-                cause = _cause(storage, location, before)
+                cause = _cause(location, records)
                 if not cause.passes_by_itself and _is_kafka_away(target, evidence, config):
                     cause = replace(cause, passes_by_itself=True)
-                found = judged(policy, before, stand, cause, began_ms)
+                found = judged(policy, before, stand, cause, began_ms, has_failed=ended)
         except ValueError as error:
             tell(f"{attempts_file(location)} is not understood, and is left out of account: {error}")
             return replace(attempts, is_damaged=True)
@@ -209,6 +245,8 @@ class Attempts:
         """Why it is given up, in one line for a person."""
         failed = self.failed
         often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        if self.orphan is None:
+            return f"the query failed {often} before it had planned a batch"
         return f"batch {self.orphan} failed {often} without a new committed batch"
 
     def exhausted(self, go_on: str) -> AttemptsExhaustedError:
@@ -246,16 +284,19 @@ class Attempts:
             decision: What is told.
             rung: Of which part of the ladder it is.
         """
-        if decision.verdict.value != "start" or not self._is_worth_keeping(decision):
+        if decision.verdict.value != "start":
             return
         try:
             storage = open_writable(self.location)
+            is_recorded = _is_recorded(storage, self.location)
+            if not (is_recorded or self._is_worth_keeping(decision)):
+                return
             stand = stand_of(storage, self.location)
             tally = Tally(stand=stand, told_ms=0) if self.judged is None else replace(self.judged.tally, stand=stand)
             if decision.changes and rung is not Rung.RESUME:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
             tally = replace(tally, told_ms=now_ms(), settled=None)
-            is_worth = stand.orphan is not None or tally.failures > 0
+            is_worth = stand.orphan is not None or tally.failures > 0 or is_recorded
             write_tally(storage, self.location, tally, Signer.at(self.keys(), self.location), is_worth=is_worth)
         except LastgoodError as error:
             self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
@@ -274,22 +315,32 @@ class Attempts:
         return replace(self, before=None, judged=None, is_damaged=False)
 
     def _is_worth_keeping(self, decision: Decision) -> bool:
-        """Most nights there is nothing to keep, and nothing is asked."""
+        """Most nights there is nothing to keep."""
         position = {} if decision.plan is None else decision.plan.position
         is_planned = position.get("planned") != position.get("committed")
         return self.before is not None or self.is_damaged or decision.changes or is_planned
 
 
-def _cause(storage: Storage, location: Location, before: Tally) -> Cause:
-    """Why the last start failed, as a recorder in the application has written it down; else nobody knows."""
+def _records(storage: Storage, location: Location, before: Tally) -> Sequence[Record]:
+    """What a recorder in the application has written down since the last start, oldest first."""
     from lastgood.observe.recorded import newest_records  # noqa: PLC0415 - as in `advice_facts`
 
     folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
     names = [name for name in storage.names(folder) or () if not name.endswith("/")]
     since = [each for each in newest_records(storage, folder, names) if each.recorded_at_ms >= before.told_ms]
-    ended = decisive_failure(each for each in since if each.query_id in (None, before.stand.query_id))
+    return [each for each in since if each.query_id in (None, before.stand.query_id)]
+
+
+def _cause(location: Location, records: Sequence[Record]) -> Cause:
+    """Why the last start failed, as a recorder in the application has written it down; else nobody knows."""
+    ended = decisive_failure(records)
     cause = Cause() if ended is None else cause_of("", ended.failure)
     return replace(cause, checkpoint=str(location))
+
+
+def _is_recorded(storage: Storage, location: Location) -> bool:
+    """Whether a recorder in the application will tell how the next start ends."""
+    return bool(storage.names(location.sibling(WORK_SUFFIX) / RECORDS_FOLDER))
 
 
 def _is_kafka_away(target: str, evidence: EvidenceOptions, config: Path | None) -> bool:

@@ -78,11 +78,11 @@ def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision)
     return FRESH, Where(at_sink=True) if is_told else Where(stable_lag=stable_lag)
 
 
-def if_it_can_be_gone(decide: Callable[[], Decision], *, is_asked_for: bool = False) -> Decision | None:
+def if_it_can_be_gone(decide: Callable[[], Decision | None], *, is_asked_for: bool = False) -> Decision | None:
     """What a way out beyond the last good batch comes to; None where nothing can be promised of it.
 
     Args:
-        decide: Comes to it.
+        decide: Comes to it; to None where it would help nobody.
         is_asked_for: Whether the policy names it: then why it cannot be gone is what a person has to hear.
     """
     try:
@@ -91,6 +91,8 @@ def if_it_can_be_gone(decide: Callable[[], Decision], *, is_asked_for: bool = Fa
         if error.retry is Retry.LATER:
             return Decision(Verdict.LATER, error.sentence, error=error)
         return Decision(Verdict.PERSON, error.sentence, error=error) if is_asked_for else None
+    if decision is None:
+        return None
     is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None
     return None if is_no_way and not is_asked_for else decision
 

@@ -29,6 +29,7 @@ from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.engine import PlanStaleError
+from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.start_file import StartFileNotNamedError
@@ -167,7 +168,13 @@ class _Work:
 
         def decide(rung: Rung) -> Decision | None:
             goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
-            return if_it_can_be_gone(lambda: self._towards(goal, where), is_asked_for=goal == FRESH)
+
+            def towards() -> Decision | None:
+                if rung is Rung.STABLE and not has_passed(attempts.location, self.keys):
+                    return None
+                return self._towards(goal, where)
+
+            return if_it_can_be_gone(towards, is_asked_for=goal == FRESH)
 
         return climb(rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 

@@ -177,7 +177,12 @@ def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config
         return kind.make(*chosen_offsets(target, where, found, config))
     seeding = Seeding(target, found, known, config)
     if options.via is not None:
-        goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
+        left, asked = found.world.left, (*options.goal_words(), *options.start_words())
+        if left is not None and left.says and (not where.is_chosen or asked == left.asked):
+            # The same once more, before a batch was planned: it is done already, and no log is left to do it by.
+            goal = Fresh(left.starts, f"recovery {left.recovery} said")
+        else:
+            goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
         file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
         via = replace(options.via, location=file)
         return replace(goal, via=via, takes_any_number=options.takes_any_number)

@@ -50,16 +50,27 @@ class Care(Protocol):
         """
         ...
 
+    def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
+        """Whether a batch that was committed since then read something; a number that a repair used up did not.
+
+        Args:
+            checkpoint: Of the query.
+            since: The newest batch that was committed before; None: there was none.
+            committed: The newest one now.
+        """
+        ...
+
     def failed(self, ended: events.Ended, cause: Cause) -> None:
         """A run has failed."""
         ...
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         """The last run has ended.
 
         Args:
             standing: With its failure, and with the one too many after which it is not started again; None: it has not
                 failed, or it was stopped.
+            is_done: Whether it has ended by itself, without an error.
         """
         ...
 

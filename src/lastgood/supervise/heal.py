@@ -20,15 +20,17 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
-from lastgood.recovery.attempts import Attempts
+from lastgood.recovery.attempts import Attempts, newest_read
 from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
+from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import Outage, after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.config import Pipeline
+from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target, name_policy
-from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.care import PersonNeededError, Wait
 from lastgood.supervise.events import Diagnosed, Ended, Event, Noticed, Repaired
@@ -155,11 +157,22 @@ class Healer:
         found, self._remembered = self._remembered, {}
         return found
 
-    def settled(self, standing: Standing | None) -> None:
+    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
             is_own = standing is not None and standing.of(checkpoint) is standing
-            query.attempts.ended(standing if is_own else None)
+            query.attempts.ended(standing if is_own else None, is_done=is_done)
+
+    def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:
+        """See `Care`."""
+        if since is None:
+            return True
+        location = parse_location(checkpoint)
+        try:
+            newest = newest_read(open_storage(location), location, committed)
+        except LastgoodError:  # it is committed, and that is all that anybody knows
+            return True
+        return newest is None or newest > since
 
     def failed(self, ended: Ended, cause: Cause) -> None:
         """See `Care`."""
@@ -225,7 +238,8 @@ class Healer:
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
         outage = self._outage(checkpoint)
-        gives_up = query.before is not None and query.before.gives_up
+        # Where no batch is planned it is most likely the application. It may be another one by now, and gets one start.
+        gives_up = query.before is not None and query.before.gives_up and query.before.orphan is not None
         if outage is None:
             # What was tried often enough is not done once more; only what a person has to decide on is looked for.
             first = self._recover(checkpoint, query, Rung.RESUME.value, Where(), observe=gives_up)
@@ -309,7 +323,13 @@ class Healer:
     def _decide(self, checkpoint: str, query: _Query, rung: Rung, first: Decision) -> Decision | None:
         """What a rung beyond the last good batch comes to; None if it cannot be gone here."""
         goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
-        return if_it_can_be_gone(lambda: self._recover(checkpoint, query, goal, where), is_asked_for=goal == FRESH)
+
+        def towards() -> Decision | None:
+            if rung is Rung.STABLE and not has_passed(parse_location(checkpoint), Keys(self._pipeline.config)):
+                return None
+            return self._recover(checkpoint, query, goal, where)
+
+        return if_it_can_be_gone(towards, is_asked_for=goal == FRESH)
 
     def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where, *, observe: bool = False) -> Decision:
         policy, via = self._pipeline.policy, query.target.via

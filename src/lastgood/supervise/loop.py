@@ -161,12 +161,12 @@ class Supervisor:
             ending, cause = self._run_once()
             if self._stop.is_set() or cause is None:
                 if self._care is not None:
-                    self._care.settled(None)
+                    self._care.settled(None, is_done=not self._stop.is_set())
                 if self._stop.is_set():
                     break
                 return 0
             before = {**self._adopted, **before}
-            moved = [each for each in before if _committed_more(before[each], self._seen[each])]
+            moved = [each for each in before if self._has_moved(each, before[each])]
             decision = self._count(standings, cause, moved)
             if isinstance(decision, GiveUp):
                 raise self._given_up(decision, ending, cause)
@@ -174,6 +174,13 @@ class Supervisor:
             self._stop.wait(decision.delay_seconds)
             standing = standings.standing(cause, time.monotonic())
         return 128 + self._stop_signals[0]
+
+    def _has_moved(self, location: str, before: Progress) -> bool:
+        """Whether a query has made progress since."""
+        now = self._seen[location]
+        if now.committed is None or not _committed_more(before, now):
+            return False
+        return self._care is None or self._care.has_read(location, before.committed, now.committed)
 
     def _count(self, standings: Standings, cause: Cause, moved: Collection[str]) -> Restart | GiveUp:
         """Count a run that has failed, after those that were counted before we began."""

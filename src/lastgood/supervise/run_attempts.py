@@ -77,11 +77,12 @@ class RunAttempts:
         """
         self._keep(standing, tuple(tried), None)
 
-    def ended(self, standing: Standing | None) -> None:
+    def ended(self, standing: Standing | None, *, is_done: bool = False) -> None:
         """Keep what became of the start.
 
         Args:
             standing: With this failure; None: it has not failed, or it was stopped.
+            is_done: Whether the command has ended by itself, without an error.
         """
         if standing is not None:
             tried = () if self._kept is None else self._kept.tried
@@ -90,19 +91,26 @@ class RunAttempts:
         elif self._kept is not None:
             before = self._kept
             seconds = 0.0 if before.since_ms is None else max(0, now_ms() - before.since_ms) / 1000
-            self._keep(
-                Standing(failures=before.failures, seconds=seconds), before.tried, self._cause or Cause(), before
-            )
+            still = Standing(failures=before.failures, seconds=seconds)
+            self._keep(still, before.tried, self._cause or Cause(), before, is_done=is_done)
 
     def _keep(
-        self, standing: Standing, tried: tuple[Rung, ...], settled: Cause | None, before: Tally | None = None
+        self,
+        standing: Standing,
+        tried: tuple[Rung, ...],
+        settled: Cause | None,
+        before: Tally | None = None,
+        *,
+        is_done: bool = False,
     ) -> None:
-        """Keep it, unless the query has made progress since `before`."""
+        """Keep it, unless the query has made progress since `before`, or has done all that there was to do."""
         try:
             storage = open_writable(self._location)
             stand = stand_of(storage, self._location)
             at_ms, failures = now_ms(), standing.failures
             if before is not None and not stand.is_where(before.stand):
+                failures = 0
+            if is_done and stand.orphan is None:
                 failures = 0
             is_worth = failures > 0 or (settled is None and stand.orphan is not None)
             if not is_worth and self._kept is None:

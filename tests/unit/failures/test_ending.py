@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.failures import ending as failure
-from lastgood.failures.ending import cause_of, decisive_failure, error_line
+from lastgood.failures.ending import cause_of, decisive_failure, error_line, has_failed
 from lastgood.failures.failure_class import FailureClass
 from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
 
@@ -145,6 +145,26 @@ def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
 def test_what_ended_a_driver(records: list[Record], failure: Failure | None) -> None:
     found = decisive_failure(records)
     assert (found and found.failure) == failure
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([], None),
+        ([started("a")], None),
+        ([started("a"), ended("a", ONE)], True),
+        ([started("a"), ended("a", None)], False),
+        ([ended("a", ONE), started("a")], None),
+        ([ended("a", ONE), started("a"), ended("a", None)], False),
+        ([StartFailed(recorded_at_ms=1, failure=ONE)], True),
+        ([started("a"), crashed(OF_A_QUERY, "a")], True),
+        ([started("a"), crashed(OF_A_QUERY)], None),
+        ([started("a"), ended("b", ONE), crashed(OF_A_QUERY, "b")], None),
+        ([ended("a", None), crashed(OF_THE_APPLICATION)], False),
+    ],
+)
+def test_query_has_failed_only_where_it_was_itself(records: list[Record], *, told: bool | None) -> None:
+    assert has_failed(records, "a") is told
 
 
 def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:

@@ -83,6 +83,36 @@ def test_query_without_a_planned_batch_may_have_had_nothing_to_do() -> None:
     assert tally.failures == 0
 
 
+def test_failure_that_a_query_without_a_planned_batch_has_told_is_one() -> None:
+    before: Tally | None = Tally(stand=AT_REST, told_ms=NOW_MS)
+    for minute in range(1, 9):
+        found = judged(POLICY, before, AT_REST, UNKNOWN, NOW_MS + minute * 60_000, has_failed=True)
+        before = found.tally
+    assert (found.standing.failures, found.gives_up) == (POLICY.max_attempts, True)
+
+
+def test_query_that_ended_well_without_a_new_batch_has_not_failed_before_either() -> None:
+    before = Tally(stand=AT_REST, told_ms=NOW_MS, failures=4, since_ms=NOW_MS)
+    found = judged(POLICY, before, AT_REST, UNKNOWN, NOW_MS + 1000, has_failed=False)
+    assert (found.tally.failures, found.standing.failures) == (0, 0)
+    left = judged(POLICY, replace(before, stand=ORPHAN), ORPHAN, UNKNOWN, NOW_MS + 1000, has_failed=False)
+    assert left.standing.failures == 5  # its batch is still not committed
+
+
+def test_start_of_which_nobody_saw_the_end_leaves_the_count_and_causes_no_surgery() -> None:
+    before = Tally(stand=AT_REST, told_ms=NOW_MS, failures=4, since_ms=NOW_MS)
+    found = judged(POLICY, before, AT_REST, UNKNOWN, NOW_MS + 700_000)
+    assert (found.tally.failures, found.standing.failures) == (4, 4)
+    assert rungs(POLICY, found.standing) == (Rung.RESUME,)
+
+
+def test_failure_before_a_batch_was_planned_goes_on_where_somebody_saw_it() -> None:
+    before = Tally(stand=AT_REST, told_ms=NOW_MS, failures=3, since_ms=NOW_MS, settled=UNKNOWN)
+    found = judged(POLICY, before, AT_REST, UNKNOWN, NOW_MS + 1000)
+    assert found.standing.failures == 3
+    assert Rung.REPLAN in rungs(POLICY, found.standing)
+
+
 def test_batch_that_was_planned_since_the_last_start_may_have_been_stopped_on_purpose() -> None:
     found = judged(POLICY, called(AT_REST, 1), ORPHAN, UNKNOWN, NOW_MS + 1000)
     assert found.standing.failures == 0

@@ -144,6 +144,47 @@ def test_offsets_go_back_where_planning_anew_did_not_help_and_no_sink_tells(quer
     assert calls(query, 1, NOBODY_ASKED, *both) == ["reposition"]
 
 
+def start_until_it_fails(query: CheckpointBuilder, at: int) -> None:
+    """What Spark does on the logs as they are: five offsets a batch, until one would read the offset `at`."""
+    offsets, commits = query.folder / "offsets", query.folder / "commits"
+
+    def newest(folder: Path) -> int:
+        return max(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
+
+    def end(batch: int) -> int:
+        ends: dict[str, dict[str, int]] = json.loads((offsets / str(batch)).read_text().splitlines()[-1])
+        return ends["orders"]["0"]
+
+    while True:
+        batch = newest(commits) + 1
+        if newest(offsets) < batch:
+            before = (offsets / str(batch - 1)).read_text()
+            stood = end(batch - 1)
+            (offsets / str(batch)).write_text(before.replace(f":{stood}", f":{stood + 5}"))
+        if end(batch) > at >= end(batch - 1):
+            return
+        (commits / str(batch)).write_bytes((commits / str(batch - 1)).read_bytes())
+
+
+def test_query_that_fails_at_the_same_record_for_ever_goes_back_once(query: CheckpointBuilder) -> None:
+    made: list[str] = []
+    for _ in range(30):
+        made += calls(query, 1, NOBODY_ASKED, Waiver.DUPLICATES)
+        if made[-1] == "person":
+            break
+        start_until_it_fails(query, at=37)
+    assert (made[-1], made.count("reposition")) == ("person", 1)
+
+
+def test_query_that_got_beyond_what_it_read_before_may_go_back_again(query: CheckpointBuilder) -> None:
+    made: list[str] = []
+    for at in (37, 52):  # beyond the first record that it failed at, and what had been planned with it
+        for _ in range(9):
+            made += calls(query, 1, NOBODY_ASKED, Waiver.DUPLICATES)
+            start_until_it_fails(query, at)
+    assert made.count("reposition") == 2
+
+
 def test_nothing_more_is_tried_before_what_was_tried_has_failed(query: CheckpointBuilder) -> None:
     both = (Waiver.DUPLICATES, Waiver.LOSS)
     assert calls(query, 4, KNOWN, *both)[-1] == "replan"
@@ -268,17 +309,25 @@ AWAY = {
     "message": "Timed out waiting for a node assignment.",
 }
 POISON = {"language": "java", "condition": "DIVIDE_BY_ZERO", "message": "[DIVIDE_BY_ZERO] Division by zero."}
+UNREADABLE = {"language": "java", "class_name": "java.io.IOException", "message": "Cannot read the rules."}
 LATE_MS = 2 * 10**12
 
 
-def recorded(query: CheckpointBuilder, at_ms: int, cause: dict[str, str]) -> None:
-    """The application has a recorder, which saw why it ended."""
+def recorded(
+    query: CheckpointBuilder,
+    at_ms: int,
+    cause: dict[str, str] | None,
+    *,
+    kind: str = "terminated",
+    query_id: str | None = QUERY_ID,
+) -> None:
+    """The application has a recorder, which saw why it ended; without a cause it was done."""
     record = {
-        "kind": "terminated",
+        "kind": kind,
         "format_version": 1,
         "recorded_at_ms": at_ms,
-        "query_id": QUERY_ID,
-        "failure": {"message": cause["message"], "causes": [cause]},
+        "query_id": query_id,
+        "failure": None if cause is None else {"message": cause["message"], "causes": [cause]},
     }
     folder = Path(f"{query.folder}.lastgood/records")
     folder.mkdir(parents=True, exist_ok=True)
@@ -300,6 +349,34 @@ def test_record_from_before_the_last_start_says_nothing_of_it(query: CheckpointB
 def test_data_that_user_code_fails_on_are_not_planned_anew(query: CheckpointBuilder) -> None:
     recorded(query, LATE_MS, POISON)
     assert calls(query, 7, KNOWN) == ["start"] * 6 + ["person"]
+
+
+def test_query_that_fails_before_it_plans_a_batch_is_counted_where_a_recorder_saw_it(query: CheckpointBuilder) -> None:
+    query.commit()
+    recorded(query, LATE_MS, UNREADABLE)
+    assert calls(query, 6) == ["start"] * 6
+    called = call(query)
+    assert (called.verdict.value, called.error is not None) == ("person", True)
+    assert called.because.startswith("the query failed 6 times in a row before it had planned a batch, and ")
+    assert call(query, go_on=True).verdict.value == "start"
+    assert failures(query) == 0
+
+
+def test_query_without_a_batch_that_ends_well_begins_the_count_anew(query: CheckpointBuilder) -> None:
+    query.commit()
+    recorded(query, LATE_MS, UNREADABLE)
+    calls(query, 3)
+    assert failures(query) == 2
+    recorded(query, LATE_MS, None)
+    calls(query, 1)
+    assert failures(query) == 0
+
+
+def test_end_of_a_driver_for_another_query_is_no_failure_of_an_idle_one(query: CheckpointBuilder) -> None:
+    query.commit()
+    recorded(query, LATE_MS, UNREADABLE, kind="crashed", query_id=None)
+    assert calls(query, 9) == ["start"] * 9
+    assert failures(query) == 0
 
 
 def test_status_tells_what_has_failed_as_long_as_nothing_was_committed(query: CheckpointBuilder) -> None:

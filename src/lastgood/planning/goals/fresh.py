@@ -54,6 +54,8 @@ def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
         return _from_mirror(work)
     if work.standing.world.is_stateful:
         raise refuse_stateful(work.standing)
+    if goal.via is not None and _is_told_so(work.standing, goal.offsets):
+        return resumed(work)
     if goal.via is not None:
         return _via_application(work, goal, goal.offsets, goal.via)
     return _from_offsets(work, goal, goal.offsets)
@@ -157,6 +159,22 @@ def _template(work: Work, standing: Standing) -> OffsetEntry | None:
     if copy is not None and copy.batch_watermark_ms > 0:
         raise refuse_stateful(standing)
     return found or copy
+
+
+def _is_told_so(standing: Standing, wanted: Mapping[str, Offsets]) -> bool:
+    """Whether the checkpoint is left behind already, and the application told to begin just there."""
+    left = standing.world.left
+    if left is None or not left.says or standing.planned > NONE or left.starts.keys() != wanted.keys():
+        return False
+    for source_id, topics in wanted.items():
+        told = left.starts[source_id]
+        if told.keys() != topics.keys():
+            return False
+        for topic, parts in topics.items():
+            newer = dict.fromkeys(told[topic], OFFSET_EARLIEST)  # partitions that no log knew then
+            if told[topic] != {**newer, **parts}:
+                return False
+    return True
 
 
 def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via: StartFile) -> Draft:

@@ -136,6 +136,7 @@ def test_fence_shows_nothing_and_takes_nothing() -> None:
 
 def test_number_that_was_used_up_counts_as_a_batch_without_rows_that_no_function_wrote() -> None:
     history = history_of((*FIVE, ours(5, USE_UP, 5), batch(6)), Q)
+    assert [each.row_count for each in history.batches if each.batch_id == 5] == [0]  # none, and that is known
     used = next(each for each in history.batches if each.batch_id == 5)
     assert (history.shown.batch_id, used.is_live, used.is_streaming) == (6, True, None)
     assert reached(log(*FIVE, ours(5, USE_UP, 5), batch(6)))[0] == 0
