@@ -177,6 +177,19 @@ def test_neither_is_the_lakes_word_that_the_batch_is_used_up(attacker: Attacker,
     assert tree(tmp_path / "lake/t") == {name[2:]: at for name, at in before.items() if name.startswith("t/")}
 
 
+@pytest.mark.parametrize("listings", [["offsets"], "offsets", 7, {"offsets": 7}, {"offsets": None}], ids=str)
+def test_listing_that_is_none_is_damage_and_nothing_is_taken_back(
+    attacker: Attacker, plan: Told, listings: object
+) -> None:
+    room = attacker.place(plan, *STAGES[:4], listings=listings)
+    before = tree(attacker.checkpoint)
+    for verb in ("apply", "undo", "recover"):
+        told = asked(attacker, room, verb)
+        assert told.code != 4, told
+        assert (told.code, told.condition) == (50, "PLAN_INVALID") or verb == "recover", told
+    assert tree(attacker.checkpoint) == before
+
+
 def test_what_would_be_done_is_shown_to_a_person_with_the_commands(
     attacker: Attacker, plan: Told, victim: Path
 ) -> None:

@@ -63,7 +63,7 @@ def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
             marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
             topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
         )
-    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise PlanInvalidError(
             "what the last recovery told the application is not understood",
             subject=f"{plan.checkpoint}: recovery {plan.recovery}",
