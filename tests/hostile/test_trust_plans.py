@@ -177,6 +177,33 @@ def test_neither_is_the_lakes_word_that_the_batch_is_used_up(attacker: Attacker,
     assert tree(tmp_path / "lake/t") == {name[2:]: at for name, at in before.items() if name.startswith("t/")}
 
 
+OPTIONS: dict[str, tuple[object, ...]] = {
+    "asked": (7, [7], {}),
+    "tables": (7, None, ["x"], [{}], {"/t": "x"}, {"/t": 1.5}),
+    "topic_ids": (7, None, "x", [7], {"orders": 7}),
+    "topic_ids_before": (7, None, {"orders": []}),
+    "left_out": (7, [7], {}),
+    "left_by": (7, "20261121-160058-7f3a"),
+    "offsets": (7, ["0"]),
+    "starts_at": (7, {"orders": 7}, {"orders": {"x": 7}}, {"orders": {"0": "x"}}, {"orders": {"0": 7}}),
+    "marks": (7, None, {"/t": 7}, {"/t": {"q": "x"}}),
+}
+"""What no plan of ours says."""
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_of_another_form_makes_it_no_plan(attacker: Attacker, plan: Told, option: str) -> None:
+    """It is told before anything is done, and not by who stumbles over it once a repair is done."""
+    before = tree(attacker.checkpoint)
+    for value in OPTIONS[option]:
+        forged = {**plan, "options": {**plan["options"], option: value}}
+        room = attacker.place(forged, "begun", "applying", listings={})
+        assert asked(attacker, room, "apply").condition == "PLAN_INVALID", value
+    assert asked(attacker, room, "recover").code == 50
+    assert call("report", room.name, "--checkpoint", attacker.checkpoint).code in (0, 50)
+    assert tree(attacker.checkpoint) == before
+
+
 @pytest.mark.parametrize("listings", [["offsets"], "offsets", 7, {"offsets": 7}, {"offsets": None}], ids=str)
 def test_listing_that_is_none_is_damage_and_nothing_is_taken_back(
     attacker: Attacker, plan: Told, listings: object
