@@ -12,6 +12,9 @@ import pytest
 from hostile.attacker import ID, Answer, Attacker, Told, call, signed, tree, writing
 from hostile.conftest import OTHERS_ID, planned, table
 
+from lastgood.journal.plan_file import parse_plan
+from lastgood.planning.plan import PlanInvalidError
+
 DEAD = "--driver-is-dead"
 STAGES = ("begun", "applying", "applied", "closed", "undoing", "taking_back", "undone")
 OTHER = "20261121-170000-0001"
@@ -202,6 +205,34 @@ def test_option_of_another_form_makes_it_no_plan(attacker: Attacker, plan: Told,
     assert asked(attacker, room, "recover").code == 50
     assert call("report", room.name, "--checkpoint", attacker.checkpoint).code in (0, 50)
     assert tree(attacker.checkpoint) == before
+
+
+FIELDS: dict[tuple[str, ...], tuple[object, ...]] = {
+    ("position", "planned"): ("x", [], 10**30, True),
+    ("position", "committed"): ("x", 1.5),
+    ("promise", "outcome"): (7, None),
+    ("promise", "batch"): ("x", [], 10**30),
+    ("promise", "because"): ([],),
+    ("sinks", "location"): (7, None),
+    ("sinks", "batch"): ("x", {}, True),
+    ("sinks", "fence"): (7, []),
+    ("sinks", "identity"): (7,),
+    ("sources", "bound"): ("x",),
+    ("sources", "reread"): ([7], {"orders": {"0": [[0, "x"]]}}, {"orders": {"0": [[0, None]]}}),
+    ("sources", "lost"): ([None], {"orders": {"0": [[0, 10**30]]}}),
+}
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=".".join)
+def test_fact_of_another_form_makes_it_no_plan(plan: Told, victim: Path, field: tuple[str, ...]) -> None:
+    told = {**plan, "sinks": [sink(victim / "table", OTHERS_ID)]}
+    parse_plan(signed(told), "plan.json")
+    for value in FIELDS[field]:
+        forged = json.loads(json.dumps(told))
+        inner = forged[field[0]]
+        (inner[0] if isinstance(inner, list) else inner)[field[1]] = value
+        with pytest.raises(PlanInvalidError):
+            parse_plan(signed(forged), "plan.json")
 
 
 @pytest.mark.parametrize("listings", [["offsets"], "offsets", 7, {"offsets": 7}, {"offsets": None}], ids=str)
