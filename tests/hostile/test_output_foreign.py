@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,17 @@ def test_configuration_that_is_named_or_allowed_is_obeyed(foreign: Path, tmp_pat
     assert typed("recover", "orders", LASTGOOD_SAFE_DIRECTORY=str(tmp_path)).returncode == 2
     done = typed("run", "--no-agent", "--config", foreign)
     assert (done.returncode, (tmp_path / "obeyed").exists()) == (0, True)
+
+
+def test_name_of_a_foreign_folder_is_pasted_as_a_name(tmp_path: Path) -> None:
+    """Whoever has made the folder has named it, too."""
+    folder = tmp_path / f"x; touch {tmp_path.name}; $(id) 'y"
+    folder.mkdir()
+    (folder / "lastgood.toml").write_text("")
+    (folder / "lastgood.toml").chmod(0o666)
+    with pytest.raises(ownership.ConfigError) as told:
+        ownership.require_own(folder / "lastgood.toml", (folder / "lastgood.toml").stat())
+    assert shlex.split(str(told.value.next)) == ["export", f"LASTGOOD_SAFE_DIRECTORY={folder}"]
 
 
 def _stat(uid: int, mode: int = 0o644) -> os.stat_result:

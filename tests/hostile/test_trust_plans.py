@@ -12,6 +12,9 @@ import pytest
 from hostile.attacker import ID, Answer, Attacker, Told, call, signed, tree, writing
 from hostile.conftest import OTHERS_ID, planned, table
 
+from lastgood.journal.plan_file import parse_plan
+from lastgood.planning.plan import PlanInvalidError
+
 DEAD = "--driver-is-dead"
 STAGES = ("begun", "applying", "applied", "closed", "undoing", "taking_back", "undone")
 OTHER = "20261121-170000-0001"
@@ -175,6 +178,74 @@ def test_neither_is_the_lakes_word_that_the_batch_is_used_up(attacker: Attacker,
     before = tree(tmp_path / "lake")
     assert call("apply", room / "plan.json", "--sink", tmp_path / "lake/t", "--format", "json").code == 54
     assert tree(tmp_path / "lake/t") == {name[2:]: at for name, at in before.items() if name.startswith("t/")}
+
+
+OPTIONS: dict[str, tuple[object, ...]] = {
+    "asked": (7, [7], {}),
+    "tables": (7, None, ["x"], [{}], {"/t": "x"}, {"/t": 1.5}),
+    "topic_ids": (7, None, "x", [7], {"orders": 7}),
+    "topic_ids_before": (7, None, {"orders": []}),
+    "left_out": (7, [7], {}),
+    "left_by": (7, "20261121-160058-7f3a"),
+    "offsets": (7, ["0"]),
+    "starts_at": (7, {"orders": 7}, {"orders": {"x": 7}}, {"orders": {"0": "x"}}, {"orders": {"0": 7}}),
+    "marks": (7, None, {"/t": 7}, {"/t": {"q": "x"}}),
+}
+"""What no plan of ours says."""
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_of_another_form_makes_it_no_plan(attacker: Attacker, plan: Told, option: str) -> None:
+    """It is told before anything is done, and not by who stumbles over it once a repair is done."""
+    before = tree(attacker.checkpoint)
+    for value in OPTIONS[option]:
+        forged = {**plan, "options": {**plan["options"], option: value}}
+        room = attacker.place(forged, "begun", "applying", listings={})
+        assert asked(attacker, room, "apply").condition == "PLAN_INVALID", value
+    assert asked(attacker, room, "recover").code == 50
+    assert call("report", room.name, "--checkpoint", attacker.checkpoint).code in (0, 50)
+    assert tree(attacker.checkpoint) == before
+
+
+FIELDS: dict[tuple[str, ...], tuple[object, ...]] = {
+    ("position", "planned"): ("x", [], 10**30, True),
+    ("position", "committed"): ("x", 1.5),
+    ("promise", "outcome"): (7, None),
+    ("promise", "batch"): ("x", [], 10**30),
+    ("promise", "because"): ([],),
+    ("sinks", "location"): (7, None),
+    ("sinks", "batch"): ("x", {}, True),
+    ("sinks", "fence"): (7, []),
+    ("sinks", "identity"): (7,),
+    ("sources", "bound"): ("x",),
+    ("sources", "reread"): ([7], {"orders": {"0": [[0, "x"]]}}, {"orders": {"0": [[0, None]]}}),
+    ("sources", "lost"): ([None], {"orders": {"0": [[0, 10**30]]}}),
+}
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=".".join)
+def test_fact_of_another_form_makes_it_no_plan(plan: Told, victim: Path, field: tuple[str, ...]) -> None:
+    told = {**plan, "sinks": [sink(victim / "table", OTHERS_ID)]}
+    parse_plan(signed(told), "plan.json")
+    for value in FIELDS[field]:
+        forged = json.loads(json.dumps(told))
+        inner = forged[field[0]]
+        (inner[0] if isinstance(inner, list) else inner)[field[1]] = value
+        with pytest.raises(PlanInvalidError):
+            parse_plan(signed(forged), "plan.json")
+
+
+@pytest.mark.parametrize("listings", [["offsets"], "offsets", 7, {"offsets": 7}, {"offsets": None}], ids=str)
+def test_listing_that_is_none_is_damage_and_nothing_is_taken_back(
+    attacker: Attacker, plan: Told, listings: object
+) -> None:
+    room = attacker.place(plan, *STAGES[:4], listings=listings)
+    before = tree(attacker.checkpoint)
+    for verb in ("apply", "undo", "recover"):
+        told = asked(attacker, room, verb)
+        assert told.code != 4, told
+        assert (told.code, told.condition) == (50, "PLAN_INVALID") or verb == "recover", told
+    assert tree(attacker.checkpoint) == before
 
 
 def test_what_would_be_done_is_shown_to_a_person_with_the_commands(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -48,6 +49,9 @@ _BATCHES_AT_ONCE = 8192
 """So many are read by several threads before it is tried again whether one alone is quick."""
 _SOURCE_ENTRIES_MAX = 64
 _SOURCE_ENTRY_BYTES_MAX = 1024 * 1024
+_ONE_LONG_FILE = threading.Lock()
+"""Many files are asked for at once, and the length that one tells costs nothing to whoever has made it: of those that
+are longer than an entry, one is held at a time."""
 _OWN_NAMES = (f"{OFFSETS}/", f"{COMMITS}/", f"{SOURCES}/", f"{STATE}/", METADATA)
 
 EntryT = TypeVar("EntryT")
@@ -157,10 +161,18 @@ def read_file(
     Raises:
         StorageError: the storage does not answer, or (StorageDeniedError) does not let us look.
     """
-    raw = storage.read(file, limit=limit + 1)
-    if raw is not None and len(raw) > limit:
+    short = min(limit, ENTRY_BYTES_MAX)
+    raw = storage.read(file, limit=short + 1)
+    if raw is None or len(raw) <= short:
+        return None if raw is None else parse(raw)
+    if limit <= short:
         return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
-    return None if raw is None else parse(raw)
+    del raw
+    with _ONE_LONG_FILE:
+        raw = storage.read(file, limit=limit + 1)
+        if raw is not None and len(raw) > limit:
+            return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
+        return None if raw is None else parse(raw)
 
 
 def _is_side_file(name: str, names: Collection[str] | None) -> bool:

@@ -279,7 +279,7 @@ class FactsReader:
                 for each in progress["sources"]
             ]
             sink = _sink(str(progress["sink"]["description"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return  # cut, or of a version that nobody knows
         known = self._queries.get(query)
         self._change(query, run_id=progress.get("runId"), name=progress.get("name"), sink=sink)

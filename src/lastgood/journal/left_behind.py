@@ -64,7 +64,7 @@ def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
             topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
             asked=tuple(map(str, plan.options.get(ASKED, ()))),
         )
-    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise PlanInvalidError(
             "what the last recovery told the application is not understood",
             subject=f"{plan.checkpoint}: recovery {plan.recovery}",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Final
 
+from lastgood.journal.plan_forms import require_forms
 from lastgood.notes import read_json
 from lastgood.planning.plan import FORMAT, SEALS, Alternative, Plan, PlanInvalidError, PlannedSink, Promise
 from lastgood.planning.plan import checksum as checksum_of
@@ -90,6 +91,7 @@ def _plan(told: Mapping[str, Any]) -> Plan:
             raise TypeError(f"{name} is {told[name]!r:.50}")
     if not _RECOVERY.fullmatch(told["recovery"]):
         raise ValueError(f"{told['recovery']} is no id of a recovery")
+    require_forms(told)
     seal = tuple(told["seal"])
     steps = _steps(told)
     if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in seal) or (steps and not seal):

@@ -174,14 +174,28 @@ class Room:
         if not isinstance(told, list):
             return self.plan().seal
         if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in told):
-            raise PlanInvalidError(
-                "what a recovery has noted down is no seal",
-                subject=str(self.folder),
-                found=f"{told!r:.200}",
-                expected="names of entries in offsets and commits",
-                effect="nothing has been changed",
-            )
+            raise self._no("seal", told, "names of entries in offsets and commits")
         return tuple(told)
+
+    def listings(self) -> Mapping[str, str]:
+        """What tells, of each folder of the logs, whether it is as the recovery left it; empty if none is noted down.
+
+        Raises:
+            PlanInvalidError: as `note`, or it is none.
+        """
+        told = self.note(Stage.APPLIED).get("listings", {})
+        if not isinstance(told, dict) or not all(isinstance(digest, str) for digest in told.values()):
+            raise self._no("listing of the logs", told, "a digest for each folder")
+        return told
+
+    def _no(self, what: str, told: object, expected: str) -> PlanInvalidError:
+        return PlanInvalidError(
+            f"what a recovery has noted down is no {what}",
+            subject=str(self.folder),
+            found=f"{told!r:.200}",
+            expected=expected,
+            effect="nothing has been changed",
+        )
 
     def forget(self, stage: Stage) -> None:
         """Take back that a stage was reached."""

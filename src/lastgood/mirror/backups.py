@@ -17,7 +17,7 @@ from typing import Any
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
-from lastgood.mirror.copies import Copy, compress, decode_lines, decompressed_lines, encode_copies
+from lastgood.mirror.copies import Copy, compress, decode_lines, decompressed_lines, encoded_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX
 from lastgood.notes import read_json
 from lastgood.signing import BACKUP, SIGNATURE, Signer
@@ -96,12 +96,15 @@ def new_backup(copies: Iterable[Copy], *, at_ms: int, mark: str) -> tuple[Backup
         size=sum(copy.size for copy in held),
         sha256=digest_of(held),
     )
-    return backup, compress(encode_copies(held))
+    return backup, compress(encoded_lines(held))
 
 
 def digest_of(copies: Iterable[Copy]) -> str:
     """SHA-256 of all that copies say, 64 hexadecimal digits; the same in whatever order, and however compressed."""
-    return hashlib.sha256(encode_copies(sorted(copies, key=restore_order))).hexdigest()
+    digest = hashlib.sha256()
+    for line in encoded_lines(sorted(copies, key=restore_order)):
+        digest.update(line)
+    return digest.hexdigest()
 
 
 def write_backup(

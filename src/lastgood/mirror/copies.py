@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import itertools
 import json
@@ -40,7 +39,7 @@ _MEMBER_BEGINNING = b"\x1f\x8b\x08"
 
 
 class CopiesTooLargeError(StorageError):
-    """A file of the mirror or of a backup is small, and would unpack to more than logs can: nobody's logs are so."""
+    """A file of the mirror or of a backup unpacks to more than logs can, or logs are longer than can be backed up."""
 
     condition = "COPIES_TOO_LARGE"
     exit_code = 36
@@ -69,7 +68,12 @@ class Copy:
 
 def encode_copies(copies: Iterable[Copy]) -> bytes:
     """One line of JSON for each copy."""
-    return b"".join(_line(copy) for copy in copies)
+    return b"".join(encoded_lines(copies))
+
+
+def encoded_lines(copies: Iterable[Copy]) -> Iterator[bytes]:
+    """The same, line by line: not all of them are held."""
+    return map(_line, copies)
 
 
 def decode_copies(raw: bytes) -> Iterator[Copy]:
@@ -93,9 +97,11 @@ def without_batches_before(lines: Iterable[bytes], since: int) -> Iterator[bytes
             yield line
 
 
-def compress(raw: bytes) -> bytes:
-    """One gzip member, the same for the same bytes; members can be put behind each other."""
-    return gzip.compress(raw, compresslevel=6, mtime=0)
+def compress(content: bytes | Iterable[bytes]) -> bytes:
+    """One gzip member, the same for the same bytes, in however many pieces; members can be put behind each other."""
+    pieces = (content,) if isinstance(content, bytes) else content
+    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return b"".join([*(packer.compress(piece) for piece in pieces), packer.flush()])
 
 
 def decompress(raw: bytes, subject: str = "copies") -> bytes:
@@ -301,11 +307,22 @@ def _line(copy: Copy) -> bytes:
     fields: dict[str, object] = {"path": copy.path, "query": copy.query_id, "seen_ms": copy.seen_ms}
     if copy.modified_ms is not None:
         fields["modified_ms"] = copy.modified_ms
-    try:
-        fields["text"] = copy.content.decode()
-    except UnicodeDecodeError:
+    text = _text(copy.content)
+    if text is None:
         fields["base64"] = base64.b64encode(copy.content).decode()
+    else:
+        fields["text"] = text
     return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _text(content: bytes) -> str | None:
+    """The content as text; None if it is none, or would take six times the room: JSON escapes what no log holds."""
+    if b"\0" in content:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _copy(line: bytes) -> Copy | None:

@@ -23,6 +23,7 @@ from hashlib import blake2b
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, batch_of, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.mirror.copies import (
+    CopiesTooLargeError,
     Copy,
     compress,
     decode_lines,
@@ -39,6 +40,12 @@ PARTS_MAX = 200
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """Larger files are not log files of a query."""
 _FILES_AHEAD = 16
+_AHEAD_BYTES_MAX = 8 * 1024 * 1024
+"""A longer file is read when it is its turn: its length costs nothing to whoever has made it."""
+_AT_ONCE_BYTES = 64 * 1024 * 1024
+"""Of log files that are copied together, but for one that is longer."""
+SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
+"""Of all log files together, which are held until the backup is made."""
 _DAY = len("2026-11-21")
 
 
@@ -97,30 +104,32 @@ class MirrorWriter:
             self._known = self._already_mirrored()
         query_id = self._see_metadata()
         found = {path: _Facts.of(entry) for path, entry in self._log_files()}
-        copies = self._copy({path: facts for path, facts in found.items() if self._known.get(path) != facts})
-        if copies and self._see_metadata() != query_id:
-            return 0  # the checkpoint was replaced meanwhile: nobody can tell whose files these were
-        if copies:
-            part = self._folder / f"parts/{copies[0].seen_ms:013d}-{self._writer}.jsonl"
-            raw = encode_copies(copies)
-            self._target.write(part, raw)
-            self._parts[part] = raw
-            if self._copied is not None:
-                self._copied(copies)
-        self._known |= {copy.path: found[copy.path] for copy in copies}
+        count = 0
+        wanted = {path: facts for path, facts in found.items() if self._known.get(path) != facts}
+        for number, group in enumerate(_groups(wanted)):
+            copies = self._copy(group)
+            if copies and self._see_metadata() != query_id:
+                return count  # the checkpoint was replaced meanwhile: nobody can tell whose files these were
+            if copies:
+                self._put(copies, number)
+            self._known |= {copy.path: found[copy.path] for copy in copies}
+            count += len(copies)
         self._known = {path: facts for path, facts in self._known.items() if path in found}
-        if len(self._parts) >= PARTS_MAX:
-            self.settle()
-        return len(copies)
+        return count
 
     def snapshot(self) -> list[Copy]:
         """A copy of every log file as it stands now, beside what is mirrored.
 
         Raises:
+            CopiesTooLargeError: they are longer than can be held.
             StorageError: the checkpoint cannot be read.
         """
         self._see_metadata()
-        return self._copy({path: _Facts.of(entry) for path, entry in self._log_files()})
+        found = {path: _Facts.of(entry) for path, entry in self._log_files()}
+        size = sum(facts.size or 0 for facts in found.values())
+        if size > SNAPSHOT_BYTES_MAX:
+            raise _too_long(self._checkpoint, found, size)
+        return self._copy(found)
 
     def settle(self) -> None:
         """Put the parts of this writer together; call it once more at the end.
@@ -133,10 +142,22 @@ class MirrorWriter:
         day = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
         file = self._folder / f"{day}-{self._writer}.jsonl.gz"
         before = self._target.read(file, limit=FILE_BYTES_MAX) or b""
-        self._target.write(file, before + compress(b"".join(self._parts.values())))
+        self._target.write(file, before + compress(self._parts.values()))
         for part in list(self._parts):
             self._target.remove(part)
             del self._parts[part]
+
+    def _put(self, copies: Sequence[Copy], number: int) -> None:
+        """Write one part; a look that copies very much has several."""
+        name = f"{copies[0].seen_ms:013d}-{self._writer}{f'-{number}' if number else ''}.jsonl"
+        part = self._folder / "parts" / name
+        raw = encode_copies(copies)
+        self._target.write(part, raw)
+        self._parts[part] = raw
+        if self._copied is not None:
+            self._copied(copies)
+        if len(self._parts) >= PARTS_MAX or sum(map(len, self._parts.values())) >= _AT_ONCE_BYTES:
+            self.settle()
 
     def _see_metadata(self) -> str | None:
         """The id of the query whose files are there now."""
@@ -202,6 +223,32 @@ class _Facts:
         return cls(entry.size, entry.modified_ms)
 
 
+def _groups(wanted: Mapping[str, _Facts]) -> Iterator[dict[str, _Facts]]:
+    """The same in their order, in groups that can be held."""
+    group: dict[str, _Facts] = {}
+    size = 0
+    for path, facts in wanted.items():
+        if group and size + (facts.size or 0) > _AT_ONCE_BYTES:
+            yield group
+            group, size = {}, 0
+        group[path] = facts
+        size += facts.size or 0
+    if group:
+        yield group
+
+
+def _too_long(checkpoint: Location, found: Mapping[str, _Facts], size: int) -> CopiesTooLargeError:
+    longest = max(found, key=lambda path: found[path].size or 0)
+    return CopiesTooLargeError(
+        "the logs of the query are longer than can be backed up",
+        subject=str(checkpoint),
+        found=f"{size:,} bytes; {found[longest].size or 0:,} of them in {longest}",
+        expected=f"{SNAPSHOT_BYTES_MAX:,} bytes at most",
+        effect="no backup was made",
+        next=f"see what {longest} holds, and whether Spark has written it",
+    )
+
+
 def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, since: int = 0) -> Iterator[Copy]:
     """Every copy in a mirror once, file by file; of two versions the newer one is that with the later `seen_ms`.
 
@@ -235,12 +282,19 @@ def _mirror_files(storage: Storage, folder: Location, days: int | None) -> Itera
             merged = [name for name in merged if name[:_DAY] in newest]
         waiting: deque[tuple[str, Future[bytes | None]]] = deque()
         for name in [*merged, *(f"parts/{name}" for name in parts.result())]:
-            waiting.append((name, pool.submit(storage.read, folder / name, limit=FILE_BYTES_MAX)))
+            waiting.append((name, pool.submit(storage.read, folder / name, limit=_AHEAD_BYTES_MAX + 1)))
             if len(waiting) == _FILES_AHEAD:
-                first, content = waiting.popleft()
-                yield first, content.result() or b""
-        for name, content in waiting:
-            yield name, content.result() or b""
+                yield _whole(storage, folder, *waiting.popleft())
+        for name, begun in waiting:
+            yield _whole(storage, folder, name, begun)
+
+
+def _whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | None]) -> tuple[str, bytes]:
+    """Name and content of a file that was read ahead; of a long one only its beginning was."""
+    content = begun.result() or b""
+    if len(content) > _AHEAD_BYTES_MAX:
+        content = storage.read(folder / name, limit=FILE_BYTES_MAX) or b""
+    return name, content
 
 
 def _names(storage: Storage, folder: Location, ending: str) -> list[str]:

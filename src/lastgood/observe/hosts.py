@@ -13,10 +13,11 @@ from lastgood.storage.reading import Location, Storage, StorageDeniedError, open
 
 
 def open_named(evidence: Evidence) -> Callable[[Location], Storage]:
-    """Gives access to the storage of an input file, which only the logs name: on a host that somebody here has named.
+    """Gives access to the storage of what only logs name, an input file or a table: on a host that was named here.
 
-    Whoever may write to the logs names any host. Which one is asked for a bucket is said by the environment; the host
-    of HDFS, and the account of Azure, by the location itself, and it gets our credentials.
+    Whoever may write to the logs names any host, and in what a driver has logged stand the texts of everybody's rows.
+    Which host is asked for a bucket is said by the environment; the host of HDFS, and the account of Azure, by the
+    location itself, and it gets our credentials.
 
     Args:
         evidence: The query: its checkpoint and its sinks were named.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.evidence import Evidence, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
+from lastgood.observe.hosts import open_named
 from lastgood.observe.surroundings import (
     TIMEOUT_SECONDS,
     EvidenceOptions,
@@ -29,10 +30,13 @@ from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, asked_by, 
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
+from lastgood.redaction import without_login
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
+from lastgood.sinks.opening import split_kind
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.delta.table import ask_delta
 from lastgood.sources.kinds import is_told_as_table
-from lastgood.storage.reading import LocationInvalidError, open_storage, parse_location
+from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 
 if TYPE_CHECKING:
     from lastgood.failures.classify import Failure
@@ -77,12 +81,15 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     log = None if options.log is None else _read_log(options.log)
     evidence = _gathered(target, config, options.evidence.words())
     query = _query_of(log, evidence.query_id)
-    asked = _told_by_log(options, query)
+    unasked = _unasked(evidence, query)
+    asked = _told_by_log(options, None if query is None else replace(query, sink=None) if unasked else query)
     with ThreadPoolExecutor(3) as pool:
         again = pool.submit(files_again, evidence)
         advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
         tables = pool.submit(_tables, evidence, query)
         surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
+        if not (options.evidence.sinks or evidence.target.sink):
+            surroundings = replace(surroundings, sinks=(*surroundings.sinks, *unasked))
         world = advised(world_of(evidence, surroundings, asked), advice.result())
         world = replace(world, tables=tables.result(), files_again=again.result())
     failures = log.failures if log else ()
@@ -217,6 +224,20 @@ def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> Diagnose
     return replace(options, evidence=evidence, fail_on_data_loss=fails, is_by_name=is_by_name)
 
 
+def _unasked(evidence: Evidence, query: QueryFacts | None) -> tuple[SinkEvidence, ...]:
+    """The sink of which the log tells, if it is nowhere that somebody has named here: nobody is asked for it."""
+    sink = query.sink if query is not None else None
+    if sink is None or sink.location is None:
+        return ()
+    try:
+        open_named(evidence)(split_kind(sink.location)[1])
+    except ExtraMissingError:
+        return ()  # whoever asks it says so
+    except StorageError as error:
+        return (unknown_evidence("unknown", without_login(sink.location), DedupeKey.NONE, f"{error} (--sink)"),)
+    return ()
+
+
 def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
     queries = log.facts.queries if log else ()
     known = next((query for query in queries if query.query_id == query_id), None)
@@ -237,15 +258,15 @@ def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaF
         is_alone = len(lines) == len(told) == 1
         places = {source.location for source in told if is_alone or _table_id(source) == offset.table_id}
         if len(places) == 1:
-            found[source_id] = _table(str(places.pop()))
+            found[source_id] = _table(str(places.pop()), open_named(evidence))
     return found
 
 
-def _table(location: str) -> DeltaFacts:
+def _table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
     """What a table still serves; nobody asked for it by name, so that it cannot be looked at is an answer."""
     try:
         place = parse_location(location)
-        return ask_delta(open_storage(place), place, timeout_seconds=TIMEOUT_SECONDS)
+        return ask_delta(open_at(place), place, timeout_seconds=TIMEOUT_SECONDS)
     except (LocationInvalidError, ExtraMissingError, StorageError) as error:
         return DeltaFacts(location, exists=None, unknown=str(error))
 

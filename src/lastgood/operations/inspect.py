@@ -17,6 +17,7 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.observe.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.find import OffsetSearch, find_file_quickly, find_file_thoroughly
+from lastgood.observe.hosts import open_named
 from lastgood.observe.rows import AllRows, BatchRow, rows_of
 from lastgood.observe.shown import Comparison
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
@@ -320,7 +321,7 @@ def file_now(evidence: Evidence, path: str) -> FileNow | None:
         files = sorted(evidence.source_files(source_id), key=lambda file: file.log_id)
         named = [file for file in files if file.path == path]
         if named:
-            facts = ask_files(named[-1:])[0]
+            facts = ask_files(named[-1:], open_at=open_named(evidence))[0]
             return FileNow(facts, then(facts, max(file.timestamp_ms for file in files)))
     return None
 

@@ -336,8 +336,7 @@ class Engine:
 
     def _require_unmoved(self, sealed: Sequence[str] = ()) -> None:
         """See that no batch was planned or committed, and no touched file changed, since the seal was taken away."""
-        listings: dict[str, str] = self._room.note(Stage.APPLIED).get("listings", {})
-        for folder, names in listings.items():
+        for folder, names in self._room.listings().items():
             if names != listing_digest(self._room.storage, self._room.file(folder), folder, sealed):
                 raise self._moved(self._room.file(folder))
         for step in self._plan.steps:

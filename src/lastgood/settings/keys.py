@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -197,13 +198,14 @@ def _require_private(file: Path, found: os.stat_result) -> None:
 
 def _refused(file: Path, found: str, expected: str) -> KeyFileOpenError:
     is_mode = found.startswith("mode")
+    close = shlex.join(["chmod", "600", str(file)])
     return KeyFileOpenError(
         "a file of keys is not safe where it lies" if not is_mode else "others can read the file of keys",
         subject=str(file),
         found=found,
         expected=expected,
         effect="nothing has been changed",
-        next=f"chmod 600 {file}; if others may have read it: {command_line('key', 'rotate', file)}"
+        next=f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
         if is_mode
         else owners_of(str(file)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import stat
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def require_own(path: Path, found: os.stat_result) -> None:
         found=told,
         expected="a file of your own, or of root, that nobody else may write; or one that you name yourself",
         effect="nothing was read from it, and nothing was changed",
-        next=f"export {VARIABLE}={path.absolute().parent}",
+        next=f"export {VARIABLE}={shlex.quote(str(path.absolute().parent))}",
     )
 
 

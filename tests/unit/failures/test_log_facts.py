@@ -128,6 +128,12 @@ def test_line_that_names_no_query_is_of_the_only_one_that_runs() -> None:
     assert (first.last_planned, second.last_planned) == (7, None)
 
 
+def test_number_of_a_batch_that_none_can_be_is_left_out() -> None:
+    told = f'{{"id": "{ONE}", "batchId": 1e999, "sources": [], "sink": {{"description": "x"}}}}'
+    log = starting() + engine(f"Streaming query made progress: {told}")
+    assert query_of(log).last_planned is None
+
+
 def test_files_that_were_written_tell_planned_and_committed_batches() -> None:
     written = "26/11/21 12:00:00 INFO CheckpointFileManager: Renamed temp file file:/chk/o/.x.tmp to file:/chk/o/{}\n"
     query = query_of(starting() + written.format("offsets/8").encode() + written.format("commits/7").encode())

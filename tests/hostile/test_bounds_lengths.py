@@ -1,0 +1,122 @@
+"""Many long files at a time, which take no room where they lie: one of them is held at most."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from hostile.bounded import RESIDENT_KIB, Said, arguments, bounded
+from hostile.conftest import table
+
+from lastgood.mirror import mirror as module
+from lastgood.mirror.copies import CopiesTooLargeError, compress, encode_copies
+from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
+from lastgood.storage.reading import parse_location
+from lastgood.storage.writing import open_writable
+from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
+
+MEGABYTE = 1024 * 1024
+FILES = 12
+
+
+def long(file: Path, megabytes: int = 250) -> None:
+    """A hole, behind what a log begins with."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as stream:
+        stream.write(b"v1\n")
+        stream.truncate(megabytes * MEGABYTE)
+
+
+def said_by(folder: Path, *words: str) -> Said:
+    said = bounded(words, folder)
+    assert not said.is_bug, (words, said.code, said.err)
+    assert said.resident_kib < RESIDENT_KIB, (words, said.resident_kib)
+    return said
+
+
+@pytest.mark.parametrize("sink", ["file", "delta"])
+def test_the_log_of_a_sink_costs_no_more_than_one_of_its_files(tmp_path: Path, sink: str) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(8)
+    query.plan()
+    if sink == "delta":
+        table(tmp_path / "sink", QUERY_ID, 1)
+    for number in range(1, FILES):
+        log, name = ("_spark_metadata", f"{number}") if sink == "file" else ("_delta_log", f"{number:020d}.json")
+        long(tmp_path / "sink" / log / name)
+    said_by(tmp_path, *arguments(["diagnose"], tmp_path / "chk"), "--sink", str(tmp_path / "sink"))
+
+
+@pytest.mark.parametrize("log", ["offsets", "sources/0"])
+def test_logs_that_are_longer_than_can_be_backed_up_are_told(tmp_path: Path, log: str) -> None:
+    query = CheckpointBuilder(tmp_path / "chk", FileInput() if log == "sources/0" else None)
+    query.run(FILES)
+    for number in range(FILES):
+        long(tmp_path / "chk" / log / str(number))
+    said = said_by(tmp_path, "backup", "create", str(tmp_path / "chk"), "--format", "json")
+    assert said.code == CopiesTooLargeError.exit_code
+    assert f"{250 * MEGABYTE:,} of them in {log}/" in said.out
+    assert "no backup was made" in said.out
+
+
+def test_logs_within_that_bound_are_backed_up_by_whom_has_little_memory(tmp_path: Path) -> None:
+    """What JSON would write six times as long as it is is kept in another way, one file after the other."""
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(3)
+    for number in range(3):
+        long(tmp_path / "chk/commits" / str(number), 60)
+    assert said_by(tmp_path, "backup", "create", str(tmp_path / "chk")).code == 0
+
+
+def test_a_look_of_the_mirror_holds_a_few_files_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` copies as long as it lives: it must not die of what stands in a log."""
+    monkeypatch.setattr(module, "_AT_ONCE_BYTES", 2000)
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(9)
+    (tmp_path / "chk/offsets/9").write_bytes(b"v1\n" + bytes(5000))
+    checkpoint = parse_location(str(tmp_path / "chk"))
+    storage = open_writable(checkpoint)
+    folder = mirror_folder(checkpoint)
+    held: list[int] = []
+    writer = MirrorWriter(
+        checkpoint,
+        storage=storage,
+        folder=folder,
+        target=storage,
+        writer="w",
+        now_ms=lambda: 1_790_000_000_000,
+        copied=lambda copies: held.append(sum(copy.size for copy in copies)),
+    )
+    assert writer.look() == 21  # of nine batches, their query and source, and the plan that is none
+    assert len(held) > 2
+    assert sorted(held)[-2] <= 2000
+    copied = {copy.path: copy.content for copy in read_mirror(storage, folder)}
+    assert copied["offsets/9"] == b"v1\n" + bytes(5000)
+    assert len(copied) == 21
+    assert writer.look() == 0
+    writer.settle()
+    assert {copy.path: copy.content for copy in read_mirror(storage, folder)} == copied
+
+
+def test_a_long_file_of_a_mirror_is_read_when_it_is_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AHEAD_BYTES_MAX", 100)
+    checkpoint = parse_location(str(tmp_path / "chk"))
+    CheckpointBuilder(tmp_path / "chk").run(9)
+    storage = open_writable(checkpoint)
+    folder = mirror_folder(checkpoint)
+    writer = MirrorWriter(
+        checkpoint, storage=storage, folder=folder, target=storage, writer="w", now_ms=lambda: 1_790_000_000_000
+    )
+    copies = writer.snapshot()
+    assert writer.look() == len(copies)
+    assert sorted(read_mirror(storage, folder), key=lambda copy: copy.path) == sorted(
+        copies, key=lambda copy: copy.path
+    )
+
+
+def test_a_member_is_the_same_in_however_many_pieces() -> None:
+    raw = os.urandom(200_000) + bytes(300_000)
+    assert compress(raw) == compress([raw[:7], raw[7:]]) == gzip.compress(raw, compresslevel=6, mtime=0)
+    assert encode_copies([]) == b""
