@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["plugin_services", "plugin_laboratory", "plugin_minutes"]
+pytest_plugins = ["plugin_services", "plugin_laboratory", "plugin_minutes", "plugin_printed"]
 
 # Where a shell has started the tests in the background, it lets them ignore Ctrl-C, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -25,6 +25,11 @@ BY_ID = frozenset(("report", "undo"))
 """Verbs of a recovery or an incident; the query is their `--checkpoint`."""
 COMPARED = frozenset(("--kafka", "--kafka-config", "--sink", "--topic-is-the-same"))
 """What `verify --data` takes of the evidence."""
+NAMED = {
+    "apply": frozenset(("--kafka", "--kafka-config", "--sink", "--txn-app-id")),
+    "undo": frozenset(("--sink", "--txn-app-id")),
+}
+"""What `apply` and `undo` take of it: what nobody has named on this machine, no plan of another one may touch."""
 
 DEAD = "--driver-is-dead"
 """What a person says who has seen it; a command that is printed with it says to look first."""
@@ -92,6 +97,19 @@ class Asked:
         named = () if start_file is None else ("--start-file", start_file)
         return self.command("undo", recovery, *named, *options)
 
+    def finishing(self, plan: object, *options: object) -> str:
+        """The command that finishes a recovery that was begun.
+
+        Args:
+            plan: The file that is kept with it.
+            options: Further words.
+
+        Example:
+            >>> Asked("chk", ("--sink", "t", "--topic", "a")).finishing("chk.lastgood/recoveries/7f3a/plan.json")
+            'lastgood apply chk.lastgood/recoveries/7f3a/plan.json --sink t'
+        """
+        return command_line("apply", plan, *options, *self._said("apply", options))
+
     def supervising(self, checkpoint: str) -> str:
         """The command that starts the application of this query, and keeps others away from its checkpoint.
 
@@ -138,12 +156,19 @@ class Asked:
             yield from self.evidence
         if verb in FORESEEING:
             yield from self.downtime
+        if verb in NAMED:
+            yield from self._evidence_of(NAMED[verb] - {*options} | {"--sink"})
         if verb == "verify" and "--data" in options:
-            yield from (word for option in options_in(self.evidence) if option[0] in COMPARED for word in option)
+            yield from self._evidence_of(COMPARED)
         if verb in PAYING and self.accepted and "--accept" not in options:
             yield from ("--accept", ",".join(self.accepted))
         if verb in ALLOWED and self.policy is not None:
             yield from ("--policy", self.policy)
+
+    def _evidence_of(self, names: frozenset[str]) -> Iterator[str]:
+        for option in options_in(self.evidence):
+            if option[0] in names:
+                yield from option
 
 
 def options_in(words: Iterable[str]) -> list[tuple[str, ...]]:

@@ -495,7 +495,7 @@ def test_start_that_failed_before_its_first_batch_leaves_it_as_it_is(left: str) 
 def test_what_takes_it_back_is_printed_with_the_file_that_it_wrote(left: str) -> None:
     told = {each["condition"]: each for each in answer("diagnose", "chk")["findings"]}
     printed = [answer("status", "chk")["left_behind"]["undo"], told["CHECKPOINT_LEFT_BEHIND"]["evidence"]["undo"]]
-    begin = f"lastgood undo {left} --start-file {Path.cwd() / 'start.json'} --checkpoint "
+    begin = f"lastgood undo {left} --start-file {Path.cwd() / 'start.json'} --driver-is-dead --checkpoint "
     assert [each.startswith(begin) for each in printed] == [True, True]
 
 

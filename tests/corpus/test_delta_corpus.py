@@ -24,6 +24,8 @@ FACTS: dict[str, dict[str, Any]] = json.loads((DELTA / "facts.json").read_text()
 LEFT_OPEN = {"simple_table_features": "minReaderVersion", "table_with_liquid_clustering": "table feature liquid"}
 """Tables that are not judged: Delta refuses the first, and no release of it has the writer feature of the second."""
 READ = [name for name in FACTS if name not in LEFT_OPEN]
+OF_DELTA: list[dict[str, Any]] = json.loads((DELTA / "of_delta.json").read_text())
+"""What the tables of Delta's own tests ask of who reads them."""
 NOW_MS = 1_700_000_000_000
 
 
@@ -81,3 +83,33 @@ def test_table_that_asks_for_what_nobody_knows_is_not_judged(name: str) -> None:
 def test_last_mark_of_a_query_is_found() -> None:
     query_id, batch = next(iter(FACTS["delta-0.2.0"]["transactions"].items()))
     assert ask("delta-0.2.0", query_id).last_batch == batch
+
+
+def table_like(folder: Path, asks: dict[str, Any], **transactions: int) -> DeltaSink:
+    """A table of one version that asks for the same, with the marks of these applications."""
+    actions: list[dict[str, Any]] = [{"txn": {"appId": name, "version": mark}} for name, mark in transactions.items()]
+    if asks["protocol"] is not None:
+        reader, writer = asks["protocol"]
+        features = {"readerFeatures": asks["reader_features"]} if reader >= 3 else {}
+        features |= {"writerFeatures": asks["writer_features"]} if writer >= 7 else {}
+        actions.append({"protocol": {"minReaderVersion": reader, "minWriterVersion": writer, **features}})
+    if asks["configuration"] is not None:
+        metadata = {"id": "t", "format": {"provider": "parquet", "options": {}}, "schemaString": "{}"}
+        actions.append({"metaData": {**metadata, "partitionColumns": [], "configuration": asks["configuration"]}})
+    (folder / "_delta_log").mkdir()
+    commit = folder / f"_delta_log/{0:020}.json"
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    return DeltaSink(LocalStorage(), parse_location(str(folder)))
+
+
+@pytest.mark.parametrize("asks", OF_DELTA, ids=lambda asks: str(asks["first"]).rpartition("/")[2])
+def test_table_that_asks_for_what_those_of_delta_ask_for_is_judged_or_left_open(
+    asks: dict[str, Any], tmp_path: Path
+) -> None:
+    sink = table_like(tmp_path, asks, ours=5, theirs=7, others=3)
+    mine, nobody = (sink.evidence(query_id, now_ms=NOW_MS) for query_id in ("ours", "a-query-of-elsewhere"))
+    if asks["unjudged"] is None:
+        assert [(each.known, each.last_batch) for each in (mine, nobody)] == [(True, 5), (True, None)]
+    else:
+        assert (mine.known, nobody.known) == (False, False)
+        assert asks["unjudged"] in nobody.because

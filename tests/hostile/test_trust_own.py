@@ -114,7 +114,9 @@ def test_plan_by_hand_is_carried_out_and_what_it_touches_elsewhere_is_allowed_fi
     assert (told.code, told.condition) == (2, "PLAN_NOT_ALLOWED")
     assert told.json["error"]["found"] == f"it writes {file}; it commits to {orders}"
     assert told.json["error"]["next"].endswith(f"--allow-start-file {file} --allow-sink {orders}")
-    assert apply("plan.json", DEAD, "--allow-start-file", file).condition == "PLAN_NOT_ALLOWED"
+    refused = apply("plan.json", DEAD, "--allow-start-file", file)
+    assert refused.condition == "PLAN_NOT_ALLOWED"
+    assert refused.json["error"]["next"] == f"lastgood apply plan.json {DEAD} --start-file {file} --allow-sink {orders}"
     assert not file.exists()
     done = apply("plan.json", DEAD, "--allow-start-file", file, "--allow-sink", orders)
     assert done.json["state"] == "applied", done

@@ -51,6 +51,18 @@ def test_compared_is_what_verify_takes_of_the_evidence() -> None:
     assert options_of("verify") & EVIDENCE == asked.COMPARED
 
 
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+def test_named_is_what_apply_and_undo_take_of_the_evidence(verb: str) -> None:
+    assert options_of(verb) & EVIDENCE == asked.NAMED[verb]
+
+
+def test_a_repair_is_ended_with_what_was_named() -> None:
+    assert QUERY.taking_back("7f3a", None, asked.DEAD).endswith("--sink delta:/lake/t")
+    assert QUERY.finishing("plan.json", "--kafka", "c:9092") == (
+        "lastgood apply plan.json --kafka c:9092 --sink delta:/lake/t"
+    )
+
+
 def test_every_word_that_was_said_is_said_again() -> None:
     words = shlex.split(QUERY.command("plan", "--goal", "replan"))
     assert words[:5] == ["lastgood", "plan", "/lake/my chk", "--goal", "replan"]
@@ -60,7 +72,7 @@ def test_every_word_that_was_said_is_said_again() -> None:
     assert QUERY.command("recover").endswith("--accept duplicates --policy other.toml")
     assert QUERY.command("diagnose").endswith("--topic clicks --max-downtime 3d")
     assert QUERY.command("backup list") == "lastgood backup list '/lake/my chk'"
-    assert QUERY.command("undo", "7f3a") == "lastgood undo 7f3a --checkpoint '/lake/my chk'"
+    assert QUERY.command("undo", "7f3a") == "lastgood undo 7f3a --checkpoint '/lake/my chk' --sink delta:/lake/t"
     assert QUERY.command("report", "7f3a").endswith("--sink delta:/lake/t --kafka b:9092 --topic clicks")
 
 

@@ -156,14 +156,39 @@ class Checkpoint:
         """Files that the next start of Spark would look for and that are not there, by their path."""
         missing = [] if self.query is not None or self.presence is not Presence.PRESENT else ["metadata"]
         missing += self._absent_offsets()
-        newest = self.newest_offsets
+        newest, lines = self.newest_offsets, {log: source_id for source_id, log in self.shared_logs.items()}
         for source in self.sources:
-            line = newest.source(source.name) if newest else None
+            line = newest.source(lines.get(source.name, source.name)) if newest else None
             missing += _absent_source_entries(source, line.offset if line else None)
         if newest:
             missing += self._absent_sources(newest)
         missing += [obstacle.name for obstacle in self.state.obstacles if not obstacle.damage] if self.state else []
         return tuple(missing)
+
+    @property
+    def shared_logs(self) -> Mapping[str, str]:
+        """Per source that goes by the log of another number than its own: that number.
+
+        A stream that a query reads twice, as in a join with itself, has a line of each plan each time, and one log in
+        all; those after it count on from there. It looks so as well where two streams read the same and the log of the
+        second is lost.
+        """
+        newest = self.newest_offsets
+        if newest is None or newest.version != 1:
+            return {}
+        plans = [plan for plan in self.offsets.entries.values() if isinstance(plan, OffsetEntry)]
+        numbers: dict[tuple[str | None, ...], int] = {}
+        logs: dict[str, int] = {}
+        for line in newest.sources:
+            told = (plan.source(line.source_id) for plan in plans)
+            texts = tuple(None if each is None else each.text for each in told)
+            logs[line.source_id] = numbers.setdefault(texts, len(numbers))
+        there = {source.name for source in self.sources}
+        files = {str(logs[line.source_id]) for line in newest.sources if isinstance(line.offset, FileOffset)}
+        has_own = any(str(number) in there for number in range(len(numbers), len(logs)))
+        if has_own or not files <= there:
+            return {}
+        return {source_id: str(number) for source_id, number in logs.items() if source_id != str(number)}
 
     def _absent_offsets(self) -> list[str]:
         planned, committed = self.last_planned, self.last_committed
@@ -178,8 +203,9 @@ class Checkpoint:
         return [f"offsets/{batch_id}" for batch_id in missing]
 
     def _absent_sources(self, newest: OffsetEntry) -> list[str]:
-        there = {source.name for source in self.sources}
-        lines = ((line.source_id, line.offset) for line in newest.sources if line.source_id not in there)
+        there, shared = {source.name for source in self.sources}, self.shared_logs
+        ids = ((shared.get(line.source_id, line.source_id), line.offset) for line in newest.sources)
+        lines = ((source_id, offset) for source_id, offset in ids if source_id not in there)
         return [
             f"sources/{source_id}/{offset.log_offset}"
             for source_id, offset in lines

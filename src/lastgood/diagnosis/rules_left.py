@@ -80,7 +80,7 @@ def find_left(world: World) -> Iterator[Finding]:
             " write again what it has written."
         )
         evidence |= {"begun_since": later.name, "last_batch": later.last_batch}
-    evidence["undo"] = world.asked.about(world.location).taking_back(left.recovery, left.file.location)
+    evidence["undo"] = world.undoing(left)
     yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, world.command("recover"), level)
 
 

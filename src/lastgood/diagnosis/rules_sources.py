@@ -135,7 +135,7 @@ def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFact
     files = tuple(each for each in files if each not in waiting)
     by_state = {state: [each for each in files if each.state is state] for state in FileState}
     evidence: dict[str, object] = {"batch": planned, "of": len(files)}
-    command = world.command("inspect", "--batch", str(planned))
+    command = None if planned is None else world.command("inspect", "--batch", str(planned))
     if gone := by_state[FileState.MISSING]:
         found = {**evidence, "count": len(gone), "files": _paths(gone)}
         if orphan is None:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.asked import Asked
 from lastgood.errors import LastgoodError
 from lastgood.incident.closing import carried_out, closed
 from lastgood.incident.promise import Kept
 from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan, new_incident_id
 from lastgood.journal.incidents import Incidents
 from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import pipeline_of, resolve_target
@@ -146,7 +145,7 @@ def _close_last(
     if found.promise is not None and found.promise_state == Kept.BROKEN:
         lines = "; ".join(found.promise["because"])
         tell(f"the promise of incident {found.id} was broken: {lines}")
-        tell(f"see {Asked(target, evidence.words()).command('report', found.id)}")
+        tell(f"see {said_of(target, evidence).command('report', found.id)}")
 
 
 def _last(incidents: Incidents, tell: Tell) -> Incident | None:

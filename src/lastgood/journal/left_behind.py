@@ -13,6 +13,7 @@ from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.world import LeftBehind
+from lastgood.settings.target import word_of_death
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.sources.kafka.starting_offsets import read_offsets
@@ -42,11 +43,11 @@ def left_behind(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS)
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
             plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
-            return _left(plan, read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint)))
+            return _left(plan, checkpoint, read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint)))
     return None
 
 
-def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
+def _left(plan: Plan, checkpoint: Location, closed: Mapping[str, Any]) -> LeftBehind | None:
     """What a plan tells of it; None for any other plan."""
     told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
     if told is None:
@@ -63,6 +64,7 @@ def _left(plan: Plan, closed: Mapping[str, Any]) -> LeftBehind | None:
             marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
             topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
             asked=tuple(map(str, plan.options.get(ASKED, ()))),
+            undo_words=word_of_death(str(checkpoint)),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise PlanInvalidError(

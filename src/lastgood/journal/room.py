@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
-from lastgood.errors import LastgoodError, Otherwise, Retry, command_line
+from lastgood.errors import LastgoodError, Otherwise, Retry
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.notes import read_json
 from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
+from lastgood.settings.target import word_of_death
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -289,27 +290,39 @@ def open_recovery(storage: Storage, checkpoint: Location) -> str | None:
     return None
 
 
-def finishing(checkpoint: Location, recovery: str, *words: str) -> str:
-    """The command that finishes a repair, by the plan that is kept with it; with what a person has to say."""
-    return command_line("apply", recoveries_folder(checkpoint) / f"{recovery}/plan.json", *words)
+def plan_kept(checkpoint: Location, recovery: str) -> Location:
+    """The file of a recovery's plan, by which it can be finished."""
+    return recoveries_folder(checkpoint) / f"{recovery}/plan.json"
 
 
-def require_no_open(storage: Storage, checkpoint: Location, *, but: str | None = None) -> None:
+def require_no_open(storage: Storage, checkpoint: Location, asked: Asked, *, but: str | None = None) -> None:
     """See that no repair of a checkpoint is half done.
 
+    Args:
+        storage: Of the checkpoint.
+        checkpoint: Where it is.
+        asked: For the commands that end the repair.
+        but: The recovery that may be.
+
     Raises:
-        RecoveryOpenError: one is, another than `but`.
+        RecoveryOpenError: another one is.
     """
     recovery = open_recovery(storage, checkpoint)
     if recovery in (None, but):
         return
+    stage = latest(storage, recoveries_folder(checkpoint) / recovery)
+    words, about = word_of_death(str(checkpoint)), asked.about(str(checkpoint))
+    finish = about.finishing(plan_kept(checkpoint, recovery), *words)
+    back = about.taking_back(recovery, None, *words)
+    is_back = stage is not None and stage.is_back
     error = RecoveryOpenError(
         f"recovery {recovery} was begun here, and neither finished nor taken back",
         subject=str(checkpoint),
         effect="the checkpoint may be sealed; nothing has been changed",
-        next=finishing(checkpoint, recovery),
+        next=back if is_back else finish,
     )
-    error.alternatives = (Otherwise("take it back", Asked(str(checkpoint)).taking_back(recovery, None)),)
+    if not is_back:
+        error.alternatives = (Otherwise("take it back", back),)
     raise error
 
 

@@ -16,7 +16,7 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
-from lastgood.errors import ExtraMissingError, UsageError, reason
+from lastgood.errors import ExtraMissingError, LastgoodError, UsageError, reason
 from lastgood.observe.broker import Broker, open_broker
 from lastgood.observe.evidence import Evidence
 from lastgood.query.history import BatchRecord
@@ -24,7 +24,7 @@ from lastgood.query.kafka import Reading
 from lastgood.query.spans import orphan_of
 from lastgood.query.topics import reads_of, times_to_ask
 from lastgood.redaction import without_login
-from lastgood.settings.target import Target
+from lastgood.settings.target import Target, known_here
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.opening import open_sink
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -111,7 +111,8 @@ def asked_of(
     """How a verb was called, for the commands that it prints.
 
     A pipeline that is known here goes by its name: then its configuration says the rest, also what no command may
-    show. Any other is told by its location, which is left open here, and by all that is known of it.
+    show. Any other is told by its location, which is left open here, and by all that is known of it; but by the name of
+    a pipeline here where that alone can say it.
 
     Args:
         target: What it is about.
@@ -120,9 +121,35 @@ def asked_of(
         fail_on_data_loss: As the Kafka source has it.
     """
     start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
-    if target.name is not None:
-        return Asked(target.name, options.beyond(target).words(), start)
+    known = target if target.name is not None else _by_whose_name(target, options)
+    if known is not None and known.name is not None:
+        return Asked(known.name, options.beyond(known).words(), start)
     return Asked(evidence=options.of(target).words(), start=start, policy=target.policy)
+
+
+def said_of(checkpoint: str, options: EvidenceOptions) -> Asked:
+    """The same of a query that is told by its location, with no more said than that and the options.
+
+    Args:
+        checkpoint: Its location, or its name here.
+        options: Where else to look.
+    """
+    known = _by_whose_name(Target(checkpoint), options)
+    if known is None or known.name is None:
+        return Asked(checkpoint, options.words())
+    return Asked(known.name, options.beyond(known).words())
+
+
+def _by_whose_name(target: Target, options: EvidenceOptions) -> Target | None:
+    """The query here whose name says what no command may show, and nothing else; None if there is none, or no need."""
+    said = options.of(target)
+    if target.policy is not None or all(without_login(sink) == sink for sink in said.sinks):
+        return None
+    try:
+        known = known_here(target.checkpoint)
+    except LastgoodError:  # whoever types the command is told what is wrong with the configuration
+        return None
+    return known if known is not None and said.of(known) == said else None
 
 
 def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:

@@ -66,10 +66,11 @@ def world_of(
         keys: Those of a caller that has read them; None: those of this machine, if a repair is open.
     """
     versions = versions_loaded(evidence.checkpoint, surroundings.sinks)
+    asked = asked_by(evidence.target, options)
     return World(
         evidence.checkpoint,
         location=str(evidence.location),
-        asked=asked_by(evidence.target, options),
+        asked=asked,
         now_ms=now_ms(),
         sinks=surroundings.sinks,
         kafka=surroundings.kafka,
@@ -81,7 +82,7 @@ def world_of(
         is_local=evidence.location.scheme == "file",
         files=unread_files(evidence),
         unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
-        seal=_seal(evidence, keys),
+        seal=_seal(evidence, asked, keys),
         mirrored=mirrored_only(evidence),
         left=evidence.left,
         rewritten=_rewritten(evidence, surroundings.sinks),
@@ -134,13 +135,13 @@ def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int
     return found
 
 
-def _seal(evidence: Evidence, keys: Keys | None) -> Seal | None:
+def _seal(evidence: Evidence, asked: Asked, keys: Keys | None) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
     offsets = evidence.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
     if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
         return None
-    from lastgood.journal.room import Room, finishing, open_recovery
+    from lastgood.journal.room import Room, open_recovery, plan_kept
 
     recovery = open_recovery(evidence.storage, evidence.location)
     if recovery is None:
@@ -153,7 +154,9 @@ def _seal(evidence: Evidence, keys: Keys | None) -> Seal | None:
     if keys is None:
         keys = Keys(None if evidence.target.policy is None else Path(evidence.target.policy))
     words = word_of_death(str(evidence.location))
-    finish = None if stage is not None and stage.is_back else finishing(evidence.location, recovery, *words)
+    finish = None
+    if stage is None or not stage.is_back:
+        finish = asked.finishing(plan_kept(evidence.location, recovery), *words)
     error = _refusal(replace(room, keys=keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next

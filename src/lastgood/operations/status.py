@@ -435,7 +435,7 @@ def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
         "at_ms": left.at_ms,
         "start_file": left.file.to_json(),
         "starts": {source: {t: dict(parts) for t, parts in each.items()} for source, each in left.starts.items()},
-        "undo": asked.taking_back(left.recovery, left.file.location),
+        "undo": asked.taking_back(left.recovery, left.file.location, *left.undo_words),
     }
 
 

@@ -8,7 +8,6 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.diagnosis.rules_left import begun_since
-from lastgood.errors import command_line
 from lastgood.planning.draft import Edit
 from lastgood.planning.log_edits import names_in
 from lastgood.planning.price import Guarantee
@@ -175,7 +174,7 @@ def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
                 found=f"topic id {now}",
                 expected=topic_id,
                 effect="the offsets that the application is told are of another topic",
-                next=command_line("undo", left.recovery, "--checkpoint", standing.world.location),
+                next=standing.world.undoing(left),
             )
 
 

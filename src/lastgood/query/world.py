@@ -65,6 +65,8 @@ class LeftBehind:
     """The words by which it was asked for."""
     says: bool | None = None
     """Whether the file still says so; None: whoever asks has not named that file, so it was not looked at."""
+    undo_words: tuple[str, ...] = ()
+    """What a person has to say to take it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,10 @@ class World:
     def report_of(self, recovery: str) -> str:
         """The command that shows what a recovery did."""
         return self.command("report", recovery)
+
+    def undoing(self, left: LeftBehind) -> str:
+        """The command that takes back how the checkpoint was left behind."""
+        return self.asked.about(self.location).taking_back(left.recovery, left.file.location, *left.undo_words)
 
     def command(self, verb: str, *options: str) -> str:
         """A command about this checkpoint that can be pasted, with all that was asked; see `Asked.command`."""

@@ -12,7 +12,7 @@ from typing import Any
 from lastgood.asked import DEAD, Asked
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
-from lastgood.errors import LastgoodError, Retry, UsageError, command_line
+from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
 from lastgood.observe.evidence import now_ms
@@ -171,7 +171,10 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
             next=plan.again(paying=True),
         )
     if place is None and confirm is not None:
-        _require_allowed(str(planned), plan, outside(warrant, named), confirm)
+        touched = outside(warrant, named)
+        words = (*_said(start_file, driver_is_dead=driver_is_dead), *(word for each in touched for word in each.words))
+        allowing = Asked(evidence=evidence.words()).finishing(planned, *words)
+        _require_allowed(str(planned), plan, touched, confirm, allowing)
     location = parse_location(plan.checkpoint)
     found = _survey(warrant, config, keys)
     if not plan.steps:
@@ -218,7 +221,7 @@ def undo(  # noqa: PLR0913 - all but the first by name
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
     if checkpoint is None:
-        location = _where(recovery, driver_is_dead=driver_is_dead)
+        location = _where(recovery, evidence, _said(start_file, driver_is_dead=driver_is_dead))
     else:
         location = parse_location(_target(checkpoint, config))
     keys = keys or Keys(config)
@@ -261,7 +264,8 @@ class _Work:
                 held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location), work_of_ours))
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
-            require_no_open(storage, self.location, but=self.plan.recovery)
+            asked = Asked(evidence=self.warrant.evidence.words())
+            require_no_open(storage, self.location, asked, but=self.plan.recovery)
             is_forth = found is not None
             proof = self._proof(room, is_forth=is_forth)
             if found is not None and room.stage() in (None, Stage.BEGUN):
@@ -342,8 +346,21 @@ def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | Non
     return Named(evidence, (start_file, None if owner is None else owner.start_file), config)
 
 
-def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm: Confirm) -> None:
+def _said(start_file: str | None, *, driver_is_dead: bool) -> tuple[str, ...]:
+    """What a person has said of a plan, beside the evidence."""
+    dead = (DEAD,) if driver_is_dead else ()
+    return dead if start_file is None else (*dead, "--start-file", start_file)
+
+
+def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm: Confirm, allowing: str) -> None:
     """See that somebody allows what a plan touches that was not made here.
+
+    Args:
+        file: Of the plan.
+        plan: What it says.
+        touched: What nobody has named here.
+        confirm: Whom to ask.
+        allowing: The command that was typed, with what allows it.
 
     Raises:
         PlanNotAllowedError: nobody does.
@@ -356,7 +373,7 @@ def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm:
         found="; ".join(each.what for each in touched),
         expected="a yes on a terminal, or its place in lastgood.toml, or an option",
         effect="nothing has been changed",
-        next=command_line("apply", file, *(word for each in touched for word in each.words)),
+        next=allowing,
     )
 
 
@@ -477,7 +494,7 @@ def _target(text: str, config: Path | None) -> str:
     return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
 
 
-def _where(recovery: str, *, driver_is_dead: bool) -> Location:
+def _where(recovery: str, evidence: EvidenceOptions, said: Sequence[str]) -> Location:
     """Where a recovery works, as this machine remembers it."""
     if recovery == LAST:
         raise UsageError("the last recovery of which checkpoint?", expected="--checkpoint LOCATION")
@@ -486,6 +503,6 @@ def _where(recovery: str, *, driver_is_dead: bool) -> Location:
         raise RecoveryUnknownError(
             f"this machine does not remember a recovery {recovery}",
             expected="--checkpoint LOCATION",
-            next=Asked("LOCATION").command("undo", recovery, *([DEAD] if driver_is_dead else [])),
+            next=Asked("LOCATION", evidence.words()).command("undo", recovery, *said),
         )
     return location

@@ -18,6 +18,7 @@ from lastgood.ladder.rungs import Rung, rungs
 from lastgood.observe.evidence import CheckpointMissingError, now_ms
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.positions import Where
+from lastgood.observe.surroundings import said_of
 from lastgood.observe.survey import Survey, survey
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
@@ -419,8 +420,11 @@ class _Work:
         """The command of the same recovery, with more said."""
         options = self.options
         accepted = tuple(waiver.value for waiver in options.accept)
-        start = options.start_words()
-        asked = Asked(self.target, options.evidence.words(), start, accepted, policy=name_policy(self.config))
+        policy = name_policy(self.config)
+        asked = Asked(self.target, options.evidence.words())
+        if policy is None:
+            asked = said_of(self.target, options.evidence)
+        asked = replace(asked, start=options.start_words(), accepted=accepted, policy=policy)
         dead = [DEAD] if self.driver_is_dead and DEAD not in words else []
         output = [] if self.save_to is None else ["--output", str(self.save_to)]
         return asked.command("recover", *options.goal_words(), *words, *dead, *output)

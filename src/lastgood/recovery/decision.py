@@ -12,6 +12,7 @@ from lastgood.errors import LastgoodError, command_line
 from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery
 from lastgood.recovery.attempts import FailedBatch
+from lastgood.recovery.driver_death import word_needed
 
 
 class Verdict(enum.Enum):
@@ -63,7 +64,8 @@ class Decision:
         if self.next is not None:
             return self.next
         if self.file is not None:
-            return command_line("apply", self.file)
+            words = () if self.plan is None else word_needed(self.plan.checkpoint, self.plan)
+            return command_line("apply", self.file, *words)
         return None if self.error is None else self.error.next
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from lastgood.journal.room import Room, Stage
 from lastgood.journal.seal import put_up, seal_of, stands, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.steps import digest, files_after, files_before
+from lastgood.recovery.driver_death import word_needed
 from lastgood.sinks.changes import fence_at
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
 from lastgood.steps.kinds import carried
@@ -379,7 +380,7 @@ class Engine:
         return {"at_ms": self._now_ms, "lease": self._lease.number, **more}
 
     def _undo_command(self) -> str:
-        return self._looking("undo", self._plan.recovery)
+        return self._looking("undo", self._plan.recovery, *word_needed(str(self._room.checkpoint)))
 
     def _looking(self, verb: str, *options: str) -> str:
         """A command about the query, which looks where the plan did."""

@@ -135,7 +135,7 @@ def make_plan(
         may_be_missing=is_begun_anew(options.goal),
         keys=keys,
     ).wanting(options.goal_words(), options.accept)
-    require_no_open(found.evidence.storage, found.location)
+    require_no_open(found.evidence.storage, found.location, found.world.asked)
     found = _with_start_file(found, options.via or options.named or start_file_of(target, config))
     known = found.known()
     goal = _goal(target, options, found, known, config)
@@ -370,7 +370,7 @@ def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
             found=", ".join(missing),
             expected=f"all that recovery {left.recovery} let it read",
             effect="the start would fail, or leave them out without a word",
-            next=found.world.asked.about(str(found.location)).taking_back(left.recovery, left.file.location),
+            next=found.world.undoing(left),
         )
 
 

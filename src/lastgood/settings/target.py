@@ -135,6 +135,23 @@ def target_at(location: Location, config: Path | None = None) -> Target:
     return Target(str(location))
 
 
+def known_here(checkpoint: str) -> Target | None:
+    """The query of the `lastgood.toml` here that has its checkpoint there, by its name; None if there is none.
+
+    Raises:
+        ConfigError: there is a configuration, and it is broken.
+        LocationInvalidError: it is no location.
+    """
+    pipeline = pipeline_of(checkpoint)
+    wanted = parse_location(checkpoint).identity
+    for query in () if pipeline is None else pipeline.queries:
+        if pipeline is not None and parse_location(query.checkpoint).identity == wanted:
+            is_only = len(pipeline.queries) == 1
+            name = pipeline.name if is_only else f"{pipeline.name}.{query.name}"
+            return replace(target_of(pipeline, query), name=name)
+    return None
+
+
 def policy_of(target: str, config: Path | None = None) -> Policy:
     """The policy of the pipeline that has TARGET; the default one if no configuration knows it.
 

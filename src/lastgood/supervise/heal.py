@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
@@ -16,7 +15,7 @@ from lastgood.observe.evidence import now_ms
 from lastgood.observe.exposure import has_unread
 from lastgood.observe.positions import Where
 from lastgood.observe.retention import retention_of
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
@@ -304,7 +303,7 @@ class Healer:
         """By which a person who has looked starts the query as it stands."""
         config = self._pipeline.config
         if config is None:  # a command that was named on the command line has no other name
-            return Asked(checkpoint, query.evidence.words()).command("recover", "--go-on")
+            return said_of(checkpoint, query.evidence).command("recover", "--go-on")
         named = name_policy(config)
         return command_line("run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named)))
 
@@ -373,7 +372,7 @@ class Healer:
 
 
 def _person(checkpoint: str, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
-    asked, error = Asked(checkpoint, evidence.words()), decision.error
+    asked, error = said_of(checkpoint, evidence), decision.error
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=checkpoint,

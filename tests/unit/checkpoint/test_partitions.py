@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import shutil
+import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from lastgood.checkpoint.partitions import (
     Partitions,
     Pins,
     Spread,
+    names_spread,
     partitions_of,
     pins_of,
     spread_of,
@@ -24,6 +28,17 @@ from lastgood.checkpoint.partitions import (
 )
 
 KNOWN = True
+KEYED_OF_PYSPARK = {
+    "applyInPandasWithState",
+    "dedupe",
+    "dedupeWithinWatermark",
+    "flatMapGroupsWithState",
+    "sessionWindowStateStoreSaveExec",
+    "symmetricHashJoin",
+    "transformWithStateExec",
+    "transformWithStateInPySparkExec",
+}
+"""As the metadata that the installed Spark writes calls its operators with a key."""
 
 
 def schema(*key: tuple[str, str], value: tuple[str, str] = ("value", "long")) -> StateSchema:
@@ -246,3 +261,41 @@ def test_folder_with_a_number_that_no_operator_has_brings_no_others(case: Callab
     found = read(root)
     assert found.state
     assert [operator.operator for operator in found.state.operators] == [0, 5000]
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/why/partitions.md"
+_CLASS = re.compile(r"org/apache/spark/sql/execution/(?:python|streaming)/.*?([\w$]+)\.class")
+_KEEPS_NONE = re.compile(r"Base\w+|\w+RestoreExec|UpdatingSessionsExec")
+"""What several operators have in common; what only reads state that the operator after it writes; what merges rows."""
+
+
+@pytest.fixture(scope="module")
+def classes() -> dict[str, bytes]:
+    """The classes of the installed Spark around streaming queries, as they are in its jar."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    (jar,) = (Path(found.origin).parent / "jars").glob("spark-sql_*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        return {match[1]: archive.read(name) for name in archive.namelist() if (match := _CLASS.fullmatch(name))}
+
+
+def keeping_state(classes: dict[str, bytes]) -> dict[str, bytes]:
+    operators = {name: code for name, code in classes.items() if name.endswith("Exec") and b"StatefulOperator" in code}
+    return {name: code for name, code in operators.items() if not _KEEPS_NONE.fullmatch(name)}
+
+
+def test_every_operator_of_spark_that_keeps_state_is_told_of_and_known_by_its_name(classes: dict[str, bytes]) -> None:
+    operators = keeping_state(classes)
+    assert len(operators) >= 10
+    text = PAGE.read_text()
+    assert sorted(name for name in operators if f"`{name}`" not in text) == []
+    code = b"".join(classes.values())
+    known = {"globalLimit", "stateStoreSave", *KEYED_OF_PYSPARK}
+    assert sorted(name for name in known if name.encode() not in code) == []
+    assert {names_spread(name) for name in KEYED_OF_PYSPARK} == {Spread.BY_KEY}
+
+
+def test_only_a_limit_and_an_aggregation_ask_spark_for_a_single_partition(classes: dict[str, bytes]) -> None:
+    asking = {name for name, code in keeping_state(classes).items() if b"AllTuples" in code}
+    assert asking == {"StateStoreSaveExec", "StreamingGlobalLimitExec"}

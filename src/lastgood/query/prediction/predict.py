@@ -89,6 +89,7 @@ class _Start:
         self._batch: int | None = None
         self._is_new = False
         self._unknowns: list[str] = []
+        self._shared = world.checkpoint.shared_logs
         self._next_stop: Stop | None = None
 
     def run(self) -> Restart:
@@ -200,7 +201,13 @@ class _Start:
                 if first > end.log_offset:
                     because = f"it ends at {end.log_offset}, before its start {first}"
                     raise StoppedError(Stop(Stage.START, "assertion failed", f"offsets/{batch_id}", because))
-                reading(self._source(source_id), first, end.log_offset, self._spark)
+                log = self._source(source_id)
+                reading(log, first, end.log_offset, self._spark)
+                if log.name != source_id:
+                    self._unknowns.append(
+                        f"source {source_id}: whether it is the stream of {log.folder}, which the query reads twice, or"
+                        " its own log is lost, and Spark fails"
+                    )
 
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
@@ -310,7 +317,8 @@ class _Start:
         return initial.offset if initial else None
 
     def _source(self, source_id: str) -> SourceLog:
-        found = next((log for log in self._checkpoint.sources if log.name == source_id), None)
+        name = self._shared.get(source_id, source_id)
+        found = next((log for log in self._checkpoint.sources if log.name == name), None)
         return found or SourceLog(source_id, LogListing())
 
     def _plan_state(self, newest: int) -> None:
