@@ -1,4 +1,4 @@
-"""A sample of a product that leaves nothing out: each thing meets some of the verbs, and all together meet every verb."""
+"""A sample of a product that leaves nothing out: each thing meets some of the verbs, all together meet every verb."""
 
 from __future__ import annotations
 
