@@ -15,6 +15,10 @@ def test_each_folder_of_tests_has_a_budget() -> None:
     assert all(seconds > 0 for seconds in budgets().values())
 
 
+def test_budgets_are_fifteen_minutes_of_two_cores_together() -> None:
+    assert sum(budgets().values()) <= 15 * 60 * 2
+
+
 def test_folder_is_the_first_below_tests() -> None:
     assert folder_of("tests/unit/query/test_sinks.py::test_x[a/b::c]") == "unit"
     assert folder_of("tests/test_x.py::test_y") == "."
