@@ -1,4 +1,7 @@
-"""Real Sparks of every version, and laboratories where checkpoints are made, damaged and started; see `conformance`."""
+"""Real Sparks of every version, and laboratories where checkpoints are made, damaged and started; see `conformance`.
+
+A worker has one Spark for all tests that need no process of their own: each query gets a session of its own in it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ OpenLaboratory = Callable[..., Laboratory]
 """By the version of Spark and the names of the kinds of queries."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start_spark(
     request: pytest.FixtureRequest,
     java: Java,
@@ -33,7 +36,7 @@ def start_spark(
     return start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sparks(start_spark: Callable[[str], RunningSpark]) -> Iterator[Sparks]:
     """Real Sparks, each started when it is first asked for."""
     running = Sparks(start_spark)
@@ -41,11 +44,11 @@ def sparks(start_spark: Callable[[str], RunningSpark]) -> Iterator[Sparks]:
     running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def open_laboratory(
     request: pytest.FixtureRequest, sparks: Sparks, tmp_path_factory: pytest.TempPathFactory
 ) -> OpenLaboratory:
-    """Opens a laboratory; each healthy checkpoint is made once for all of a module."""
+    """Opens a laboratory; each healthy checkpoint is made once for all tests of a worker."""
     folder = tmp_path_factory.mktemp("laboratory")
 
     def open_for(version: str, *flavours: str) -> Laboratory:

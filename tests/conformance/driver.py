@@ -232,10 +232,17 @@ def audit(_, command):
     return runpy.run_path(command["job"])["answer"](command["spec"], lambda _: None)
 
 
+def call(spark, command):
+    """What a function of another script answers, in a session of its own."""
+    if (beside := str(Path(command["script"]).parent)) not in sys.path:
+        sys.path.append(beside)
+    return runpy.run_path(command["script"])[command["call"]](spark.newSession(), command)
+
+
 def main(port):
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    verbs = {"run": run, "content": content, "begin": begin, "end": end, "audit": audit}
+    verbs = {"run": run, "content": content, "begin": begin, "end": end, "audit": audit, "call": call}
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         print(json.dumps({"version": spark.version}), file=lines, flush=True)
         for line in lines:

@@ -86,6 +86,19 @@ class RunningSpark:
             raise DriverDiedError(str(error)) from error
         return self._read()
 
+    def call(self, script: Path, name: str, **told: Any) -> dict[str, Any]:
+        """What a function of a script, which is loaded there, answers in a session of its own.
+
+        Args:
+            script: A Python file; its function takes the session and `told`, and gives what can be told in JSON.
+            name: Of the function.
+            told: What it is to do.
+
+        Raises:
+            DriverDiedError: as `ask`.
+        """
+        return self.ask({"do": "call", "script": str(script), "call": name, **told})
+
     def kill(self) -> None:
         """End it as `kill -9` does."""
         self._child.kill()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hostile.bounded import RESIDENT_KIB, arguments, bounded
+from rotated import ALL, rotated
 
 from lastgood.mirror import copies as module
 from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decompress, decompressed_lines, encode_copies
@@ -53,28 +54,39 @@ def said_by(folder: Path, verb: list[str]) -> tuple[int, str]:
     return said.code, said.out + said.err
 
 
-@pytest.mark.parametrize("place", [PLACES[0], *(pytest.param(place, marks=pytest.mark.proof) for place in PLACES[1:])])
-def test_no_depth_and_no_number_of_digits_is_a_bug(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "times"), [(PLACES[0], 2), *(pytest.param(place, ALL, marks=pytest.mark.proof) for place in PLACES)]
+)
+def test_no_depth_and_no_number_of_digits_is_a_bug(tmp_path: Path, place: str, times: int) -> None:
     checkpoint(tmp_path)
     file = tmp_path / place
     file.parent.mkdir(parents=True, exist_ok=True)
-    for content in (DEEP | NUMBERS).values():
+    for content, verbs in rotated((DEEP | NUMBERS).values(), VERBS, times):
         file.write_bytes(b"v1\n" + content if place.startswith("chk/") else content)
-        for verb in VERBS:
+        for verb in verbs:
             said_by(tmp_path, verb)
 
 
+UNPACKED = [(b"\0", 1024), (b"\n", 1024), (b'{"path":"offsets/5","query":null,"seen_ms":1,"text":""}\n', 96)]
+READERS = [["status"], ["diagnose"], ["plan"], ["inspect"]]
+
+
 @pytest.mark.parametrize(
-    ("line", "megabytes"),
-    [(b"\0", 1024), (b"\n", 1024), (b'{"path":"offsets/5","query":null,"seen_ms":1,"text":""}\n', 96)],
+    ("unpacked", "verbs"),
+    [
+        *rotated(UNPACKED, READERS, 2),
+        *(pytest.param(*each, marks=pytest.mark.proof) for each in rotated(UNPACKED, READERS, ALL)),
+    ],
 )
-def test_a_mirror_that_unpacks_to_more_than_logs_can_is_told(tmp_path: Path, line: bytes, megabytes: int) -> None:
+def test_a_mirror_that_unpacks_to_more_than_logs_can_is_told(
+    tmp_path: Path, unpacked: tuple[bytes, int], verbs: list[list[str]]
+) -> None:
     checkpoint(tmp_path)
     file = tmp_path / "chk.lastgood/mirror/2026-11-21-abcd1234.jsonl.gz"
     file.parent.mkdir(parents=True)
-    file.write_bytes(bomb(line, megabytes))
+    file.write_bytes(bomb(*unpacked))
     assert file.stat().st_size < 8 * 1024 * 1024
-    for verb in (["status"], ["diagnose"], ["plan"], ["inspect"]):
+    for verb in verbs:
         code, complained = said_by(tmp_path, verb)
         assert code == CopiesTooLargeError.exit_code, (verb, complained)
         assert str(file) in complained

@@ -9,6 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 from hostile.bounded import RESIDENT_KIB, arguments, bounded
+from rotated import ALL, rotated
 
 from lastgood.ledger.opening import open_ledger
 from lastgood.observe import ledger as module
@@ -51,10 +52,18 @@ def records(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", LINES)
-def test_no_record_file_takes_more_than_its_end(records: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "verbs"),
+    [
+        *rotated(LINES, VERBS, 2),
+        *(pytest.param(*each, marks=pytest.mark.proof) for each in rotated(LINES, VERBS, ALL)),
+    ],
+)
+def test_no_record_file_takes_more_than_its_end(
+    records: Path, tmp_path: Path, kind: str, verbs: list[list[str]]
+) -> None:
     (records / NAME).write_bytes(LINES[kind])
-    for verb in VERBS:
+    for verb in verbs:
         said = bounded(arguments(verb, tmp_path / "chk"), tmp_path)
         assert not said.is_bug, (verb, said.err)
         assert said.resident_kib < RESIDENT_KIB, (verb, said.resident_kib)

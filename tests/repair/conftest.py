@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conformance.sparks import RunningSpark
+from conformance.sparks import RunningSpark, Sparks
 from repair.seeded import Application, MakeApplication
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import SparkEnvironment
-from lastgood.process.java import Java
 
 VERSION = "4.2.0"
 
 
-@pytest.fixture(scope="module")
-def spark(
-    java: Java,
-    spark_of: Callable[[str], SparkEnvironment],
-    spark_jars: tuple[Path, ...],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[RunningSpark]:
-    script = Path(__file__).with_name("seeded_driver.py")
-    folder = tmp_path_factory.mktemp("spark")
-    running = RunningSpark(spark_of(VERSION), java=java, jars=spark_jars, folder=folder, script=script)
-    yield running
-    running.close()
+@pytest.fixture
+def spark(sparks: Sparks) -> RunningSpark:
+    return sparks.of(VERSION)
 
 
 @pytest.fixture

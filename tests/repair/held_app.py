@@ -1,6 +1,6 @@
 """Reads files into a Delta table, one a batch; a batch waits, while it is being written, as long as there is `hold`.
 
-held_app.py FOLDER CHECKPOINT RESULT once|on
+held_app.py FOLDER CHECKPOINT RESULT runs until something stops it; `run` is called by `RunningSpark.call`.
 """
 
 import json
@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession, functions
 CAUSES_MAX = 20
 
 
-def main(folder, checkpoint, result, how):
-    """Run to the end of the input, or until something stops it; say how it ended."""
+def run(spark, told):
+    """Run to the end of the input, or until something stops it; how it ended."""
+    folder = told["folder"]
     hold, held = f"{folder}/hold", f"{folder}/held"
 
     def wait(number):
@@ -24,23 +25,27 @@ def main(folder, checkpoint, result, how):
             time.sleep(0.05)
         return number
 
-    spark = SparkSession.builder.getOrCreate()
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(f"{folder}/input")
     rows = rows.select(functions.udf(wait, "long")("id").alias("id"))
-    trigger = {"availableNow": True} if how == "once" else {"processingTime": "0 seconds"}
-    writer = rows.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(**trigger)
+    trigger = {"availableNow": True} if told["how"] == "once" else {"processingTime": "0 seconds"}
+    writer = rows.writeStream.format("delta").option("checkpointLocation", told["checkpoint"]).trigger(**trigger)
     query = writer.start(f"{folder}/table")
-    told = {"ended": "finished", "chain": []}
+    ending = {"ended": "finished", "chain": []}
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        told = {"ended": "failed", "chain": [str(error)]}
+        ending = {"ended": "failed", "chain": [str(error)]}
         cause = query._jsq.exception().get()
-        while cause is not None and len(told["chain"]) < CAUSES_MAX:
-            told["chain"].append(cause.toString())
+        while cause is not None and len(ending["chain"]) < CAUSES_MAX:
+            ending["chain"].append(cause.toString())
             cause = cause.getCause()
-    told["batches"] = [each["batchId"] for each in query.recentProgress]
-    Path(result).write_text(json.dumps(told))
+    return {**ending, "batches": [each["batchId"] for each in query.recentProgress]}
+
+
+def main(folder, checkpoint, result):
+    """Run until something stops it, and write down how it ended."""
+    told = {"folder": folder, "checkpoint": checkpoint, "how": "on"}
+    Path(result).write_text(json.dumps(run(SparkSession.builder.getOrCreate(), told)))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.sources.kafka.ranges import Ranges
 
+SCRIPT = Path(__file__).with_name("seeded_app.py")
 PARTITIONS = 2
 BEFORE, AFTER = 20, 10
 """Records of each partition that the application has read, and that come while it is down."""
@@ -95,7 +96,6 @@ class Application:
     def start(self) -> str | None:
         """Start it as it is; why it failed."""
         told = {
-            "do": "start",
             "bootstrap": self.broker.bootstrap,
             "topic": self.topic,
             "checkpoint": str(self.checkpoint),
@@ -106,8 +106,12 @@ class Application:
             "config": self.config,
             "limit": self.limit,
         }
-        error: str | None = self.spark.ask(told)["error"]
+        error: str | None = self.spark.call(SCRIPT, "start", **told)["error"]
         return error
+
+    def sql(self, text: str) -> None:
+        """Have Spark carry out a statement; `{}` stands for the table."""
+        self.spark.call(SCRIPT, "sql", text=text.format(f"delta.`{self.table}`"))
 
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
@@ -115,7 +119,7 @@ class Application:
     def rows(self) -> Counter[Row]:
         """What the table shows."""
         if self.sink == "parquet":
-            told = self.spark.ask({"do": "rows", "table": str(self.table)})
+            told = self.spark.call(SCRIPT, "rows", table=str(self.table))
             return Counter((partition, offset) for partition, offset in told["rows"])
         found = DeltaTable(self.table).scan(columns=["partition", "offset"])
         return Counter((row["partition"], row["offset"]) for batch in found for row in _rows(batch))

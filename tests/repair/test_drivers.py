@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -129,13 +129,6 @@ def await_(happened: Callable[[], bool]) -> None:
 
 def committed(application: Application, count: int) -> Callable[[], bool]:
     return lambda: len(ids(application.folder, "commits")) == count
-
-
-@pytest.fixture(scope="module")
-def spark(start_spark: Callable[[str], RunningSpark]) -> Iterator[RunningSpark]:
-    running = start_spark(VERSION)
-    yield running
-    running.close()
 
 
 @pytest.fixture

@@ -6,15 +6,16 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance.sparks import Sparks
 from deltalake import DeltaTable
 
 from lastgood.delta_log.actions import FENCE, USE_UP
-from lastgood.lab.spark import SparkEnvironment, submit
+from lastgood.lab.spark import default_spark, submit
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
@@ -28,6 +29,7 @@ from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter, open_writable
 
 APP = Path(__file__).with_name("held_app.py")
+VERSION = "4.2.0"
 COMMITTED = 3
 ROWS = 5
 DEADLINE_SECONDS = 180
@@ -37,10 +39,11 @@ CONFLICT = "DELTA_CONCURRENT_TRANSACTION"
 class Query:
     """An application that reads a folder into a table, unchanged from start to start."""
 
-    def __init__(self, folder: Path, environment: SparkEnvironment, java: Java, jars: tuple[Path, ...]) -> None:
+    def __init__(self, folder: Path, sparks: Sparks, java: Java, jars: tuple[Path, ...]) -> None:
         self.folder = folder
+        self._sparks = sparks
         self.checkpoint, self.table = folder / "checkpoint", folder / "table"
-        self._how = {"environment": environment, "java": java, "jars": jars, "cwd": folder}
+        self._how = {"environment": default_spark(), "java": java, "jars": jars, "cwd": folder}
         self._files = 0
         self._children: list[Child] = []
 
@@ -53,13 +56,13 @@ class Query:
             draft.rename(self.folder / "input" / draft.name)
         self._files += count
 
-    def start(self, how: str, checkpoint: Path | None = None) -> Child:
+    def start(self) -> Child:
+        """A driver of its own, which goes on until something stops it."""
         result = self.folder / "result.json"
-        result.unlink(missing_ok=True)
         with (self.folder / "spark.log").open("ab") as output:
             child = submit(
                 APP,
-                [str(self.folder), str(checkpoint or self.checkpoint), str(result), how],
+                [str(self.folder), str(self.checkpoint), str(result)],
                 output=output,
                 **self._how,
             )  # type: ignore[arg-type]
@@ -69,7 +72,7 @@ class Query:
     def start_and_hold(self) -> Child:
         """Let it stand inside a batch that is being written."""
         self.feed(COMMITTED)
-        child = self.start("on")
+        child = self.start()
         self.await_(f"checkpoint/commits/{COMMITTED - 1}")
         (self.folder / "hold").touch()
         self.feed(1)
@@ -80,6 +83,11 @@ class Query:
         assert child.wait(DEADLINE_SECONDS) is not None
         told: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return told
+
+    def run(self, checkpoint: Path | None = None) -> dict[str, Any]:
+        """A start in another driver, to the end of the input."""
+        told = {"folder": str(self.folder), "checkpoint": str(checkpoint or self.checkpoint), "how": "once"}
+        return self._sparks.of(VERSION).call(APP, "run", **told)
 
     def await_(self, path: str) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -114,14 +122,14 @@ class Query:
 def query(
     tmp_path: Path,
     java: Java,
-    spark_of: Callable[[str], SparkEnvironment],
-    request: pytest.FixtureRequest,
+    sparks: Sparks,
+    spark_jars: tuple[Path, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Query]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "case"
     folder.mkdir()
-    found = Query(folder, spark_of("4.2.0"), java, request.getfixturevalue("spark_jars"))
+    found = Query(folder, sparks, java, spark_jars)
     yield found
     found.close()
 
@@ -144,12 +152,12 @@ def test_slow_batch_of_a_driver_that_is_alive_is_shut_out_and_the_next_start_is_
     assert CONFLICT in str(told["chain"])
     assert query.rows() == Counter(range(COMMITTED * ROWS))
 
-    told = query.end(query.start("once", before))  # one that has read the logs before the seal, and writes only now
+    told = query.run(before)  # one that has read the logs before the seal, and writes only now
     assert query.rows() == Counter(range(COMMITTED * ROWS))
     assert told["ended"] == "finished"
 
     query.feed(1)
-    assert query.end(query.start("once"))["ended"] == "finished"
+    assert query.run()["ended"] == "finished"
     query.require_all_once()
 
 
@@ -171,5 +179,5 @@ def test_fence_alone_makes_a_slow_batch_fail_and_leaves_the_query_as_it_was(quer
     told = query.end(child)
     assert CONFLICT in str(told["chain"])
     assert query.rows() == Counter(range(COMMITTED * ROWS))
-    assert query.end(query.start("once"))["batches"][0] == COMMITTED
+    assert query.run()["batches"][0] == COMMITTED
     query.require_all_once()

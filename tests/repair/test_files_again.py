@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conformance.sparks import RunningSpark
+from repair.seeded import SCRIPT
 
 from lastgood.observe.evidence import gather
 from lastgood.operations.diagnose import diagnose
@@ -31,9 +32,9 @@ def put(folder: Path, name: str, offset: int, day: float) -> Path:
 def start(spark: RunningSpark, folder: Path) -> list[int]:
     """Start the application as it is: what its sink shows then."""
     told = {"checkpoint": str(folder / "checkpoint"), "table": str(folder / "table"), "where": "true"}
-    answer = spark.ask({"do": "start", "input": str(folder / "input"), "sink": "parquet", **told})
+    answer = spark.call(SCRIPT, "start", input=str(folder / "input"), sink="parquet", **told)
     assert answer["error"] is None
-    return sorted(offset for _, offset in spark.ask({"do": "rows", **told})["rows"])
+    return sorted(offset for _, offset in spark.call(SCRIPT, "rows", **told)["rows"])
 
 
 def told(folder: Path) -> dict[str, list[str]]:

@@ -107,10 +107,8 @@ def test_marks_of_transactions_are_offsets_that_no_row_can_carry(application: Ma
 @pytest.mark.proof
 def test_rows_that_are_deleted_by_a_deletion_vector_are_not_taken_for_there(application: MakeApplication) -> None:
     app = application()
-    app.spark.ask(
-        {"do": "sql", "text": f"alter table delta.`{app.table}` set tblproperties (delta.enableDeletionVectors = true)"}
-    )
-    app.spark.ask({"do": "sql", "text": f"delete from delta.`{app.table}` where partition = 1 and offset = 7"})
+    app.sql("alter table {} set tblproperties (delta.enableDeletionVectors = true)")
+    app.sql("delete from {} where partition = 1 and offset = 7")
     app.lose_checkpoint()
     plan = app.planned(Where(offset_columns=COLUMNS))
     assert plan.guarantee is TWICE

@@ -20,7 +20,8 @@ from repair.tallies import Tally, require_truth
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 VERSION = "4.2.0"
 """The one that has Delta and Kafka here."""
-SAMPLE = {"files": 6, "file-sink": 6, "file-delta": 3, "kafka-delta": 6}
+SAMPLE = {"files": 3, "file-sink": 3, "file-delta": 3, "kafka-delta": 4}
+"""Each goal once."""
 TRIES = 4
 CASES = 8
 """Of each cell of the proof."""

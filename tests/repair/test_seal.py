@@ -13,7 +13,7 @@ import pytest
 from conformance.cases import NEW_INPUTS
 from conformance.flavours import FLAVOURS, add_files, truth
 from conformance.folders import ids
-from conformance.sparks import RunningSpark
+from conformance.sparks import RunningSpark, Sparks
 
 from lastgood.journal.room import Room
 from lastgood.journal.seal import put_up, seal_of, take_down
@@ -94,10 +94,8 @@ def conditions(told: dict[str, Any]) -> set[str | None]:
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def spark(request: pytest.FixtureRequest, start_spark: Callable[[str], RunningSpark]) -> Iterator[RunningSpark]:
-    running = start_spark(request.param)
-    yield running
-    running.close()
+def spark(request: pytest.FixtureRequest, sparks: Sparks) -> RunningSpark:
+    return sparks.of(request.param)
 
 
 @pytest.fixture

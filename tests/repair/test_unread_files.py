@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conformance.sparks import RunningSpark
+from repair.seeded import SCRIPT
 
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
@@ -28,9 +29,9 @@ def put(folder: Path, number: int) -> Path:
 def start(spark: RunningSpark, folder: Path) -> list[int]:
     """Start the application as it is: what its sink shows then."""
     told = {"checkpoint": str(folder / "checkpoint"), "table": str(folder / "table"), "where": "true"}
-    answer = spark.ask({"do": "start", "input": str(folder / "input"), "sink": "parquet", **told})
+    answer = spark.call(SCRIPT, "start", input=str(folder / "input"), sink="parquet", **told)
     assert answer["error"] is None
-    return sorted(offset for _, offset in spark.ask({"do": "rows", **told})["rows"])
+    return sorted(offset for _, offset in spark.call(SCRIPT, "rows", **told)["rows"])
 
 
 def never_planned(folder: Path, batch_id: int) -> None:

@@ -40,6 +40,7 @@ def describe(java: Java, hdfs_jars: tuple[Path, ...], tmp_path: Path) -> Iterato
         cluster.stop()
 
 
+@pytest.mark.proof
 def test_files_and_ports_survive_kill_9(describe: Describe) -> None:
     cluster = describe("für-Ünïcode-😀")
     cluster.start()
@@ -57,6 +58,7 @@ def test_files_and_ports_survive_kill_9(describe: Describe) -> None:
     assert storage.read(file, limit=9) == b"v2"
 
 
+@pytest.mark.proof
 def test_a_taken_port_is_left_to_its_owner(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((LOOPBACK, 0)) as owner:
         taken = owner.getsockname()[1]

@@ -189,6 +189,7 @@ def test_records_and_port_survive_kill_9(describe: Describe, topic: str) -> None
     assert broker.latest_offsets(topic) == {0: 3, 1: 0}
 
 
+@pytest.mark.proof
 def test_data_of_a_folder_serve_the_next_broker(describe: Describe, topic: str) -> None:
     with describe() as first:
         first.create_topic(topic)

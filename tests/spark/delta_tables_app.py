@@ -1,15 +1,7 @@
-"""Makes Delta tables of every form, and says what Delta itself reads of one. delta_tables_app.py PORT
-
-Commands and answers are JSON lines over a loopback connection.
-"""
-
-import json
-import socket
-import sys
+"""Makes Delta tables of every form, and says what Delta itself reads of one; called by `RunningSpark.call`."""
 
 from delta_forms import FORMS
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 
 def delta_log(spark, path):
@@ -66,18 +58,3 @@ def ask(spark, command):
         }
     except Py4JJavaError as error:
         return {"error": str(error.java_exception)}
-
-
-def main(port):
-    spark = SparkSession.builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
-        print(json.dumps({"version": spark.version}), file=lines, flush=True)
-        for line in lines:
-            command = json.loads(line)
-            print(json.dumps({"make": make, "ask": ask}[command["do"]](spark, command)), file=lines, flush=True)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

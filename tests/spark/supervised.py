@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from lastgood.errors import LastgoodError
-from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.lab.spark import default_spark, quick_conf, submit_command
 from lastgood.operations.run import prepare, supervise
+from lastgood.process.java import find_java
 from lastgood.settings.config import Pipeline, Query
 from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Ended, Event, Started
@@ -101,7 +102,8 @@ class Running:
         arguments = [str(each) for query in self.queries for each in (query.input, query.checkpoint, query.output)]
         conf = folder / "conf"
         conf.mkdir()
-        (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in small_conf().items()))
+        settings = quick_conf(spark, find_java(os.environ))
+        (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
         command = submit_command(APP, arguments, environment=spark, conf={})
         pipeline = Pipeline(
             name=folder.name,

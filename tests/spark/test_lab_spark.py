@@ -45,7 +45,7 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("version", [default_spark().version, "3.5.9"])
+@pytest.mark.parametrize("version", ["3.5.9", pytest.param(default_spark().version, marks=pytest.mark.proof)])
 def test_script_runs_on_the_spark_of_its_environment_whatever_the_shell_exports(
     version: str,
     spark_of: Callable[[str], SparkEnvironment],

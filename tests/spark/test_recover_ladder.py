@@ -11,7 +11,7 @@ import pytest
 from schedulers import LASTGOOD, SCHEDULERS
 from spark.supervised import Lines
 
-from lastgood.lab.spark import default_spark, small_conf, submit_command, submit_env
+from lastgood.lab.spark import default_spark, quick_conf, submit_command, submit_env
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.proof
@@ -34,7 +34,7 @@ class Cron:
         (home / "lastgood").symlink_to(LASTGOOD)
         env = submit_env(spark, java, {"PATH": f"{home}:/usr/local/bin:/usr/bin:/bin"})
         self._env = {**env, "PATH": f"{home}:{env['PATH']}", "XDG_STATE_HOME": str(folder / "state")}
-        self._spark = spark
+        self._spark, self._conf = spark, quick_conf(spark, java)
 
     def configure(self, *words: str) -> None:
         """Write `lastgood.toml`."""
@@ -47,7 +47,7 @@ class Cron:
     def scan(self, files: int) -> tuple[int, str]:
         """One scan: exit code, and what cron mails. The application takes so many files into a batch."""
         places = [str(each) for each in (self.lines.input, self.lines.checkpoint, self.lines.output)]
-        submit = submit_command(APP, [*places, str(files), str(AT_ONCE)], environment=self._spark, conf=small_conf())
+        submit = submit_command(APP, [*places, str(files), str(AT_ONCE)], environment=self._spark, conf=self._conf)
         done = subprocess.run(
             [SCAN, "orders", *submit], cwd=self.folder, env=self._env, capture_output=True, text=True, check=False
         )

@@ -68,7 +68,7 @@ def test_damage_to_one_is_repaired_and_the_other_stays_as_it_is(running: Running
     require_exact(running, seen)
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_damage_to_both_is_repaired_before_one_start(running: Running) -> None:
     first, second = running.queries
     time.sleep(1.5)

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 import lastgood
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.lab.spark import default_spark, small_conf, submit_command, submit_env
+from lastgood.lab.spark import default_spark, quick_conf, submit_command, submit_env
 from lastgood.process.java import Java
 
 pytestmark = pytest.mark.proof
@@ -72,7 +72,7 @@ class Application:
         for number in range(PARTITIONS * RECORDS):
             producer.produce(self.topic, str(number), partition=number % PARTITIONS)
         assert producer.flush(30) == 0
-        conf = "".join(f"{key} {value}\n" for key, value in small_conf(self.jars).items())
+        conf = "".join(f"{key} {value}\n" for key, value in quick_conf(default_spark(), self.java, self.jars).items())
         (self.folder / "conf").mkdir()
         (self.folder / "conf/spark-defaults.conf").write_text(conf)
         sink = f'sink = "delta:{self.folder}/out"\n' if self.sink == "delta" else ""

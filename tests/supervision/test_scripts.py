@@ -13,7 +13,7 @@ from supervision.verifying import require_verified
 from lastgood.demo.stage import open_stage
 
 STEPS = 4
-STEPS_OF_TEST = 3
+STEPS_OF_TEST = 2
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 
 

@@ -156,6 +156,12 @@ def small_conf(jars: Sequence[Path] = (), *, archive: Path | None = None) -> dic
     return conf
 
 
+def quick_conf(environment: SparkEnvironment, java: Java, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """`small_conf(jars)` with the class archive of this Spark on this Java, if one was made."""
+    archive = class_archive(environment, java)
+    return small_conf(jars, archive=archive if archive.exists() else None)
+
+
 def submit_command(
     script: Path,
     args: Sequence[str] = (),
@@ -201,7 +207,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
         environment: The Spark to run it on.
         java: The Java to run that on.
         jars: JVM parts for it, such as `fetch_jars(["spark"], …)["spark"]`.
-        conf: Settings beside and above `small_conf(jars)` with the class archive of this Spark.
+        conf: Settings beside and above those of `quick_conf`.
         env: Environment variables beside and above ours.
         cwd: Its working directory; ours if None.
         output: Where its output and Spark's log go, together; to ours if None.
@@ -209,8 +215,7 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
     Raises:
         CommandNotFoundError: the environment has no `spark-submit`.
     """
-    archive = class_archive(environment, java)
-    settings = {**small_conf(jars, archive=archive if archive.exists() else None), **(conf or {})}
+    settings = {**quick_conf(environment, java, jars), **(conf or {})}
     return Child(
         submit_command(script, args, environment=environment, conf=settings),
         env={**submit_env(environment, java, os.environ), **(env or {})},

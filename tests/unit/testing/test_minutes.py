@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from plugin_minutes import budgets, folder_of
+from plugin_minutes import budgets, folder_of, is_above, processor_seconds
 
 TESTS = Path(__file__).parents[2]
 
@@ -13,6 +15,27 @@ def test_each_folder_of_tests_has_a_budget() -> None:
     assert all(seconds > 0 for seconds in budgets().values())
 
 
+def test_budgets_are_fifteen_minutes_of_two_cores_together() -> None:
+    assert sum(budgets().values()) <= 15 * 60 * 2
+
+
 def test_folder_is_the_first_below_tests() -> None:
     assert folder_of("tests/unit/query/test_sinks.py::test_x[a/b::c]") == "unit"
     assert folder_of("tests/test_x.py::test_y") == "."
+
+
+def test_folder_without_a_budget_is_never_above_it_and_a_tenth_more_is_none() -> None:
+    assert [is_above(seconds, 100) for seconds in (100, 110, 121)] == [False, False, True]
+    assert not is_above(10**6, None)
+
+
+def test_what_a_test_has_started_counts_while_it_runs_and_when_it_has_ended() -> None:
+    work = "import sys; [n * n for n in range(4_000_000)]; print(flush=True); sys.stdin.read()"
+    before = processor_seconds(looks_at_children=True)
+    with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        running = processor_seconds(looks_at_children=True)
+        child.communicate(b"")
+    ended = processor_seconds(looks_at_children=False)
+    assert before < running <= ended

@@ -1,18 +1,12 @@
 """Runs inside Spark: starts one application, as it is told, on whatever checkpoint it finds, and says how it ended.
 
-The application knows nothing of lastgood: it reads a topic and writes every record into a table. Commands and
-answers are JSON lines over a loopback connection; the session stays between its starts.
+The application knows nothing of lastgood: it reads a topic and writes every record into a table. Its functions are
+called by `RunningSpark.call`.
 """
 
 from __future__ import annotations
 
-import json
-import runpy
-import socket
-import sys
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 COMPACT_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
@@ -61,6 +55,7 @@ def starting_offsets(told):
 
 def start(spark, told):
     """One start of the application, to its end."""
+    spark.conf.set(COMPACT_INTERVAL, "3")
     try:
         application(spark, told).awaitTermination()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
@@ -77,24 +72,3 @@ def sql(spark, told):
     """Any statement."""
     spark.sql(told["text"])
     return {}
-
-
-def audit(_, command):
-    """What the job of `verify --data` answers, in this session."""
-    return runpy.run_path(command["job"])["answer"](command["spec"], lambda _: None)
-
-
-def main(port):
-    spark = SparkSession.builder.getOrCreate()
-    spark.conf.set(COMPACT_INTERVAL, "3")
-    verbs = {"start": start, "rows": rows, "sql": sql, "audit": audit}
-    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
-        print(json.dumps({"version": spark.version}), file=lines, flush=True)
-        for line in lines:
-            told = json.loads(line)
-            print(json.dumps(verbs[told["do"]](spark, told)), file=lines, flush=True)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
