@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.bundle.values import to_json
+from lastgood.bundle.shareable import to_json
 from lastgood.journal.incident import parse_incident
 from lastgood.journal.incidents import Incidents
 from lastgood.journal.lease import parse_lease
