@@ -39,29 +39,31 @@ Read = Callable[[Any], Any]
 class ShapeError(ValueError):
     """A JSON value is not of the type that it is read as."""
 
-    def __init__(self, found: object, expected: str, at: str = "") -> None:
+    def __init__(self, found: object, expected: str, at: str = "", said: str = "") -> None:
         """Tell what was found where.
 
         Args:
             found: The value.
             expected: What it should be.
             at: Its place: `steps[3].path`; empty for the whole.
+            said: All of it in the words of the noun, if that has refused it.
         """
         self.found = found
         self.expected = expected
         self.at = at
-        super().__init__(found, expected, at)
+        self.said = said
+        super().__init__(found, expected, at, said)
 
     def within(self, name: str | int) -> ShapeError:
         """The same, told of what holds the value: by the name of the field, or the number of the item."""
         outer = f"[{name}]" if isinstance(name, int) else name
         dot = "." if self.at and not self.at.startswith("[") else ""
-        return ShapeError(self.found, self.expected, f"{outer}{dot}{self.at}")
+        return ShapeError(self.found, self.expected, f"{outer}{dot}{self.at}", self.said)
 
     def __str__(self) -> str:
         """One line for a person."""
         place = f"{self.at}: " if self.at else ""
-        return f"{place}{self.found!r:.80} is no {self.expected}"
+        return place + (self.said or f"{self.found!r:.80} is no {self.expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Form:
     """Before it is read: what was found, by the names of the fields. It may raise ValueError."""
     finish: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     """After it was written: what is written in its place."""
+    check: Callable[[Any], object] | None = None
+    """After it was read: raises ValueError where its fields do not make one together."""
 
 
 def form(keys: str = "", *, left_out: str = "", texts: str = "", **more: Any) -> Form:
@@ -314,7 +318,10 @@ class Codec:
                         given[name] = reader(found.get(key))
                     except ShapeError as error:
                         raise error.within(key) from error
-            return _calling(kind, lambda _: kind(**given), told)
+            made = _calling(kind, lambda _: kind(**given), told)
+            if shape.check is not None:
+                _calling(kind, shape.check, made)
+            return made
 
         return read
 
@@ -347,7 +354,7 @@ def _calling(kind: Any, make: Read, told: Any) -> Any:
     except TypeError as error:  # a field without a default is missing
         raise ShapeError(told, f"{_name(kind)}: {error}") from error
     except (ValueError, KeyError, AttributeError) as error:
-        raise ShapeError(told, f"{_name(kind)}: {error}") from error
+        raise ShapeError(told, _name(kind), said=str(error)) from error
 
 
 def _hooked(kind: Any, hook: Read) -> Read:

@@ -16,6 +16,7 @@ from lastgood.notes import read_json
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.signing import INCIDENT, Signer
+from lastgood.values import JsonValue
 from lastgood.written import as_written
 
 FORMAT: Final = 1
@@ -42,7 +43,7 @@ class IncidentDamagedError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(JsonValue):
     """One turn of the ladder: what was done, and why."""
 
     at_ms: int
@@ -60,19 +61,6 @@ class Attempt:
     """Why the driver is dead."""
     file: str | None = None
     """Where a plan waits for a person."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One of `attempts`."""
-        return {
-            "at_ms": self.at_ms,
-            "did": self.did,
-            "because": self.because,
-            "seconds": self.seconds,
-            "recovery": self.recovery,
-            "plan": None if self.plan is None else dict(self.plan),
-            "proof": self.proof,
-            "file": self.file,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

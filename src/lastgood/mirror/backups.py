@@ -10,9 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
@@ -24,6 +23,7 @@ from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue
 from lastgood.written import as_written
 
 FACTS_BYTES_MAX = 64 * 1024
@@ -48,7 +48,7 @@ class CheckpointNotEmptyError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(JsonValue):
     """What a backup holds."""
 
     id: str
@@ -64,10 +64,6 @@ class Backup:
     """True if it is not to be removed with age."""
     sha256: str | None = None
     """Of the copies, as `digest_of` has it; None of a backup that was made before this was written down."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object in its file, and in `backup list`."""
-        return asdict(self)
 
 
 def backups_folder(checkpoint: Location) -> Location:

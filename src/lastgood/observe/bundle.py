@@ -59,7 +59,7 @@ from lastgood.storage.reading import (
     parse_location,
 )
 from lastgood.storage.rights import WORK_SUFFIX, private
-from lastgood.values import ShapeError, from_json
+from lastgood.values import JsonValue, ShapeError, form, from_json
 
 _WORLD, _FAILURES = "world.json", "failures.json"
 _MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
@@ -79,16 +79,15 @@ FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True, slots=True)
-class SavedBundle:
+class SavedBundle(JsonValue):
     """A bundle that was written."""
+
+    json = form("path parts size", texts="path")
+    """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
 
     path: Path
     parts: int
     size: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
-        return {"path": str(self.path), "parts": self.parts, "size": self.size}
 
 
 class Bundle:

@@ -10,12 +10,13 @@ from lastgood.observe.evidence import Evidence
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sinks import Shown, shown_of
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
+from lastgood.values import JsonValue
 
 _ONLY_IN_SINKS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ShownBatch:
+class ShownBatch(JsonValue):
     """One batch in one sink."""
 
     sink: str
@@ -44,17 +45,6 @@ class ShownBatch:
         if not is_planned and self.shown is Shown.LIVE:
             return "in the sink only"
         return None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields by their names."""
-        return {
-            "sink": self.sink,
-            "kind": self.kind,
-            "shown": self.shown.value,
-            "version": self.version,
-            "versions": list(self.versions),
-            "row_count": self.row_count,
-        }
 
 
 @dataclass(frozen=True, slots=True)

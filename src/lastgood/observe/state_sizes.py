@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.observe.evidence import Evidence, gather
+from lastgood.values import JsonValue
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSize:
+class StoreSize(JsonValue):
     """How much one state store keeps."""
 
     operator: int
@@ -26,10 +27,6 @@ class StoreSize:
     """Bytes of all its files."""
     newest_change: int | None
     """Bytes that the newest version alone added."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `stores`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from lastgood.sources.kafka.starting_offsets import (
     parse_starting_offsets,
     read_offsets,
 )
+from lastgood.values import JsonValue
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """Larger files are no configuration of an application."""
@@ -46,7 +47,7 @@ class StartForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StartFile:
+class StartFile(JsonValue):
     """A file that tells an application where to start."""
 
     location: str
@@ -71,10 +72,6 @@ class StartFile:
                 subject=f"--start-key {self.key}",
                 expected="a key that begins with spark." if is_spark else "a key",
             )
-
-    def to_json(self) -> dict[str, str | None]:
-        """The fields by their names."""
-        return {"location": self.location, "form": self.form.value, "key": self.key}
 
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line."""
