@@ -25,7 +25,7 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
@@ -78,6 +78,8 @@ class Form:
     """Keys whose values, such as locations, stand as their text."""
     strict: bool = False
     """Whether a field that is missing counts as null; else it has its default."""
+    closed: bool = False
+    """Whether a key that is none of a field is refused; else it is passed over."""
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Before it is read: what was found, by the names of the fields. It may raise ValueError."""
     finish: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
@@ -287,43 +289,11 @@ class Codec:
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return _enum_reader(kind)
         if dataclasses.is_dataclass(kind):
-            return self._dataclass(kind)
+            return _DataclassReader(self, kind)
         if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
             hints = typing.get_type_hints(kind, include_extras=True)
             return _row_reader(kind, kind._make, [self.reader(each) for each in hints.values()])  # type: ignore[attr-defined]
         raise TypeError(f"no type that can be read: {kind}")
-
-    def _dataclass(self, kind: Any) -> Read:
-        shape = form_of(kind)
-        names = {attribute: key for key, attribute in attributes(kind).items()}
-        if shape.prepare is not None:
-            names = {}  # its keys are names of fields by then
-        hints = typing.get_type_hints(kind, include_extras=True)
-        wanted = [each.name for each in dataclasses.fields(kind) if each.init]
-        late: list[tuple[str, str, Read]] = []
-
-        def readers() -> list[tuple[str, str, Read]]:
-            if not late:  # not before all classes are there: one may hold itself
-                late.extend((name, names.get(name, name), self.reader(hints[name])) for name in wanted)
-            return late
-
-        def read(told: Any) -> Any:
-            found = _require(isinstance(told, dict), told, kind)
-            if shape.prepare is not None:
-                found = _calling(kind, shape.prepare, told)
-            given = {}
-            for name, key, reader in readers():
-                if key in found or shape.strict:
-                    try:
-                        given[name] = reader(found.get(key))
-                    except ShapeError as error:
-                        raise error.within(key) from error
-            made = _calling(kind, lambda _: kind(**given), told)
-            if shape.check is not None:
-                _calling(kind, shape.check, made)
-            return made
-
-        return read
 
     def _one_of(self, kinds: Collection[Any]) -> Read:
         expected = " or ".join(map(_name, kinds))
@@ -345,6 +315,51 @@ class Codec:
         return read
 
 
+class _DataclassReader:
+    """Reads a dataclass. What reads its fields is found when it is first needed: a class may hold itself."""
+
+    def __init__(self, codec: Codec, kind: Any) -> None:
+        self._codec = codec
+        self._kind = kind
+        self._form = form_of(kind)
+        self._fields: list[tuple[str, str, Read]] = []
+
+    def __call__(self, told: Any) -> Any:
+        shape = self._form
+        found = _require(isinstance(told, dict), told, self._kind)
+        if shape.prepare is not None:
+            found = _calling(self._kind, shape.prepare, told)
+        if not self._fields:
+            self._fields = list(self._found_fields())
+        if shape.closed:
+            _require_known(self._kind, found, {key for _, key, _ in self._fields})
+        given = self._read(found)
+        made = _calling(self._kind, lambda _: self._kind(**given), told)
+        if shape.check is not None:
+            _calling(self._kind, shape.check, made)
+        return made
+
+    def _found_fields(self) -> Iterator[tuple[str, str, Read]]:
+        """Name, key and reader of each."""
+        keys = {attribute: key for key, attribute in attributes(self._kind).items()}
+        if self._form.prepare is not None:
+            keys = {}  # what it has made stands by the names of the fields
+        hints = typing.get_type_hints(self._kind, include_extras=True)
+        for each in dataclasses.fields(self._kind):
+            if each.init:
+                yield each.name, keys.get(each.name, each.name), self._codec.reader(hints[each.name])
+
+    def _read(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        given = {}
+        for name, key, read in self._fields:
+            if key in found or self._form.strict:
+                try:
+                    given[name] = read(found.get(key))
+                except ShapeError as error:
+                    raise error.within(key) from error
+        return given
+
+
 def _calling(kind: Any, make: Read, told: Any) -> Any:
     """What is made of a value, with errors of the noun told as ours."""
     try:
@@ -355,6 +370,12 @@ def _calling(kind: Any, make: Read, told: Any) -> Any:
         raise ShapeError(told, f"{_name(kind)}: {error}") from error
     except (ValueError, KeyError, AttributeError) as error:
         raise ShapeError(told, _name(kind), said=str(error)) from error
+
+
+def _require_known(kind: Any, told: Mapping[str, Any], keys: Collection[str]) -> None:
+    unknown = [key for key in told if key not in keys]
+    if unknown:
+        raise ShapeError(unknown[0], f"key of {_name(kind)}")
 
 
 def _hooked(kind: Any, hook: Read) -> Read:

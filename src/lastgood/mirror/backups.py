@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
@@ -23,7 +24,7 @@ from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
-from lastgood.values import JsonValue
+from lastgood.values import JsonValue, form
 from lastgood.written import as_written
 
 FACTS_BYTES_MAX = 64 * 1024
@@ -50,6 +51,8 @@ class CheckpointNotEmptyError(LastgoodError):
 @dataclass(frozen=True, slots=True)
 class Backup(JsonValue):
     """What a backup holds."""
+
+    json = form(closed=True)
 
     id: str
     at_ms: int
@@ -143,15 +146,15 @@ def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup 
 def parse_backup(raw: bytes) -> Backup | None:
     """What the file of a backup says; None if it is none of ours."""
     try:
-        told = read_json(raw)
-        told.pop(SIGNATURE, None)
-        backup = Backup(**told)
-    except (AttributeError, ValueError, TypeError):
+        backup = Backup.from_json(_unsigned(read_json(raw)))
+    except ValueError:
         return None
     numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
-    texts = (backup.id, backup.query_id or "", backup.sha256 or "")
-    is_ours = all(is_long(each) for each in numbers) and all(isinstance(each, str) for each in texts)
-    return backup if is_ours and is_time_ms(backup.at_ms) and isinstance(backup.kept, bool) else None
+    return backup if all(map(is_long, numbers)) and is_time_ms(backup.at_ms) else None
+
+
+def _unsigned(told: Any) -> Any:
+    return {name: told[name] for name in told if name != SIGNATURE} if isinstance(told, dict) else told
 
 
 def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:

@@ -107,7 +107,7 @@ def write_tally(
         StorageError: it cannot be written (subclasses).
     """
     if is_worth:
-        told = signer.signed(ATTEMPTS, (), json.loads(tally.to_bytes()))
+        told = signer.signed(ATTEMPTS, (), tally.to_json())
         storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
         storage.remove(attempts_file(checkpoint))
