@@ -71,7 +71,8 @@ class Form:
     """How a class stands in JSON."""
 
     keys: tuple[str, ...] = ()
-    """In their order: each a field, a property or a constant, or `KEY=ATTRIBUTE`, dots allowed; none: all fields."""
+    """In their order, none: all fields. Each is a field, a property or a constant; or `KEY=ATTRIBUTE`, dots allowed, of
+    which nothing follows None; or `*ATTRIBUTE`: all keys of the object of that."""
     left_out: frozenset[str] = frozenset()
     """Keys that are left out where their value is empty or None."""
     texts: frozenset[str] = frozenset()
@@ -169,9 +170,7 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
 def _dataclass(value: Any, style: Style) -> Any:
     if style.is_by_fields:
         return _by_fields(value, style)
-    if not isinstance(value, JsonValue) and hasattr(value, "to_json"):
-        return value.to_json()
-    return _by_form(value, style)
+    return _by_form(value, style) if isinstance(value, JsonValue) or not hasattr(value, "to_json") else value.to_json()
 
 
 def _collection(value: Any, style: Style) -> Any:
@@ -179,6 +178,8 @@ def _collection(value: Any, style: Style) -> Any:
         return _mapping(value, style)
     if isinstance(value, bytes) and not style.is_by_fields:
         return base64.b64encode(value).decode()
+    if hasattr(value, "to_json") and not style.is_by_fields:
+        return value.to_json()
     if not isinstance(value, Collection) or isinstance(value, bytes):
         raise TypeError(f"no value that can be written down: {type(value).__name__}")
     items = (value.start, value.stop, value.step) if isinstance(value, range) else value
@@ -210,7 +211,9 @@ def _by_form(value: Any, style: Style) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, get in _getters(type(value)):  # type: ignore[arg-type]  # a class can be hashed
         each = get(value)
-        if each or key not in shape.left_out:
+        if key.startswith("*"):
+            found |= to_json(each, style)
+        elif each or key not in shape.left_out:
             is_text = key in shape.texts and each is not None
             found[key] = str(each) if is_text else to_json(each, style)
     return found if shape.finish is None else shape.finish(found)
@@ -226,12 +229,24 @@ def attributes(kind: Any) -> dict[str, str]:
     """The keys of a dataclass in JSON, in their order, and which attribute each of them is."""
     words = form_of(kind).keys or [each.name for each in dataclasses.fields(kind)]
     parted = [word.partition("=") for word in words]
-    return {key: attribute or key for key, _, attribute in parted}
+    return {key: attribute or key.removeprefix("*") for key, _, attribute in parted}
 
 
 @functools.cache
 def _getters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((key, operator.attrgetter(attribute)) for key, attribute in attributes(kind).items())
+    return tuple((key, _getter(attribute.split("."))) for key, attribute in attributes(kind).items())
+
+
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        return operator.attrgetter(names[0])
+
+    def get(value: Any) -> Any:
+        for name in names:
+            value = None if value is None else getattr(value, name)
+        return value
+
+    return get
 
 
 def from_json(kind: Any, told: object) -> Any:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sinks import Shown, shown_of
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
-from lastgood.values import JsonValue
+from lastgood.values import JsonValue, form
 
 _ONLY_IN_SINKS_MAX = 100
 
@@ -48,16 +47,15 @@ class ShownBatch(JsonValue):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBatch:
+class HeldBatch(JsonValue):
     """A batch of the checkpoint, held against one sink."""
+
+    json = form("*shown difference")
+    """One element of `sinks` of a batch in `inspect --format json`."""
 
     shown: ShownBatch
     difference: str | None
     """Where the two disagree, in a few words."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `sinks` of a batch in `inspect --format json`."""
-        return {**self.shown.to_json(), "difference": self.difference}
 
 
 class Comparison:
