@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lastgood.errors import UsageError
+from lastgood.notes import read_json
 from lastgood.sources.kafka.java_properties import parse_properties
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.starting_offsets import (
@@ -155,7 +156,7 @@ def parse_start_value(value: str, query: str, subject: str) -> StartingOffsets |
     if word in _WORDS:
         return word or None
     try:
-        told = json.loads(word)
+        told = read_json(word)
         if isinstance(told, dict) and told.keys() == _OF_A_QUERY:
             return parse_starting_offsets(word.encode(), query, subject)
         return StartingOffsets(query, None, read_offsets(told))
@@ -172,7 +173,7 @@ def _require_offsets(before: bytes | None, location: str) -> None:
     if before is None or before.strip().decode("utf-8", "replace") in _WORDS:
         return
     try:
-        read_offsets(json.loads(before))
+        read_offsets(read_json(before))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StartingOffsetsError(
             "the file holds something else than startingOffsets",

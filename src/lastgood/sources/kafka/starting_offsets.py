@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.notes import read_json
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.values import JsonValue, form
 
@@ -115,7 +116,7 @@ def parse_starting_offsets(content: bytes, query: str, subject: str) -> Starting
         StartingOffsetsError: it is of another query, or says something else than described above.
     """
     try:
-        told = json.loads(content)
+        told = read_json(content)
         offsets = read_offsets(told["starting_offsets"])
         found = StartingOffsets(str(told["query"]), str(told["recovery"]), offsets)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
