@@ -264,6 +264,8 @@ class Codec:
 
     hooks: Mapping[Any, Read] = field(default_factory=dict)
     """By their types; a hook may raise ValueError."""
+    is_by_fields: bool = False
+    """Whether every dataclass stands by its fields, whatever its form; as in `Style`."""
     _readers: dict[Any, Read] = field(default_factory=dict, repr=False)
 
     def read(self, kind: Any, told: object) -> Any:
@@ -336,7 +338,7 @@ class _DataclassReader:
     def __init__(self, codec: Codec, kind: Any) -> None:
         self._codec = codec
         self._kind = kind
-        self._form = form_of(kind)
+        self._form = Form() if codec.is_by_fields else form_of(kind)
         self._fields: list[tuple[str, str, Read]] = []
 
     def __call__(self, told: Any) -> Any:
@@ -357,8 +359,8 @@ class _DataclassReader:
     def _found_fields(self) -> Iterator[tuple[str, str, Read]]:
         """Name, key and reader of each."""
         keys = {attribute: key for key, attribute in attributes(self._kind).items()}
-        if self._form.prepare is not None:
-            keys = {}  # what it has made stands by the names of the fields
+        if self._form.prepare is not None or self._codec.is_by_fields:
+            keys = {}  # what is there stands by the names of the fields
         hints = typing.get_type_hints(self._kind, include_extras=True)
         for each in dataclasses.fields(self._kind):
             if each.init:

@@ -16,12 +16,22 @@ def _hidden(name: str, text: str) -> str:
 
 
 _SHAREABLE: Final = values.Style(is_by_fields=True, text=redacted, hidden=_hidden, left_out=FREE_TEXT)
+_CODEC: Final = values.Codec(is_by_fields=True)
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON, without free text and without secrets; `values.from_json` reads it.
+    """The value as JSON, without free text and without secrets; `from_json` reads it.
 
     Raises:
         TypeError: it holds something that is none of our values.
     """
     return values.to_json(value, _SHAREABLE)
+
+
+def from_json(kind: Any, told: object) -> Any:
+    """The value of a type that `to_json` has written; fields that are missing have their defaults.
+
+    Raises:
+        ShapeError: it is something else.
+    """
+    return _CODEC.read(kind, told)

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from lastgood import __version__
 from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
-from lastgood.bundle.shareable import to_json
+from lastgood.bundle.shareable import from_json, to_json
 from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
 from lastgood.bundle.tree import CHECKPOINT, WORK, Tree, tree_from_json
 from lastgood.checkpoint.contents import Checkpoint
@@ -59,7 +59,7 @@ from lastgood.storage.reading import (
     parse_location,
 )
 from lastgood.storage.rights import WORK_SUFFIX, private
-from lastgood.values import JsonValue, ShapeError, form, from_json
+from lastgood.values import JsonValue, ShapeError, form
 
 _WORLD, _FAILURES = "world.json", "failures.json"
 _MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
