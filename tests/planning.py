@@ -110,7 +110,8 @@ def delta(last: int | None, **others: Any) -> SinkEvidence:
         "times_by_driver": True,
         **others,
     }
-    return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, last, known=True, because="its log", **fields)
+    told = {"last_batch": last, "known": True, **fields}
+    return SinkEvidence("delta", "/lake/out", DedupeKey.QUERY_ID, because="its log", **told)
 
 
 def files(last: int | None, **others: Any) -> SinkEvidence:

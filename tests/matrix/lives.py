@@ -18,7 +18,7 @@ from planning import read
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
-from lastgood.planning.draft import Draft
+from lastgood.planning.draft import Draft, Known
 from lastgood.query.topics import plans_of, times_to_ask
 from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
@@ -43,6 +43,10 @@ class Partition:
     times_ms: list[int] = field(default_factory=list)
     """Of every record that was ever written to it."""
     earliest: int = 0
+    holes: set[int] = field(default_factory=set)
+    """Offsets that hold no record: a transaction ends there, or it was compacted."""
+    compacted: set[int] = field(default_factory=set)
+    """Of these, what a broker does not find by its time."""
 
     @property
     def latest(self) -> int:
@@ -56,6 +60,8 @@ class Topic:
     name: str
     partitions: dict[int, Partition]
     created: int = 0
+    is_transactional: bool = False
+    is_compacted: bool = False
 
     @property
     def topic_id(self) -> str:
@@ -85,13 +91,22 @@ class Written:
 
 @dataclass
 class Sink:
-    """Delta by query id or by `txnAppId`, or the file sink."""
+    """Delta by query id or by `txnAppId`, the file sink, or one that tells nothing (`silent`)."""
 
     kind: str
     location: str
+    has_times: bool = True
+    """Whether it tells when it got a batch."""
+    is_lazy: bool = False
+    """Whether a batch without rows leaves no mark, as a function may do it."""
     mark: int = -1
+    marked_ms: int | None = None
     log: list[Written] = field(default_factory=list)
     is_restored: bool = False
+    forgotten: int = 0
+    """Versions below are no longer in its log: the checkpoint of the log keeps rows and mark alone."""
+    unclear_before: int = 0
+    """A RESTORE went back to a version that is no longer in its log: what of the ones before is live is not told."""
 
     @property
     def is_delta(self) -> bool:
@@ -99,14 +114,22 @@ class Sink:
 
     def write(self, number: int, rows: list[Record], at_ms: int) -> None:
         """Take a batch, or drop it by its number."""
-        if number <= self.mark:
+        if number <= self.mark or (self.is_lazy and not rows):
             return
         self.log.append(Written(number, rows, at_ms, len(self.log)))
-        self.mark = number
+        if self.kind != "silent":
+            self.mark, self.marked_ms = number, at_ms
+
+    def clean_log(self, kept: int) -> None:
+        """Old versions of the log go; after a RESTORE they stay, or nobody could ever tell."""
+        if not self.is_restored:
+            self.forgotten = max(self.forgotten, len(self.log) - kept)
 
     def restore(self, newest: int) -> None:
         """A RESTORE of the table: rows go, and the mark stays."""
         self.is_restored = True
+        if self.forgotten and newest < min((each.number for each in self._told()), default=self.mark + 1):
+            self.unclear_before = len(self.log)
         for each in self.log:
             each.is_live = each.is_live and each.number <= newest
 
@@ -121,36 +144,58 @@ class Sink:
             if each.is_live:
                 yield from each.rows
 
+    def tells_when(self, number: int) -> bool:
+        """Whether it tells when it got a batch."""
+        return self.has_times and any(each.number == number for each in self._told())
+
+    def _told(self) -> list[Written]:
+        return [each for each in self.log if each.version >= self.forgotten]
+
+    def _is_live(self, each: Written) -> bool | None:
+        return each.is_live if each.version >= self.unclear_before else None
+
     def evidence(self) -> SinkEvidence:
-        live = [each for each in self.log if each.is_live]
-        last = max((each.number for each in live), default=None)
+        if self.kind == "silent":
+            none = DedupeKey.NONE
+            return SinkEvidence(
+                "unrecognised", self.location, none, None, known=False, because="no mark", skips_known=False
+            )
+        told = self._told()
+        last = max((each.number for each in told if self._is_live(each)), default=None)
+        known = last is not None or not self.forgotten or not self.is_restored
+        if last is None and known and self.forgotten:
+            last = self.mark if self.mark >= 0 else None
         keys = {"delta": DedupeKey.QUERY_ID, "txn": DedupeKey.APP_ID, "file": DedupeKey.DIRECTORY}
         batches = tuple(
             CommittedBatch(
                 each.number,
                 each.version if self.is_delta else None,
-                is_live=each.is_live,
+                is_live=self._is_live(each),
                 row_count=None if self.kind == "file" else len(each.rows),
-                committed_at_ms=each.at_ms,
+                committed_at_ms=each.at_ms if self.has_times else None,
                 is_streaming={"delta": True, "file": True, "txn": False}.get(self.kind),
             )
-            for each in self.log
+            for each in told
         )
-        can_go_back = self.kind in ("delta", "file") and not self.is_restored and bool(self.log)
+        can_go_back = self.kind in ("delta", "file") and not self.is_restored and bool(told)
+        first = told[0].number if told else self.mark + 1
+        is_marked = self.is_delta and self.has_times and self.mark == last
         return SinkEvidence(
             "delta" if self.is_delta else self.kind,
             self.location,
             keys[self.kind],
             last,
-            known=True,
+            known=known,
             because="its log",
             skips_up_to=self.mark if self.mark >= 0 else None,
             batches=batches,
-            complete_from=0,
+            complete_from=first if self.forgotten else 0,
+            marked_at_ms=self.marked_ms if is_marked else None,
+            unclear="it went back to a version that is gone from its log" if self.unclear_before else None,
             times_by_driver=True,
             log_names=tuple(str(each.number) for each in self.log) if self.kind == "file" else (),
             app_id={"delta": QUERY_ID, "txn": "etl"}.get(self.kind),
-            back_to=0 if can_go_back else None,
+            back_to=(first if self.forgotten else 0) if can_go_back else None,
         )
 
 
@@ -175,7 +220,13 @@ class Life:
         """What the topics were when the query began."""
         self.ids_before: dict[str, str] = {}
         self.is_strict = True
+        self.planned_anew: set[int] = set()
+        """Numbers that were planned anew after a sink had got them."""
         self.is_looked_at = False
+        self.is_asked = True
+        """Whether a broker tells anything."""
+        self.mirror: dict[str, bytes] = {}
+        """The logs as somebody copied them once."""
         self.floor = -1
         """The newest plan when a topic was last created again: nobody could tell without it."""
 
@@ -190,6 +241,17 @@ class Life:
                 self.now_ms += 1
                 self.produced.add((topic.name, topic.created, number, partition.latest))
                 partition.times_ms.append(self.now_ms + self.producer_ms)
+            if topic.is_transactional and count:
+                partition.holes.add(partition.latest)
+                partition.times_ms.append(self.now_ms + self.producer_ms)
+
+    def compact(self, topic: Topic, gone: Mapping[int, set[int]]) -> None:
+        """Records whose key came again are taken out; nobody is owed them."""
+        for number, offsets in gone.items():
+            topic.partitions[number].holes |= offsets
+            topic.partitions[number].compacted |= offsets
+        owed = {(topic.name, topic.created, number, at) for number, offsets in gone.items() for at in offsets}
+        self.produced -= owed
 
     def recreate(self, topic: Topic) -> None:
         topic.created += 1
@@ -261,6 +323,8 @@ class Life:
             return False
         self.now_ms += 5
         self.plans[number] = Planned(self.now_ms + self.skew_ms, ends)
+        if any(sink.mark >= number for sink in self.sinks):
+            self.planned_anew.add(number)
         self.now_ms += 5
         if is_back and self.is_strict:
             raise DiesError("offset was changed")
@@ -294,24 +358,38 @@ class Life:
                     if not self.is_looked_at:  # that is what failOnDataLoss=false is for
                         self._forget({(name, p): partition.earliest} if partition.earliest > first else {})
                 there = range(first, last) if partition is None else range(partition.earliest, partition.latest)
-                rows += [(name, topic.created, p, at) for at in range(first, last) if at in there]
+                holes = set() if partition is None else partition.holes
+                rows += [(name, topic.created, p, at) for at in range(first, last) if at in there and at not in holes]
         return rows
 
     # What is told of it.
 
+    def is_past_telling(self) -> bool:
+        """Whether a batch that is done was dropped by a sink that does not tell when it had got it: nothing is left."""
+        done = max(max(self.commits, default=-1), max(self.plans, default=-1) - 1)
+        numbers = [number for number in self.planned_anew if number <= done]
+        return any(not sink.tells_when(number) for sink in self.sinks for number in numbers)
+
     def write_down(self) -> Checkpoint:
+        for path, content in self.files().items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_bytes(content)
         for log in ("offsets", "commits", *(f"sources/{n}" for n in range(len(self.sources)))):
             (self.folder / log).mkdir(parents=True, exist_ok=True)
-        (self.folder / "metadata").write_text(json.dumps({"id": QUERY_ID}, separators=(",", ":")))
+        return read(self.folder)
+
+    def files(self) -> dict[str, bytes]:
+        """The logs, by path."""
+        found = {"metadata": json.dumps({"id": QUERY_ID}, separators=(",", ":")).encode()}
         for n, begin in enumerate(self.begun or []):
-            (self.folder / f"sources/{n}/0").write_bytes(b"\0v1\n" + _text(begin).encode())
+            found[f"sources/{n}/0"] = b"\0v1\n" + _text(begin).encode()
         for number, plan in self.plans.items():
             metadata = {"batchWatermarkMs": 0, "batchTimestampMs": plan.at_ms, "conf": dict(PINNED_CONF)}
             lines = ["v1", json.dumps(metadata, separators=(",", ":")), *map(_text, plan.ends)]
-            (self.folder / f"offsets/{number}").write_text("\n".join(lines))
+            found[f"offsets/{number}"] = "\n".join(lines).encode()
         for number in self.commits:
-            (self.folder / f"commits/{number}").write_text('v1\n{"nextBatchWatermarkMs":0}')
-        return read(self.folder)
+            found[f"commits/{number}"] = b'v1\n{"nextBatchWatermarkMs":0}'
+        return found
 
     def take_over(self, checkpoint: Checkpoint) -> None:
         """Go on with what a plan has made of the checkpoint."""
@@ -320,7 +398,7 @@ class Life:
         plans = {number: entry for number, entry in entries if isinstance(entry, OffsetEntry)}
         self.plans = {n: Planned(0, [_ends(line.offset) for line in entry.sources]) for n, entry in plans.items()}
         begun = [_ends(log.initial.offset) for log in checkpoint.sources if log.initial is not None]
-        self.begun = begun or self.begun
+        self.begun = begun or None
 
     def kafka(self, checkpoint: Checkpoint) -> KafkaFacts:
         times = times_to_ask(plans_of(checkpoint), checkpoint.last_committed)
@@ -335,7 +413,11 @@ class Life:
     @staticmethod
     def _topic(topic: Topic) -> TopicFacts:
         parts = {p: PartitionFacts(each.earliest, each.latest) for p, each in topic.partitions.items()}
-        return TopicFacts(topic.topic_id, parts, {"cleanup.policy": "delete", "retention.ms": "-1"})
+        return TopicFacts(
+            topic.topic_id,
+            parts,
+            {"cleanup.policy": "compact" if topic.is_compacted else "delete", "retention.ms": "-1"},
+        )
 
     def _first_at(self, time: int) -> Found:
         return {
@@ -351,10 +433,13 @@ class Life:
             checkpoint,
             location="/chk",
             sinks=sinks,
-            kafka=self.kafka(checkpoint),
+            kafka=self.kafka(checkpoint) if self.is_asked else None,
             fail_on_data_loss=self.is_strict,
             now_ms=self.now_ms,
         )
+
+    def known(self) -> Known:
+        return Known(self.world(), mirror=self.mirror, mirrored_id=QUERY_ID if self.mirror else None)
 
     # What comes of it.
 
@@ -372,7 +457,7 @@ class Life:
 
 def _first(partition: Partition, time: int) -> FoundRecord:
     for offset in range(partition.earliest, partition.latest):
-        if partition.times_ms[offset] >= time:
+        if partition.times_ms[offset] >= time and offset not in partition.compacted:
             return FoundRecord(offset, partition.times_ms[offset])
     return FoundRecord()
 

@@ -20,8 +20,7 @@ from planning import carried_out
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
-from lastgood.diagnosis.unknowns import find_unknowns
-from lastgood.planning.draft import Known, RepairRefusedError
+from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Goal, Replan, Reposition, Resume
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
@@ -32,9 +31,13 @@ EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"))
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
 KINDS = (["delta"], ["delta"], ["file"], ["txn"], ["txn", "txn"], ["txn", "file"], ["delta", "txn"], ["file", "delta"])
+KINDS_OF = {
+    "sinks that tell little": (*KINDS, ["silent"], ["delta", "silent"], ["txn", "silent"]),
+    "mirrors": (*KINDS, ["silent"], ["delta", "silent"], ["silent", "file"]),
+}
 SKEWS_MS = (0, 0, 100, -100, 3000, -3000, 60_000, -60_000, 100_000, -100_000)
 WAITS_MS = (2, 500, 5000, 70_000, 700_000)
-LIVES, LIVES_PROOF = 40, 1500
+LIVES, LIVES_PROOF = 20, 600
 ALL_READ = 60
 """Batches after which a query has caught up in any of these lives."""
 
@@ -98,13 +101,15 @@ class Fate:
         if not self.life.plans:
             return None
         topic, count = self._topic(), self.chance.randint(1, 25)
+        if self.life.skew_ms or self.life.producer_ms:  # clocks would hide it
+            self._note_ids()
         self.life.recreate(topic)
         self.life.produce(topic, count)
         return f"{topic.name} with {count}"
 
     def _retain(self) -> str | None:
         topic = self._topic()
-        if topic.created:  # what would tell that it is another would be gone
+        if topic.created and not self.life.ids_before:  # what would tell that it is another would be gone
             return None
         for each in topic.partitions.values():
             each.earliest = self.chance.randint(each.earliest, each.latest)
@@ -134,6 +139,48 @@ class Fate:
         sink.restore(newest)
         return f"{sink.location} to batch {newest}"
 
+    def _clean_log(self) -> str | None:
+        """Old versions go out of the log of a table."""
+        sink = self.chance.choice(self.life.sinks)
+        if not sink.is_delta:
+            return None
+        sink.clean_log(self.chance.randint(0, 2))
+        return f"of {sink.location} below version {sink.forgotten}"
+
+    def _mirror(self) -> str:
+        self.life.mirror = self.life.files()
+        return f"with {sorted(self.life.mirror)}"
+
+    def _lose(self) -> str:
+        """Files of the checkpoint go."""
+        what = self.chance.choice(("all", "plans", "commits", "newest"))
+        if what in ("all", "plans"):
+            self.life.plans.clear()
+        if what in ("all", "commits"):
+            self.life.commits.clear()
+        if what == "all":
+            self.life.begun = None
+        for log in (self.life.plans, self.life.commits) if what == "newest" else ():
+            newest, count = max(log, default=-1), self.chance.randint(0, 2)
+            for number in range(newest, newest - count, -1):
+                log.pop(number, None) if isinstance(log, dict) else log.discard(number)
+        return what
+
+    def _compact(self) -> str | None:
+        topic = self._topic()
+        if not topic.is_compacted:
+            return None
+        gone: dict[int, set[int]] = {}
+        for number, each in topic.partitions.items():
+            gone[number] = {at for at in range(each.earliest, each.latest - 1) if self.chance.random() < 0.4}
+            ends = [end.get((topic.name, number), 0) for plan in self.life.plans.values() for end in plan.ends]
+            first = range(each.earliest, min((end for end in ends if end > 0), default=0))
+            left = {at for at in first if at not in each.holes}
+            if topic.created and left <= gone[number]:  # what would tell that it is another would be gone
+                gone[number] -= left
+        self.life.compact(topic, gone)
+        return f"{topic.name} without {gone}"
+
     def _note_ids(self) -> str:
         self.life.ids_before = dict(self.life.ids_begun)
         return str(self.life.ids_before)
@@ -153,6 +200,12 @@ ACTS = {
     "topics created again": (*RUNS, "recreate", "lose_commit", "add_partition"),
     "everything": (*PEOPLE, "recreate", "note_ids"),
     "clocks": (*PEOPLE, "change_driver"),
+    "logs of tables": (*PEOPLE, "clean_log", "clean_log"),
+    "sinks that tell little": (*PEOPLE, "clean_log"),
+    "brokers that are not asked": PEOPLE,
+    "mirrors": (*RUNS, "run", "run", "mirror", "mirror", "lose", "restore"),
+    "transactions": (*RUNS, "compact", "compact", "recreate", "lose_commit"),
+    "ids and clocks": (*PEOPLE, "recreate", "change_driver"),
 }
 
 
@@ -162,16 +215,26 @@ def lived(folder: Path, kind: str, seed: int) -> Fate:
     sources = [
         [_topic(chance, next(names)) for _ in range(chance.choice((1, 1, 2)))] for _ in range(chance.choice((1, 1, 2)))
     ]
-    sinks = [Sink(each, f"/lake/{n}") for n, each in enumerate(chance.choice(KINDS))]
+    sinks = [_sink(chance, kind, each, n) for n, each in enumerate(chance.choice(KINDS_OF.get(kind, KINDS)))]
     life = Life(folder, sources, sinks)
+    life.is_asked = kind != "brokers that are not asked"
     life.is_strict = chance.random() < 0.8
-    if kind == "clocks":
+    if kind in ("clocks", "ids and clocks"):
         life.skew_ms, life.producer_ms = chance.choice(SKEWS_MS), chance.choice(SKEWS_MS)
     for topic in life.topics.values():
+        if kind == "transactions":
+            topic.is_transactional, topic.is_compacted = chance.random() < 0.5, chance.random() < 0.5
         life.produce(topic, chance.randint(3, 12))
     fate = Fate(chance, life, [f"{kind} {seed}: {[each.kind for each in sinks]}, strict {life.is_strict}"])
     fate.happen(ACTS[kind])
     return fate
+
+
+def _sink(chance: random.Random, of: str, kind: str, number: int) -> Sink:
+    sink = Sink(kind, f"/lake/{number}")
+    if of == "sinks that tell little":
+        sink.has_times, sink.is_lazy = chance.random() < 0.5, kind == "txn" and chance.random() < 0.5
+    return sink
 
 
 def _topic(chance: random.Random, name: str) -> Topic:
@@ -181,14 +244,14 @@ def _topic(chance: random.Random, name: str) -> Topic:
 def wrong(folder: Path, kind: str, seed: int) -> Iterator[str]:
     """What is said of a life and does not come so."""
     fate = lived(folder / "seen", kind, seed)
-    if not fate.life.plans:
+    if (not fate.life.plans and not fate.life.mirror) or fate.life.is_past_telling():
         return
     if _is_called_sound(fate.life.world()):
         yield from (f"{fate.told}: called sound, and {line}" for line in _comes(fate.life, EXACT))
     for goal in GOALS:
         fate = lived(folder / goal.name, kind, seed)
         try:
-            found = draft(Known(fate.life.world()), goal, SPARK_4_2)
+            found = draft(fate.life.known(), goal, SPARK_4_2)
         except RepairRefusedError:
             continue
         fate.life.change_sinks(found)
@@ -201,7 +264,7 @@ def _is_called_sound(world: World) -> bool:
     """Whether `diagnose` has nothing to say against a plain start."""
     report = diagnose(world, SPARK_4_2)
     is_warned = any(each.severity >= Severity.WARNING for each in report.findings)
-    return grade_of(report) in SOUND and not is_warned and not list(find_unknowns(world, report.restart))
+    return grade_of(report) in SOUND and not is_warned and not report.restart.unknowns
 
 
 def _comes(life: Life, word: Guarantee) -> Iterator[str]:

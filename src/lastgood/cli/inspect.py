@@ -310,7 +310,8 @@ def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:
         }[batch.shown]
         rows = "" if batch.row_count is None else f", {batch.row_count:,} rows"
         before = f"; held it in version {written} before" if written and batch.shown is Shown.LIVE else ""
-        yield f"{batch.sink}  {words}{rows}{before}"
+        anew = "" if held.anew is None else f"; {held.difference}: {held.anew}"
+        yield f"{batch.sink}  {words}{rows}{before}{anew}"
 
 
 def _offset(offset: int) -> str:

@@ -20,6 +20,7 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 RESTORE = "RESTORE"
 DELETE = "DELETE"
+CLONE = "CLONE"
 FENCE, TAKE_BACK, USE_UP = "LASTGOOD FENCE", "LASTGOOD TAKE BACK", "LASTGOOD USE UP"
 RENEW, PUT_BACK = "LASTGOOD RENEW", "LASTGOOD PUT BACK"
 """What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, a mark that had expired made

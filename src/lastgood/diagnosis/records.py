@@ -16,12 +16,18 @@ from lastgood.query.world import World
 
 OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 """Every condition by which records can be lost or doubled."""
-_DONE_ALREADY = (source_conditions.SOURCE_OFFSET_WENT_BACK, kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED)
-"""Those that are no error, since a query goes on with them: a batch that is done left something out."""
+_DONE_ALREADY = (
+    source_conditions.SOURCE_OFFSET_WENT_BACK,
+    kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
+    source_conditions.SOURCE_FILES_CHANGED,
+)
+"""Those that are no error, since a query goes on with them: a batch that is done left something out, or what it has
+read comes once more."""
 ONLY_TWICE = (
     sink_conditions.SINK_WOULD_REPEAT,
     sink_conditions.SINK_BATCH_TWICE,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,  # what is unread was given up with the subscription
+    source_conditions.SOURCE_FILES_CHANGED,  # of a batch that runs again the planner says by itself what it lacks
 )
 """Those by which none is lost."""
 

@@ -33,6 +33,8 @@ def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
             yield f"{sink.location}: what it shows: {sink.because}"
         elif sink.presumed_app_id is not None:
             yield f"{sink.location}: whether the query writes there as {sink.presumed_app_id} (--txn-app-id)"
+        elif sink.unclear is not None:
+            yield f"{sink.location}: which of its batches are still there: {sink.unclear}"
         anew = planned_anew(world.checkpoint, sink)
         if anew is not None:
             yield f"{sink.location}: which plan its batch {orphan} is of: {anew.because}"

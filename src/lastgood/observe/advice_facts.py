@@ -165,6 +165,7 @@ def _recorded(evidence: Evidence) -> AdviceFacts | None:
     from lastgood.observe.recorded import (  # noqa: PLC0415 - 10 ms that a query without a recorder need not pay
         newest_records,
         recorded_batches,
+        recorded_kafka_sources,
         recorded_runs,
         recorded_subscriptions,
         recorded_topic_ids,
@@ -177,5 +178,6 @@ def _recorded(evidence: Evidence) -> AdviceFacts | None:
         runs=recorded_runs(records),
         topic_ids=recorded_topic_ids(records, evidence.query_id),
         subscriptions=recorded_subscriptions(records, evidence.query_id),
+        kafka_sources=recorded_kafka_sources(records, evidence.query_id),
         is_stateful=any(batch.state_rows is not None for batch in batches),
     )

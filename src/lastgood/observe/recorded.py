@@ -98,6 +98,15 @@ def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> t
     return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
 
 
+def recorded_kafka_sources(records: Iterable[Record], query_id: str | None) -> int | None:
+    """How many sources of a query's newest batch are Kafka, by their descriptions; None without a batch."""
+    batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
+    sources = batches[-1].sources if batches else ()
+    if not sources:
+        return None
+    return sum(source.subscription is not None or "kafka" in source.description.lower() for source in sources)
+
+
 def _batch(record: Progress) -> RecordedBatch:
     kafka = [source for source in record.sources if source.subscription is not None]
     read = [_between(source.start_offset, source.end_offset) for source in kafka]

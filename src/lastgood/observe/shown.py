@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.rows import BatchRow
+from lastgood.query.sink_batches import Origin, planned_anew
 from lastgood.query.sinks import Shown, shown_of
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
 from lastgood.values import JsonValue, form
@@ -56,6 +57,8 @@ class HeldBatch(JsonValue):
     shown: ShownBatch
     difference: str | None
     """Where the two disagree, in a few words."""
+    anew: str | None = None
+    """Why what the sink holds under this number is, or may be, of an older plan; one line for a person."""
 
 
 class Comparison:
@@ -73,6 +76,8 @@ class Comparison:
         self._known = evidence.known
         planned = evidence.checkpoint.last_planned
         self._last_planned = -1 if planned is None else planned
+        self._orphan = evidence.checkpoint.orphan
+        self._anew = [planned_anew(evidence.checkpoint, sink) for sink in self.sinks]
         self._batches: list[dict[int, list[CommittedBatch]]] = []
         for sink in self.sinks:
             found: dict[int, list[CommittedBatch]] = {}
@@ -84,15 +89,18 @@ class Comparison:
         """A batch held against each sink; what only the mirror still knows is no longer planned."""
         is_planned = row.planned and row.batch <= self._last_planned
         is_empty = bool(row.reads) and all(read.count == 0 and not read.added for read in row.reads)
-        found = (
-            shown_batch(sink, row.batch, batches.get(row.batch, ()))
-            for sink, batches in zip(self.sinks, self._batches, strict=True)
-        )
         is_committed = row.committed and is_planned
-        return tuple(
-            HeldBatch(each, each.difference(is_planned=is_planned, is_committed=is_committed, is_empty=is_empty))
-            for each in found
-        )
+        told = []
+        for sink, batches, anew in zip(self.sinks, self._batches, self._anew, strict=True):
+            each = shown_batch(sink, row.batch, batches.get(row.batch, ()))
+            differs = each.difference(is_planned=is_planned, is_committed=is_committed, is_empty=is_empty)
+            if anew is not None and anew.origin.is_doubtful and row.batch == self._orphan:
+                is_sure = anew.origin is Origin.OLDER_PLAN
+                differs = "of an older plan in the sink" if is_sure else "perhaps of an older plan in the sink"
+                told.append(HeldBatch(each, differs, anew.because))
+            else:
+                told.append(HeldBatch(each, differs))
+        return tuple(told)
 
     def only_in_sinks(self) -> list[BatchRow]:
         """Batches newer than every plan that a sink shows and nobody else knows; newest first, a hundred at most."""

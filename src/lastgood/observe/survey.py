@@ -15,6 +15,7 @@ from lastgood.journal.room import require_newest_signed
 from lastgood.mirror.copies import standing
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
+from lastgood.observe.files_again import files_again
 from lastgood.observe.sinks_back import fence_of
 from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.observe.unread_files import files_after
@@ -175,7 +176,7 @@ def survey(  # noqa: PLR0913 - all but the first by name
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
         found, world = replace(found, checkpoint=checkpoint), replace(world, checkpoint=checkpoint)
-    world = _with_files(found, world)
+    world = replace(_with_files(found, world), files_again=files_again(found))
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
-from lastgood.diagnosis.rules_kafka_broker import suspicions
+from lastgood.diagnosis.rules_kafka_broker import identities, suspicions
 from lastgood.planning import unread_files
 from lastgood.planning.left_out import kafka_gaps
 from lastgood.planning.price import Guarantee, SourcePrice
@@ -23,7 +23,7 @@ from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import stands
 from lastgood.sinks.evidence import START_MS
 from lastgood.sources.kafka.ranges import Offsets, Ranges, planned, union
-from lastgood.sources.kafka.retention import HeadroomKind, headroom
+from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity, headroom
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
@@ -41,6 +41,8 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
         start: Where it is to start, by source, if that is not where it stands: what comes after is read again.
     """
     for each in standing.sinks:
+        if each.sink.unclear is not None and any(not _is_read_again(each, n, start) for n in _perhaps_gone(each)):
+            yield f"{each.sink.location} may lack what its mark stands for: {each.sink.unclear}"
         taken_back = (*each.sink.holes, *_taken_back_above(each))
         holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
         if holes:
@@ -49,6 +51,12 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
             if _is_read_again(each, batch_id, start):
                 continue
             yield f"{each.sink.location} may lack what batch {batch_id} read: {held.because}"
+
+
+def _perhaps_gone(reading: SinkView) -> list[int]:
+    """Batches that are done and that it has had by its mark, of which it does not tell that they are there."""
+    live = {batch.batch_id for batch in reading.sink.batches if batch.is_live}
+    return [n for n in reading.may_have_rows(reading.batches_done(0, reading.marked)) if n not in live]
 
 
 def _taken_back_above(reading: SinkView) -> list[int]:
@@ -173,8 +181,20 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         for each in found
         if not each.is_strong and each.costs
     )
-    others = (*_told_the_same(standing), *unread_files.unknown(standing), *_runs_what_it_has(standing))
+    others = (
+        *_not_told(standing),
+        *_told_the_same(standing),
+        *unread_files.unknown(standing),
+        *_runs_what_it_has(standing),
+    )
     return (*topics, *others, *_not_marked(standing))
+
+
+def _not_told(standing: Standing) -> Iterator[str]:
+    """Topics of which the broker was asked, and nobody can tell whether they are those that were read."""
+    for topic, answer in identities(standing.world, standing.restart):
+        if answer.identity is TopicIdentity.UNKNOWN:
+            yield f"the assumption that {topic} is the topic that was read: {answer.because}"
 
 
 def _told_the_same(standing: Standing) -> Iterator[str]:

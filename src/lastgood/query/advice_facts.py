@@ -73,6 +73,8 @@ class AdviceFacts:
     """Ids that the topics have of which the offsets of the query are, as far as anybody has written them down."""
     subscriptions: tuple[str, ...] = ()
     """How the newest recorded batch reads Kafka: `subscribe`, `subscribe_pattern`, `assign`; empty: not recorded."""
+    kafka_sources: int | None = None
+    """How many sources of the newest recorded batch are Kafka; None: not recorded."""
     is_stateful: bool = False
     """Whether a recorded batch had stateful operators."""
     max_downtime_ms: int | None = None

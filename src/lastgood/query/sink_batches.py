@@ -61,6 +61,9 @@ def held_batches(checkpoint: Checkpoint, sink: SinkEvidence) -> dict[int, Held]:
     planned = {number: time_ms for number in checkpoint.offsets.entries if (time_ms := _planned_ms(checkpoint, number))}
     found = origins(sink, planned)
     orphan = checkpoint.orphan
+    if orphan is not None and orphan in planned and orphan not in found and sink.may_skip(orphan):
+        later = _by_later(sink, planned[orphan], orphan)
+        found |= {} if later is None else {orphan: later}
     for number in [each for each in found if each != orphan and found[each].origin is Origin.THIS_PLAN]:
         because = _clock_set_back(sink, planned, number)
         found |= {} if because is None else {number: Held(Origin.PERHAPS_OLDER, because)}
@@ -123,6 +126,20 @@ def origins(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> dict[int, Held
             because += "" if is_sure else ", unless clocks differ by so much"
             found[number] = Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
     return found
+
+
+def _by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:
+    """The orphan by the batches that came after one of its number, where its own version is no longer in the log."""
+    slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
+    came = {number: at_ms for number, at_ms in _committed_ms(sink).items() if number > orphan}
+    first = min(came, key=lambda number: came[number], default=None)
+    age_ms = 0 if first is None else planned_ms - slack_ms - came[first]
+    if age_ms <= 0:
+        return None
+    is_sure = age_ms > MAX_CLOCK_SKEW_MS
+    because = f"it had batch {first} already {age_ms / 1000:,.1f} seconds before batch {orphan} was planned"
+    because += "" if is_sure else ", unless clocks differ by so much"
+    return Held(Origin.OLDER_PLAN if is_sure else Origin.PERHAPS_OLDER, because)
 
 
 def _clocks_against(sink: SinkEvidence, planned_ms: Mapping[int, int], orphan: int) -> str | None:

@@ -9,7 +9,14 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.spans import orphan_of
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
-from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS, IdentityAnswer, ReadUpTo, TopicIdentity, identify_topic
+from lastgood.sources.kafka.retention import (
+    FROM_THE_FIRST_MS,
+    MAX_CLOCK_SKEW_MS,
+    IdentityAnswer,
+    ReadUpTo,
+    TopicIdentity,
+    identify_topic,
+)
 
 
 def plans_of(checkpoint: Checkpoint) -> dict[int, OffsetEntry]:
@@ -43,13 +50,15 @@ def times_to_ask(plans: Mapping[int, OffsetEntry], committed: int | None) -> tup
     A topic may have been created again some batches ago, and the query gone on in it: all that it holds is older than
     the newest plan then. So it is asked by a few older plans as well, of which the oldest tells most, and a newer one
     where what the oldest had read is deleted.
+
+    Of a compacted topic only its oldest record tells what it begins with.
     """
     newest = max(plans, default=None)
     times = _right_after(plans, [each for each in (committed, newest) if each is not None])
     later = [max(times) + MAX_CLOCK_SKEW_MS] if times else []
     older = sorted(plans.keys() - {committed, newest})
     before = _right_after(plans, [older[0], older[len(older) // 2], older[-1]] if older else [])
-    return tuple(dict.fromkeys((*times, *later, *before)))
+    return tuple(dict.fromkeys((*times, *later, *before, *([FROM_THE_FIRST_MS] if times else []))))
 
 
 def _right_after(plans: Mapping[int, OffsetEntry], numbers: Sequence[int]) -> list[int]:

@@ -58,7 +58,7 @@ class SinkEvidence(JsonValue):
     json = form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
         "app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
-        "back_because mark_lasts_ms unreadable log_names files_gone notes is_silent"
+        "back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
     )
     """The fields by their names."""
 
@@ -105,6 +105,9 @@ class SinkEvidence(JsonValue):
     """What stands against going further back; one line for a person."""
     mark_lasts_ms: int | None = None
     """Delta: how long a mark counts once it is made; None: for ever."""
+    unclear: str | None = None
+    """Delta: what was taken back that nobody can tell, so that a batch which is not told to be live may be gone; None:
+    nothing was."""
     unreadable: tuple[int, ...] = ()
     """Entries of the sink's own log that its readers and its next compaction need, and that are missing or damaged."""
     files_gone: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from lastgood.observe.recorded import (
     newest_files,
     newest_records,
     recorded_batches,
+    recorded_kafka_sources,
     recorded_runs,
     recorded_subscriptions,
     recorded_topic_ids,
@@ -97,6 +98,21 @@ def test_how_the_newest_batch_reads_kafka_is_told(kind: Any) -> None:
     records = [progress(3, 1000), progress(4, 2000, sources=(source,)), progress(9, 3000, query_id="another")]
     assert recorded_subscriptions(records, QUERY_ID) == (kind,)
     assert recorded_subscriptions(records, "a third") == ()
+
+
+@pytest.mark.parametrize(
+    ("description", "count"),
+    [
+        ("KafkaV2[Subscribe[orders]]", 1),
+        ("KafkaSourceV1[Subscribe[orders]]", 1),
+        ("org.apache.spark.sql.eventhubs.EventHubsSource@6f1c", 0),
+    ],
+)
+def test_sources_that_are_kafka_are_counted(description: str, count: int) -> None:
+    records = [progress(3, 1000, sources=(Source(description=description),))]
+    assert recorded_kafka_sources(records, QUERY_ID) == count
+    assert recorded_kafka_sources(records, "another") is None
+    assert recorded_kafka_sources([progress(3, 1000, sources=())], QUERY_ID) is None
 
 
 def test_runs_tell_when_they_lived_and_how_they_ended() -> None:

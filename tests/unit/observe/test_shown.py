@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planning import query
 
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.rows import rows_of
 from lastgood.observe.shown import Comparison, ShownBatch, shown_batch
 from lastgood.query.sinks import Shown
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
-from lastgood.testing.checkpoints import CheckpointBuilder
+from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
 
 BATCHES = (
     CommittedBatch(2, 10, is_live=True, row_count=7),
@@ -123,3 +125,15 @@ def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: Eviden
     assert [each.difference for each in comparison.of(rows[0])] == [None, "in the sink only"]
     assert not any(row.planned or row.committed for row in rows)
     assert Comparison(evidence, []).only_in_sinks() == []
+
+
+def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    evidence = gather(str(tmp_path))
+    newest = next(row for row in rows_of(evidence) if row.batch == 3)
+    for ahead_ms, told in ((400_000, "of an older plan in the sink"), (-500, None)):
+        at_ms = STARTED_MS + 3000 - ahead_ms
+        table = replace(sink(CommittedBatch(3, 3, committed_at_ms=at_ms), last=3), skips_up_to=3)
+        (held,) = Comparison(evidence, [table]).of(newest)
+        assert (held.difference, held.anew is not None) == (told, told is not None)
+        assert held.shown.shown is Shown.LIVE

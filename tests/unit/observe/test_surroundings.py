@@ -27,7 +27,7 @@ from lastgood.settings.config import Kafka
 from lastgood.settings.target import Target, name_policy
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources.kafka import cluster as kafka_cluster
-from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS, ReadUpTo
+from lastgood.sources.kafka.retention import FROM_THE_FIRST_MS, MAX_CLOCK_SKEW_MS, ReadUpTo
 from lastgood.storage.reading import LocalStorage, LocationInvalidError, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -236,14 +236,14 @@ def test_a_query_stands_where_its_newest_committed_batch_ends(checkpoint: Path) 
         {"orders": {0: 15, 1: 15}},
         STARTED_MS + 2000,
         {"orders": (planned, committed)},
-        (STARTED_MS + 2001, STARTED_MS + 3001, STARTED_MS + 3001 + MAX_CLOCK_SKEW_MS),
+        (STARTED_MS + 2001, STARTED_MS + 3001, STARTED_MS + 3001 + MAX_CLOCK_SKEW_MS, FROM_THE_FIRST_MS),
     )
 
 
 def test_before_its_first_commit_it_stands_where_its_sources_began(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).plan()
     planned = {"orders": (ReadUpTo(STARTED_MS, {0: 5, 1: 5}),)}
-    after = (STARTED_MS + 1, STARTED_MS + 1 + MAX_CLOCK_SKEW_MS)
+    after = (STARTED_MS + 1, STARTED_MS + 1 + MAX_CLOCK_SKEW_MS, FROM_THE_FIRST_MS)
     expected = Reading(("orders",), {"orders": {0: 0, 1: 0}}, None, planned, after)
     assert reading(gather(str(checkpoint), batches=2)) == expected
 

@@ -26,7 +26,7 @@ def taken(checkpoint: Path, kafka: Path | None = None) -> list[str]:
 def test_that_it_is_kafka_is_an_assumption_where_no_broker_was_named(tmp_path: Path, orphan: bool) -> None:
     query(tmp_path / "chk", 3, orphan=orphan)
     (line,) = taken(tmp_path / "chk")
-    assert line.startswith("the assumption that source 0 is Kafka: ")
+    assert line.startswith("the assumption that source 0 is Kafka, and its topics those that were read: ")
     facts = tmp_path / "facts.json"
     facts.write_text(json.dumps(broker((0, 90), (0, 90)).to_json()))
     assert taken(tmp_path / "chk", facts) == []

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 from planning import broker, delta, drafted, files, known, mirror_of, query, read, silent, written_ms
 
+from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
+from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
-from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
+from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 KEPT = broker((0, 40), (0, 40))
@@ -173,3 +176,41 @@ def test_plan_of_the_mirror_that_is_younger_than_what_the_sink_holds_says_nothin
     to_its_end = Reposition({"0": {"orders": {0: 25, 1: 25}}}, "a test wants it")
     found = drafted(known(tmp_path, delta(3), kafka=KEPT, mirror=mirror), to_its_end)
     assert found.guarantee is LOSSY  # how far the older plan went nobody knows
+
+
+def test_table_that_went_back_to_before_its_log_may_lack_what_its_mark_stands_for(tmp_path: Path) -> None:
+    query(tmp_path, 4)
+    why = "version 9 restored version 1, which is older than what could be read"
+    not_known = delta(3, known=False, last_batch=None, batches=(), unclear=why)
+    gone_on = delta(3, batches=(batch(3),), complete_from=3, unclear=why)
+    for sink in (not_known, gone_on):
+        for goal in (Resume(), Replan(), Reposition({}, "it stands")):
+            found = drafted(known(tmp_path, sink, kafka=KEPT), goal)
+            assert (found.guarantee, f"/lake/out may lack what its mark stands for: {why}" in lines(found)) == (
+                LOSSY,
+                True,
+            )
+        unknowns = judge(known(tmp_path, sink, kafka=KEPT).world).restart.unknowns
+        assert [why in line for line in unknowns if "/lake/out" in line] == [sink is gone_on]
+    assert drafted(known(tmp_path, delta(3, unclear=why), kafka=KEPT), Resume()).guarantee is EXACT  # each is told
+
+
+def test_files_that_are_read_once_more_come_twice(tmp_path: Path) -> None:
+    query(tmp_path, 3, source=FileInput())
+    day = 24 * 60 * 60 * 1000
+    forgotten = FileFacts(SourceFile("file:/in/a", 0, 0), FileState.CHANGED, 9 * day)
+    for newest_ms, word in ((8 * day, TWICE), (2 * day, EXACT)):
+        again = {"0": WrittenAgain((forgotten,), newest_ms, 3, 3)}
+        found = drafted(known(tmp_path, delta(2), files_again=again), Resume())
+        assert (found.guarantee, found.is_plain) == (word, True)
+        assert ("SOURCE_FILES_CHANGED sources/0" in lines(found)) == (word is TWICE)
+
+
+def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(tmp_path: Path) -> None:
+    query(tmp_path, 3)
+    found = drafted(known(tmp_path, delta(2), kafka=KEPT), Resume())
+    assert "the assumption that orders is the topic that was read: it was not asked by time" in found.rests_on
+    same = drafted(
+        known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40), topic_id="one"), topic_ids={"orders": "one"}), Resume()
+    )
+    assert "the topic that was read" not in lines(same)

@@ -281,7 +281,7 @@ def test_refusal_and_doubt_name_other_ways_and_certainty_names_none(tmp_path: Pa
     assert ways["reposition"] == Alternative(
         "reposition",
         LOSSY,
-        "2 files change; rests on orders-1 starts at the earliest offset that Kafka has",
+        "2 files change; rests on the assumption that orders is the topic that was read: it was not asked by time",
         "lastgood plan /chk --goal reposition --stable-lag 1",
     )
     assert [each.goal for each in drafted(known(tmp_path), Resume()).alternatives] == ["replan", "reposition"]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from foreign import AUTO_LOADER, KINESIS, NUMBERS, PULSAR, PYTHON, Lines
-from planning import SPARK, delta, drafted, known, mirror_of, query
+from planning import SPARK, broker, delta, drafted, known, mirror_of, query
 
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.price import Guarantee
+from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.testing.checkpoints import QUERY_ID
 
@@ -105,3 +106,20 @@ def test_reposition_of_another_source_is_refused(tmp_path: Path) -> None:
     query(tmp_path, 3, source=Lines(KINESIS))
     found = drafted(known(tmp_path, delta(2)), Reposition({}, "it stands"))
     assert found.guarantee is not EXACT
+
+
+@pytest.mark.parametrize(("sources", "word"), [(None, EXACT), (1, EXACT), (0, AT_LEAST)])
+def test_kafka_is_not_what_a_recorder_saw_to_be_something_else(
+    tmp_path: Path, sources: int | None, word: Guarantee
+) -> None:
+    """The offsets of Azure Event Hubs, and the beginning that it writes down, look like Kafka's."""
+    query(tmp_path, 3)
+    advice = AdviceFacts(kafka_sources=sources)
+    found = drafted(known(tmp_path, delta(2), advice=advice), Resume())
+    assert (found.guarantee, found.is_plain) == (word, True)
+    assert ("where a recorder saw another source" in found.rests_on[-1]) == (word is AT_LEAST)
+    told = [each for each in predict(known(tmp_path, advice=advice).world, SPARK).unknowns if "a recorder saw" in each]
+    assert len(told) == (word is AT_LEAST)
+    assert (
+        drafted(known(tmp_path, delta(2), advice=advice, kafka=broker((0, 40), (0, 40))), Resume()).guarantee is EXACT
+    )

@@ -71,6 +71,19 @@ def test_clocks_that_may_differ_prove_less(
     assert told(table(*batches, last=2, times_by_driver=by_driver), planned)[2] is expected
 
 
+@pytest.mark.parametrize(("ahead_ms", "expected"), [(400_000, OLDER), (1000, PERHAPS), (-500, None)])
+def test_orphan_whose_version_is_cleaned_away_is_told_by_the_batches_that_came_after_it(
+    tmp_path: Path, ahead_ms: int, expected: Origin | None
+) -> None:
+    """As where an old copy of a checkpoint was put in place: a later batch was there before the orphan was planned."""
+    query(tmp_path, 1, orphan=True)
+    later = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 1000 - ahead_ms)
+    sink = table(later, skips_up_to=3, complete_from=3, times_by_driver=True)
+    held = held_batches(read(tmp_path), sink).get(1)
+    assert (held.origin if held else None) is expected
+    assert 1 not in held_batches(read(tmp_path), replace(sink, skips_up_to=None))  # it would not drop it
+
+
 def test_rows_of_a_batch_that_reads_nothing_are_of_another_plan(tmp_path: Path) -> None:
     builder = query(tmp_path, 3)
     builder.plan(0)

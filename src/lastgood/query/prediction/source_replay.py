@@ -16,6 +16,7 @@ from lastgood.query.world import World
 from lastgood.sources.unasked import Unasked, counts_rows, name_of
 
 _LIKE_KAFKA = "Kafka by its offsets, which wrote down no beginning as Kafka does"
+_NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azure Event Hubs is"
 
 
 _NOTHING: Mapping[str, SourceOffset] = {}
@@ -38,12 +39,34 @@ def taken_for_kafka(world: World, begun_before: Mapping[str, SourceOffset]) -> l
     """
     if world.kafka is not None:
         return []
-    return [
-        f"the assumption that source {source_id} is Kafka: it looks so, and so does Azure Event Hubs,"
-        " and no --kafka is named"
+    taken = [
+        source_id
         for source_id, offset, initial in _reached(world, begun_before)
         if isinstance(offset, KafkaOffset) and isinstance(initial, KafkaOffset)
     ]
+    if _is_recorded_as_kafka(world) is None:
+        return [
+            f"the assumption that source {source_id} is Kafka, and its topics those that were read: it looks so, and so"
+            " does Azure Event Hubs, and no --kafka is named"
+            for source_id in taken
+        ]
+    return [
+        f"the assumption that the topics of source {source_id} are those that were read: no --kafka is named"
+        for source_id in taken
+        if _is_recorded_as_kafka(world)
+    ]
+
+
+def _is_recorded_as_kafka(world: World) -> bool | None:
+    """Whether a recorder has seen that every source that looks like Kafka is Kafka; None: nobody has."""
+    recorded, newest = world.advice.kafka_sources, world.checkpoint.newest_offsets
+    if recorded is None or newest is None:
+        return None
+    return recorded >= sum(isinstance(line.offset, KafkaOffset) for line in newest.sources)
+
+
+def _like_kafka(world: World) -> str:
+    return _NOT_KAFKA if _is_recorded_as_kafka(world) is False else _LIKE_KAFKA
 
 
 def _reached(
@@ -62,7 +85,7 @@ def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator
     for source_id, offset, initial in _reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
             is_gone = counts_rows(offset, initial)
-            name = _LIKE_KAFKA if isinstance(offset, KafkaOffset) else name_of(offset, initial)
+            name = _like_kafka(world) if isinstance(offset, KafkaOffset) else name_of(offset, initial)
             yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
 
 
@@ -74,6 +97,8 @@ def _is_asked(world: World, source_id: str, offset: SourceOffset, initial: Sourc
         case DeltaOffset():
             return world.fail_on_data_loss or source_id in world.tables
         case KafkaOffset():  # other connectors write the same shape, and Kafka's own always its beginning as well
+            if _is_recorded_as_kafka(world) is False:  # of several nobody knows which it is
+                return _has_topics(world, offset)
             return isinstance(initial, KafkaOffset) or _has_topics(world, offset)
     return False
 

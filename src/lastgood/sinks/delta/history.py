@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from lastgood.delta_log.actions import DELETE, FENCE, PUT_BACK, RENEW, RESTORE, TableCommit, Transaction
+from lastgood.delta_log.actions import CLONE, DELETE, FENCE, PUT_BACK, RENEW, RESTORE, TableCommit, Transaction
 from lastgood.sinks.evidence import CommittedBatch
 
 
@@ -45,6 +45,8 @@ class History:
     """The last version that changed what is shown; None if none did."""
     restored: bool = False
     """Whether that was a RESTORE."""
+    unclear: str | None = None
+    """What went back to nobody knows where; None if nothing did."""
 
 
 def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
@@ -60,7 +62,7 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
                 version=commit.version,
                 is_live=commit.version in live or (None if commit.version < walk.unclear_before else False),
                 row_count=commit.row_count,
-                committed_at_ms=commit.timestamp_ms,
+                committed_at_ms=transaction.last_updated_ms if commit.operation == CLONE else commit.timestamp_ms,
                 user_metadata=commit.user_metadata,
                 is_streaming=None if commit.recovery is not None else commit.query_id is not None,
             )
@@ -69,6 +71,7 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
         shown=walk.shown,
         last_version=walk.last.version if walk.last else None,
         restored=walk.last is not None and walk.last.operation == RESTORE,
+        unclear=walk.unclear,
     )
 
 
@@ -90,6 +93,8 @@ class _Walk:
         self.last: TableCommit | None = None
         self.unclear_before = 0
         """Whether batches of older versions are live is not known, unless they are in `shown.live`."""
+        self.unclear: str | None = None
+        """The last reason for which it was not known what is shown."""
 
     def step(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> None:
         transaction = commit.by_app.get(self._app_id)
@@ -106,6 +111,7 @@ class _Walk:
             self.unclear_before = commit.version
         if self.shown is not before:
             self.last = commit
+            self.unclear = self.shown.unclear or self.unclear
         self._after[commit.version] = self.shown
 
     def _mark(self, commit: TableCommit, batch_id: int) -> None:

@@ -154,6 +154,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         back_to=back_to,
         back_because=back_because,
         mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
+        unclear=history.unclear,
         notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
     )
 

@@ -15,6 +15,10 @@ MAX_CLOCK_SKEW_MS = 5 * 60 * 1000
 """How far the clocks of producers, brokers and drivers are taken to be apart."""
 
 
+FROM_THE_FIRST_MS = 0
+"""Asked for the first record from this time on, a broker tells the oldest that it has, whatever was compacted."""
+
+
 class HeadroomKind(enum.Enum):
     """What retention will do to the unread part of a partition."""
 
@@ -166,13 +170,19 @@ def identify_topic(
         is_told_the_same: Whether a person says that it is the topic that was read: settles what clocks leave open.
         max_clock_skew_ms: How far clocks may be apart.
     """
+    first = _first_offsets(topic, asked.get(FROM_THE_FIRST_MS, {}))
+    asked = {after_ms: records for after_ms, records in asked.items() if after_ms != FROM_THE_FIRST_MS}
     found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
     if found is None or found.identity is TopicIdentity.SAME:
         newest = _asked_by_newest(reads, asked)
         newer = _newer_than_read(reads, newest, max_clock_skew_ms)
-        by_time = _written_anew(topic, reads[0].ends, newer, found) if found else _by_time(topic, reads, newest, newer)
+        if found:
+            by_time = _written_anew(topic, reads[0].ends, newer, found, first)
+        else:
+            by_time = _by_time(topic, reads, newest, newer, first)
         is_open = by_time.identity in (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
-        since = _read_on(topic, reads, asked, max_clock_skew_ms, is_proven=found is not None) if is_open else None
+        is_proven = found is not None
+        since = _read_on(first, reads, asked, max_clock_skew_ms, is_proven=is_proven) if is_open else None
         found = since or by_time
     if found.identity is TopicIdentity.MAY_BE_RECREATED and is_told_the_same:
         return IdentityAnswer(TopicIdentity.SAME, "a person says that it is the topic that was read")
@@ -258,7 +268,11 @@ def _newest_ends(reads: Sequence[ReadUpTo], partition: int) -> list[int]:
 
 
 def _written_anew(
-    topic: TopicFacts, read_ends: Mapping[int, int], newer: Mapping[int, _Newer], by_id: IdentityAnswer
+    topic: TopicFacts,
+    read_ends: Mapping[int, int],
+    newer: Mapping[int, _Newer],
+    by_id: IdentityAnswer,
+    first: Mapping[int, int],
 ) -> IdentityAnswer:
     """A log with the same id that was lost (by an unclean election, with its disks) and has grown again."""
     anew = tuple(
@@ -266,7 +280,7 @@ def _written_anew(
         for number, each in newer.items()
         if each.is_sure
         and each.record.timestamp_ms is not None
-        and not _holds_older(topic, number, read_ends[number], each.record)
+        and not _holds_older(topic, number, read_ends[number], each.record, first)
     )
     if not anew:
         return by_id
@@ -282,6 +296,7 @@ def _by_time(
     reads: Sequence[ReadUpTo],
     asked: Mapping[int, Mapping[int, FoundRecord]],
     newer: Mapping[int, _Newer],
+    first: Mapping[int, int],
 ) -> IdentityAnswer:
     ends = reads[0].ends
     surely = tuple(number for number, each in newer.items() if each.is_sure)
@@ -290,7 +305,7 @@ def _by_time(
         return IdentityAnswer(TopicIdentity.LOOKS_RECREATED, reason, surely)
     known = {number: _best_known(number, asked) for number in ends}
     is_of_newest = all(each.is_of_newest for each in newer.values())
-    if newer and is_of_newest and any(_holds_older(topic, each, end, known[each]) for each, end in ends.items()):
+    if newer and is_of_newest and any(_holds_older(topic, each, end, known[each], first) for each, end in ends.items()):
         reason = "the newest of it below the committed end is newer than the batch, by no more than clocks may differ"
         return IdentityAnswer(TopicIdentity.WITHIN_SKEW, reason, tuple(newer))
     if newer:
@@ -316,7 +331,7 @@ def _asked_by_newest(
 
 
 def _read_on(
-    topic: TopicFacts,
+    first_offsets: Mapping[int, int],
     reads: Sequence[ReadUpTo],
     asked: Mapping[int, Mapping[int, FoundRecord]],
     max_clock_skew_ms: int,
@@ -329,14 +344,14 @@ def _read_on(
     older is left, unless clocks differ and the rest is deleted.
 
     Args:
-        topic: Facts of today.
+        first_offsets: The oldest record of each partition of which that is known.
         reads: The plans, newest first.
         asked: As in `identify_topic`.
         max_clock_skew_ms: How far clocks may be apart.
         is_proven: Whether its id says that it is the same: then a record has to be newer by more than clocks differ.
     """
     for read in _onward(reads):
-        first = _first_left(topic, read, asked.get(read.batch_timestamp_ms + 1, {}))
+        first = _first_left(first_offsets, read, asked.get(read.batch_timestamp_ms + 1, {}))
         ahead_ms = [time_ms - read.batch_timestamp_ms for time_ms in first.values()]
         if not ahead_ms:
             continue
@@ -363,15 +378,14 @@ def _onward(reads: Sequence[ReadUpTo]) -> Iterator[ReadUpTo]:
         yield read
 
 
-def _first_left(topic: TopicFacts, read: ReadUpTo, newer: Mapping[int, FoundRecord]) -> dict[int, int]:
+def _first_left(first_offsets: Mapping[int, int], read: ReadUpTo, newer: Mapping[int, FoundRecord]) -> dict[int, int]:
     """Per partition of which something is left that a plan has read: the time of the first of it, if all is newer.
 
     Nothing if anything that is left is older than the plan, or nobody knows.
     """
     found: dict[int, int] = {}
     for number, end in sorted(read.ends.items()):
-        facts, record = topic.partitions.get(number), newer.get(number)
-        earliest = None if facts is None else facts.earliest
+        earliest, record = first_offsets.get(number), newer.get(number)
         if earliest is None or record is None or record.unknown is not None:
             return {}
         if earliest >= end:
@@ -389,10 +403,27 @@ def _best_known(partition: int, asked: Mapping[int, Mapping[int, FoundRecord]]) 
     return next(iter([*answered, *told]), FoundRecord(unknown="it was not asked by time"))
 
 
-def _holds_older(topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord) -> bool:
+def _first_offsets(topic: TopicFacts, oldest: Mapping[int, FoundRecord]) -> dict[int, int]:
+    """The oldest record of each partition of which that is known.
+
+    A partition begins where its log does. Compaction takes records out and leaves the beginning where it was, so that
+    nothing may be left there: of a compacted topic the oldest record counts that was found.
+    """
+    found: dict[int, int] = {}
+    for number, facts in topic.partitions.items():
+        record = oldest.get(number)
+        first = facts.earliest if topic.is_compacted is not True else None if record is None else record.offset
+        if first is not None:
+            found[number] = first
+    return found
+
+
+def _holds_older(
+    topic: TopicFacts, partition: int, end: int, first_newer: FoundRecord, first: Mapping[int, int]
+) -> bool:
     """Whether a partition is known to hold what is below the committed end and no newer than the batch."""
-    facts = topic.partitions.get(partition)
-    if facts is None or facts.earliest is None or facts.latest is None or first_newer.unknown is not None:
+    facts, oldest = topic.partitions.get(partition), first.get(partition)
+    if facts is None or oldest is None or facts.latest is None or first_newer.unknown is not None:
         return False
     below = min(end, facts.latest)
-    return facts.earliest < (below if first_newer.offset is None else min(below, first_newer.offset))
+    return oldest < (below if first_newer.offset is None else min(below, first_newer.offset))

@@ -233,3 +233,15 @@ def test_history_of_any_length_can_be_shown_and_compared() -> None:
     history = history_of(steps, Q)
     assert history == history_of(steps, Q)
     assert "5000" not in repr(history.shown)
+
+
+def test_batch_that_came_by_a_clone_is_as_old_as_its_mark() -> None:
+    """A deep clone may carry marks along, in a version that is younger than the batches that they stand for."""
+    cloned = dataclasses.replace(
+        w(3, operation="CLONE"), timestamp_ms=9000, transactions=(Transaction(Q, 3, last_updated_ms=4000),)
+    )
+    written = dataclasses.replace(w(4), timestamp_ms=9500, transactions=(Transaction(Q, 4, last_updated_ms=9400),))
+    found = history_of(commits(cloned, written), Q)
+    assert [each.committed_at_ms for each in found.batches] == [4000, 9500]
+    untold = dataclasses.replace(cloned, transactions=(Transaction(Q, 3),))
+    assert history_of(commits(untold), Q).batches[0].committed_at_ms is None

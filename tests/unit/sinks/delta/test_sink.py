@@ -167,6 +167,10 @@ def test_restore_to_before_the_cleaned_log_leaves_it_open(table: Path) -> None:
     (table / "_delta_log" / commit_name(5)).write_text(json.dumps(restore))
     found = evidence(table)
     assert (found.last_batch, found.known, found.skips_up_to) == (None, False, 4)
+    assert found.unclear == "version 5 restored version 1, which is older than what could be read"
+    write(table, 5)
+    went_on = evidence(table)
+    assert (went_on.last_batch, went_on.known, went_on.unclear) == (5, True, found.unclear)
 
 
 def test_only_as_many_versions_as_asked_are_read_one_by_one(table: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from lastgood.sources.kafka.facts import FoundRecord, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.retention import (
+    FROM_THE_FIRST_MS,
     MAX_CLOCK_SKEW_MS,
     Headroom,
     HeadroomKind,
@@ -202,12 +203,19 @@ def test_records_are_held_against_the_batch_that_read_their_offsets() -> None:
 OLD = ReadUpTo(NOW - 60_000, {0: 5, 1: 5})
 
 
-def read_on(first: FoundRecord, *older: ReadUpTo, facts: TopicFacts = BOTH, **more: Any) -> TopicIdentity:
+def read_on(
+    first: FoundRecord,
+    *older: ReadUpTo,
+    facts: TopicFacts = BOTH,
+    oldest: dict[int, FoundRecord] | None = None,
+    **more: Any,
+) -> TopicIdentity:
     """Of a topic of which nothing is newer than the newest plan, by what is the first after an older one."""
     between = ReadUpTo(NOW - 30_000, {0: 10, 1: 10})
     reads = [READ, between, *(older or (OLD,))]
     newest = {NOW + 1: {0: LATER, 1: NONE_LATER}, NOW - 29_999: {0: FoundRecord(10, NOW - 29_000), 1: LATER}}
     asked = {**newest, reads[-1].batch_timestamp_ms + 1: {0: first, 1: FoundRecord(0, NOW - 50_000)}}
+    asked |= {} if oldest is None else {FROM_THE_FIRST_MS: oldest}
     return identify_topic(facts, reads=reads, asked=asked, **more).identity
 
 
@@ -229,6 +237,28 @@ def test_older_plan_tells_nothing_where_something_older_is_left_or_all_is_gone()
     assert read_on(FoundRecord(5, NOW - 50_000), facts=begins_late) is TopicIdentity.SAME
     went_back = ReadUpTo(NOW - 60_000, {0: 12, 1: 5})  # what was read before may be of another topic
     assert read_on(FoundRecord(0, NOW - 50_000), went_back) is TopicIdentity.SAME
+
+
+def test_compacted_topic_begins_with_the_oldest_record_that_is_left() -> None:
+    """Compaction leaves the beginning of a partition where it was: nothing older need lie there."""
+    compacted = TopicFacts(partitions=BOTH.partitions, config={"cleanup.policy": "compact"})
+    newer = {0: FoundRecord(12, NOW + 1000), 1: FoundRecord(14, NOW + 1000)}
+
+    def by(oldest: dict[int, FoundRecord]) -> TopicIdentity:
+        asked = {NOW + 1: newer, FROM_THE_FIRST_MS: oldest}
+        return identify_topic(compacted, reads=[READ], asked=asked).identity
+
+    assert by(newer) is TopicIdentity.MAY_BE_RECREATED
+    assert by({0: FoundRecord(3, NOW - 1000), 1: FoundRecord(14, NOW + 1000)}) is TopicIdentity.WITHIN_SKEW
+    assert by({}) is TopicIdentity.MAY_BE_RECREATED
+
+
+def test_compacted_topic_in_which_the_query_has_read_on_is_told_by_its_oldest_record() -> None:
+    compacted = TopicFacts(partitions=BOTH.partitions, config={"cleanup.policy": "compact"})
+    anew, other = FoundRecord(3, NOW - 50_000), FoundRecord(0, NOW - 50_000)
+    assert read_on(anew, facts=compacted, oldest={0: anew, 1: other}) is TopicIdentity.MAY_BE_RECREATED
+    older = FoundRecord(1, NOW - 90_000)
+    assert read_on(anew, facts=compacted, oldest={0: older, 1: other}) is TopicIdentity.SAME
 
 
 def test_partition_that_was_not_asked_by_time_leaves_it_open() -> None:
