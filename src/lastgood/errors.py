@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 from lastgood.redaction import redacted
+from lastgood.values import JsonValue
 from lastgood.written import command_as_written
 
 _TEXT_MAX = 8_000
@@ -72,7 +73,7 @@ class OtherWay(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Otherwise:
+class Otherwise(JsonValue):
     """Another command than that in `next`, and what it is for."""
 
     because: str
@@ -80,10 +81,6 @@ class Otherwise:
 
     def __str__(self) -> str:
         return self.because
-
-    def to_json(self) -> dict[str, Any]:
-        """One of `alternatives` of an error."""
-        return {"because": self.because, "command": self.command}
 
 
 def _bounded(text: str) -> str:

@@ -16,10 +16,11 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lastgood.errors import LastgoodError, Retry, command_line
 from lastgood.storage.location import Location
+from lastgood.values import JsonValue, ShapeError, form
 
 FORMAT: Final = 1
 SIGNATURE: Final = "signature"
@@ -97,8 +98,11 @@ class Standing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(JsonValue):
     """What is written beside the signed content."""
+
+    json = form("format key place hmac")
+    format: ClassVar = FORMAT
 
     key: str
     """The id of the key."""
@@ -107,18 +111,16 @@ class Signature:
     hmac: str
     """64 hexadecimal digits."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The object `signature`."""
-        return {"format": FORMAT, "key": self.key, "place": self.place, "hmac": self.hmac}
-
     @classmethod
     def of(cls, told: object) -> Signature | None:
         """Read one; None if it is none, or of a format that this lastgood does not know."""
         if not isinstance(told, Mapping) or told.get("format") != FORMAT:
             return None
-        words = [told.get(name) for name in ("key", "place", "hmac")]
-        key, place, digest = (each if isinstance(each, str) else "" for each in words)
-        return cls(key, place, digest) if key and _HMAC.fullmatch(digest) else None
+        try:
+            found = cls.from_json(told)
+        except ShapeError:
+            return None
+        return found if found.key and _HMAC.fullmatch(found.hmac) else None
 
 
 @dataclass(frozen=True, slots=True)

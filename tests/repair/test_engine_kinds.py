@@ -5,7 +5,7 @@ It is registered by one line of a table; the engine, the file of a plan and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from lastgood.steps.step import Rank, SinkEdit, Step, Turn
 from lastgood.storage.reading import Storage, parse_location
 from lastgood.storage.writing import WritableStorage
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
+from lastgood.values import form
 
 COUNTER = parse_location("/lake/counter")
 
@@ -36,6 +37,7 @@ COUNTER = parse_location("/lake/counter")
 class CounterStep(Step):
     """A file that holds nothing but the number of the newest batch gets a lower one."""
 
+    json = form("do undo kind path before batch why")
     kind: ClassVar = "counter"
 
     path: str
@@ -58,17 +60,6 @@ class CounterStep(Step):
     @property
     def edit(self) -> SinkEdit:
         return SinkEdit("counter", self.path, None, self.batch, self.why)
-
-    def to_json(self) -> dict[str, Any]:
-        told = {"path": self.path, "before": self.before, "batch": self.batch, "why": self.why}
-        return {"do": self.do, "undo": self.undo, "kind": self.kind, **told}
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> CounterStep | None:
-        match told:
-            case {"path": str(path), "before": int(before), "batch": int(batch), "why": str(why)}:
-                return cls(path, before, batch, why)
-        return None
 
 
 class CarriedCounterStep(Carrying):

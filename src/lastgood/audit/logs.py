@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
@@ -17,11 +17,19 @@ from lastgood.observe.evidence import Evidence, MirrorUse, gather, lineage, reco
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class LogAudit:
+class LogAudit(JsonValue):
     """Whether the known batches of a query follow each other without gap or overlap."""
+
+    json = form(
+        "*evidence contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
+        "not_compared unread rests_on"
+    )
+    """What `verify --format json` prints."""
+    rests_on: ClassVar = "offsets as planned, not as read"
 
     evidence: Evidence
     first: int | None
@@ -49,22 +57,6 @@ class LogAudit:
         if self.seams:
             return False
         return True if self.batches and not self.not_compared and not self.unread else None
-
-    def to_json(self) -> dict[str, Any]:
-        """What `verify --format json` prints."""
-        return {
-            **self.evidence.to_json(),
-            "contiguous": self.is_contiguous,
-            "first_batch": self.first,
-            "last_batch": self.last,
-            "batches": self.batches,
-            "queries": list(self.queries),
-            "seams": [seam.to_json() for seam in self.seams],
-            "compared": dict(self.compared),
-            "not_compared": [each.to_json() for each in self.not_compared],
-            "unread": list(self.unread),
-            "rests_on": "offsets as planned, not as read",
-        }
 
 
 class _Committed:

@@ -24,6 +24,7 @@ from typing import IO, Any, Self
 
 from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
+from lastgood.notes import read_json
 from lastgood.storage.reading import PARALLEL_LOCAL, Entry, Location
 
 FORMAT = 1
@@ -170,8 +171,8 @@ class BundleArchive:
         content = self.read(name)
         self._require_few_values(name, content)
         try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as error:
+            return read_json(content)
+        except ValueError as error:
             raise self._invalid("a part of it is no JSON", name) from error
 
     def invalid(self, error: Exception) -> BundleInvalidError:

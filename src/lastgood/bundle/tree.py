@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lastgood.bundle.values import ShapeError
 from lastgood.errors import Retry, StorageError
 from lastgood.storage.reading import Entry, Location
+from lastgood.values import ShapeError
 
 CHECKPOINT, WORK = "checkpoint", "lastgood"
 """The names that a checkpoint and its work folder have in a bundle."""
@@ -103,13 +103,13 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> Tree:
     """
     folders, files = (told.get("folders"), told.get("files")) if isinstance(told, dict) else (None, None)
     if not isinstance(folders, list) or not isinstance(files, list):
-        raise ShapeError("the listing has no folders and files")
+        raise ShapeError(told, "listing with folders and files")
     tree = Tree(roots)
     for path in folders:
         tree.add_folder(_path(path))
     for row in files:
         if not isinstance(row, list) or len(row) != 3 or not all(_is_number(each) for each in row[1:]):
-            raise ShapeError(f"{row!r:.80} is no file")
+            raise ShapeError(row, "file")
         tree.add_file(_path(row[0]), *row[1:])
     return tree
 
@@ -117,7 +117,7 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> Tree:
 def _path(told: Any) -> str:
     parts = told.split("/") if isinstance(told, str) else [""]
     if parts[0] not in (CHECKPOINT, WORK) or not all(parts) or len(parts) > 12 or len(told) > _PATH_MAX:
-        raise ShapeError(f"{told!r:.80} is no path in a bundle")
+        raise ShapeError(told, "path in a bundle")
     return "/".join(parts)
 
 

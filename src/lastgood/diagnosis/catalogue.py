@@ -11,7 +11,6 @@ import pkgutil
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 import lastgood
 from lastgood.diagnosis import (
@@ -30,6 +29,7 @@ from lastgood.diagnosis import (
 )
 from lastgood.diagnosis.findings import Condition, Severity
 from lastgood.errors import LastgoodError, Retry
+from lastgood.values import JsonValue, form
 
 _THEMES: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (
@@ -68,8 +68,11 @@ _SCRIPTS = ("lastgood.spark.audit_job",)
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(JsonValue):
     """All that is known of one condition."""
+
+    json = form("condition=name theme title story severity=severity.word exit_code retry")
+    """What `explain --format json` prints of it."""
 
     name: str
     theme: str
@@ -82,18 +85,6 @@ class Topic:
     exit_code: int | None = None
     """As an error; None if it is never one."""
     retry: Retry | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """What `explain --format json` prints of it."""
-        return {
-            "condition": self.name,
-            "theme": self.theme,
-            "title": self.title,
-            "story": self.story,
-            "severity": None if self.severity is None else self.severity.name.lower(),
-            "exit_code": self.exit_code,
-            "retry": None if self.retry is None else self.retry.value,
-        }
 
 
 def names() -> tuple[str, ...]:

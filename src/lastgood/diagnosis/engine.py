@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -27,6 +27,7 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
 from lastgood.query.world import World
+from lastgood.values import JsonValue, form
 
 if TYPE_CHECKING:
     from lastgood.failures.classify import Failure
@@ -36,8 +37,16 @@ _READS_COMMITS = {1: SPARK_3_5, 2: SPARK_4_0, 3: SPARK_4_2}
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(JsonValue):
     """What is the matter with a query."""
+
+    json = form(
+        "checkpoint=world.location query_id mode=world.checkpoint.mode log_versions=_log_versions "
+        "last_planned=position.planned last_committed=position.committed last_good=position.last_good "
+        "stateful=world.checkpoint.is_stateful position reasons=position.reasons restart other_versions=others "
+        "findings failures"
+    )
+    """What `diagnose --format json` prints."""
 
     world: World
     position: Position
@@ -61,25 +70,9 @@ class Report:
         """The severity of the worst finding; None if there is none."""
         return max((finding.severity for finding in self.findings), default=None)
 
-    def to_json(self) -> dict[str, Any]:
-        """What `diagnose --format json` prints."""
-        checkpoint = self.world.checkpoint
-        return {
-            "checkpoint": self.world.location,
-            "query_id": self.query_id,
-            "mode": checkpoint.mode.value,
-            "log_versions": dict(log_versions(self.world)),
-            "last_planned": self.position.planned,
-            "last_committed": self.position.committed,
-            "last_good": self.position.last_good,
-            "stateful": checkpoint.is_stateful,
-            "position": self.position.to_json(),
-            "reasons": list(self.position.reasons),
-            "restart": self.restart.to_json(),
-            "other_versions": [restart.to_json() for restart in self.others],
-            "findings": [finding.to_json() for finding in self.findings],
-            "failures": [failure.to_json() for failure in self.failures],
-        }
+    @property
+    def _log_versions(self) -> Mapping[str, int | None]:
+        return dict(log_versions(self.world))
 
 
 def diagnose(

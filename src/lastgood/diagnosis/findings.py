@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.values import JsonValue, form
 from lastgood.written import as_written
 
 
@@ -19,6 +20,11 @@ class Severity(enum.IntEnum):
     """It works, and something is not as it is to be."""
     ERROR = 2
     """Records are lost, doubled or wrong, or the query cannot go on."""
+
+    @property
+    def word(self) -> str:
+        """As it is printed."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,11 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(JsonValue):
     """One condition, found somewhere; its texts are without secrets, whatever it was given."""
+
+    json = form("condition=condition.name severity=severity.word subject evidence effect next")
+    """One of the objects `findings` of `diagnose --format json`."""
 
     condition: Condition
     subject: str
@@ -61,17 +70,6 @@ class Finding:
     def severity(self) -> Severity:
         """How bad it is here."""
         return self.condition.severity if self.level is None else self.level
-
-    def to_json(self) -> dict[str, Any]:
-        """One of the objects `findings` of `diagnose --format json`."""
-        return {
-            "condition": self.condition.name,
-            "severity": self.severity.name.lower(),
-            "subject": self.subject,
-            "evidence": dict(self.evidence),
-            "effect": self.effect,
-            "next": self.next,
-        }
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ import collections
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, Any
+from typing import IO
 
 from lastgood.failures.causes import continued, read_causes
 from lastgood.failures.classify import Failure, checkpoint_file_in, failure_of, failure_of_record, run_in
@@ -14,6 +14,7 @@ from lastgood.failures.failure_class import FailureClass
 from lastgood.failures.log_entries import Entry, read_entries
 from lastgood.failures.log_facts import FactsReader, LogFacts
 from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
+from lastgood.values import JsonValue, form
 
 _ENDED = "terminated with error"
 _SIGNAL = "RECEIVED SIGNAL "
@@ -23,8 +24,11 @@ _WITHOUT_QUERY_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverLog:
+class DriverLog(JsonValue):
     """What a log tells."""
+
+    json = form("failure failures num_failures facts num_lines")
+    """The object `log` of `diagnose --log --format json`."""
 
     failure: Failure | None
     """What ended the driver, or its last query; None if nothing failed."""
@@ -34,16 +38,6 @@ class DriverLog:
     """All of them: earlier ones of the same query count here only."""
     facts: LogFacts = field(default_factory=LogFacts)
     num_lines: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `log` of `diagnose --log --format json`."""
-        return {
-            "failure": self.failure.to_json() if self.failure else None,
-            "failures": [each.to_json() for each in self.failures],
-            "num_failures": self.num_failures,
-            "facts": self.facts.to_json(),
-            "num_lines": self.num_lines,
-        }
 
 
 def read_driver_log(stream: IO[bytes]) -> DriverLog:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lastgood.failures.causes import simple_name
 from lastgood.failures.log_entries import Entry
 from lastgood.records.record import Progress, Record, Source, Started, Subscription, Terminated
+from lastgood.values import JsonValue
 
 _TABLES_MAX = 100
 
@@ -116,7 +117,7 @@ class QueryFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
+class LogFacts(JsonValue):
     """What a log tells."""
 
     spark_version: str | None = None
@@ -131,10 +132,6 @@ class LogFacts:
     """In the order in which they are first told of."""
     executors_removed_idle: int = 0
     """How often dynamic allocation took executors away because they had nothing to do."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `facts` of `diagnose --log --format json`."""
-        return asdict(self)
 
 
 class FactsReader:

@@ -22,11 +22,17 @@ from lastgood.settings.target import resolve_target, target_at
 from lastgood.signing import NO_KEYS, KeyRing, Standing
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedOut:
+class CarriedOut(JsonValue):
     """A recovery that was begun, as its folder tells."""
+
+    json = form(
+        "recovery state goal=plan.goal guarantee=plan.guarantee stages=_stages proof backup undo=_undo signature"
+    )
+    """One of `recoveries` of a report."""
 
     recovery: str
     checkpoint: str
@@ -58,19 +64,13 @@ class CarriedOut:
         """What takes it back."""
         return Asked(self.checkpoint).command("undo", self.recovery, *self.undo_words)
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `recoveries` of a report."""
-        return {
-            "recovery": self.recovery,
-            "state": self.state,
-            "goal": None if self.plan is None else self.plan.goal,
-            "guarantee": None if self.plan is None else self.plan.guarantee.value,
-            "stages": [{"stage": stage.value, "at_ms": at_ms} for stage, at_ms in self.stages],
-            "proof": self.proof,
-            "backup": self.backup,
-            "undo": None if self.state == "undone" else self.undo_command,
-            "signature": None if self.signature is None else self.signature.value,
-        }
+    @property
+    def _stages(self) -> list[dict[str, Any]]:
+        return [{"stage": stage.value, "at_ms": at_ms} for stage, at_ms in self.stages]
+
+    @property
+    def _undo(self) -> str | None:
+        return None if self.state == "undone" else self.undo_command
 
 
 def carried_out(

@@ -8,11 +8,15 @@ from typing import Any
 
 from lastgood.journal.incident import ranges_of
 from lastgood.records.record import Progress
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class LostRange:
+class LostRange(JsonValue):
     """Records of one partition that no sink shows and that are not read any more."""
+
+    json = form("topic partition from=start to=end bound written_after_ms=after_ms written_before_ms=before_ms")
+    """One of `lost` of a report."""
 
     topic: str
     partition: int
@@ -26,18 +30,6 @@ class LostRange:
     """They were written after this time; None if nobody saw it."""
     before_ms: int | None = None
     """They were written before this time."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One of `lost` of a report."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "from": self.start,
-            "to": self.end,
-            "bound": self.bound,
-            "written_after_ms": self.after_ms,
-            "written_before_ms": self.before_ms,
-        }
 
 
 def lost_ranges(plan: Mapping[str, Any], seen: Sequence[Progress]) -> Iterator[LostRange]:

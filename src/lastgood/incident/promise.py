@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError, reason
@@ -25,6 +24,7 @@ from lastgood.records.record import Progress, Record
 from lastgood.settings.target import pipeline_of
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.values import JsonValue
 
 
 class Kept(enum.StrEnum):
@@ -37,16 +37,12 @@ class Kept(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class Promised(JsonValue):
     """What came of looking at the first new batch."""
 
     state: Kept
     because: tuple[str, ...]
     """One line each: what is otherwise than promised, then what nobody can tell, then what is as promised."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `promise` of an incident."""
-        return {"state": self.state.value, "because": list(self.because)}
 
 
 def check_promise(

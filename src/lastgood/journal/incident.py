@@ -6,31 +6,82 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.notes import read_json
 from lastgood.planning.plan import Plan
-from lastgood.planning.price import Guarantee, Waiver
+from lastgood.planning.price import Guarantee, SourcePrice, Waiver
 from lastgood.signing import INCIDENT, Signer
+from lastgood.values import JsonValue, form, from_json
 from lastgood.written import as_written
 
 FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
 DID = ("restart", "repair", "wait", "stop")
 OPEN, RECOVERED, PERSON, STOPPED = OUTCOMES = ("open", "recovered", "person", "stopped")
-PROMISE_STATES = ("kept", "broken", "unknown")
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}", re.ASCII)
 _UNASKED: Final = Signer()
-_CAUSE_TEXTS = ("signal", "error", "class", "because", "condition", "log")
 _OF_PLAN = (
     *("recovery", "goal", "guarantee", "rests_on", "needs", "accepted", "position", "from_batch", "promise"),
     *("sources", "sinks", "evidence", "made_at_ms"),
 )
 _OF_STEP = ("do", "undo", "kind", "path", "effect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptStep:
+    do: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptSink(JsonValue):
+    json = form(strict=True)
+    location: str
+    kind: str
+    batch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptPlan:
+    """What is read of a plan in an incident, as far as it says it; the rest is nobody's."""
+
+    recovery: str | None = None
+    goal: str = ""
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    rests_on: tuple[str, ...] = ()
+    needs: tuple[Waiver, ...] = ()
+    accepted: tuple[Waiver, ...] = ()
+    from_batch: int | None = None
+    evidence: tuple[str, ...] = ()
+    made_at_ms: int = 0
+    steps: tuple[_KeptStep, ...] = ()
+    sinks: tuple[_KeptSink, ...] = ()
+    sources: tuple[SourcePrice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptCause(JsonValue):
+    """What is read of a cause, as far as it says it."""
+
+    json = form("exit_code signal error class=cls because condition log")
+    exit_code: int | None = None
+    signal: str | None = None
+    error: str | None = None
+    cls: str | None = None
+    because: str | None = None
+    condition: str | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeptPromise(JsonValue):
+    json = form(strict=True)
+    state: Literal["kept", "broken", "unknown"]
+    because: tuple[str, ...]
 
 
 class IncidentDamagedError(LastgoodError):
@@ -41,9 +92,31 @@ class IncidentDamagedError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
+def _require_attempt(attempt: Attempt) -> None:
+    if not math.isfinite(attempt.seconds):
+        raise ValueError(f"seconds is {attempt.seconds}")
+    if attempt.did not in DID:
+        raise ValueError(f"did is {attempt.did!r:.50}")
+    if attempt.plan is not None:
+        from_json(_KeptPlan, attempt.plan)
+
+
+def _require_incident(incident: Incident) -> None:
+    if not is_incident_id(incident.id):
+        raise ValueError(f"{incident.id!r:.50} is no id of an incident")
+    if incident.outcome not in OUTCOMES:
+        raise ValueError(f"outcome is {incident.outcome!r:.50}")
+    if incident.cause is not None:
+        from_json(_KeptCause, incident.cause)
+    if incident.promise is not None:
+        from_json(_KeptPromise, incident.promise)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(JsonValue):
     """One turn of the ladder: what was done, and why."""
+
+    json = form(strict=True, check=_require_attempt)
 
     at_ms: int
     did: str
@@ -61,23 +134,19 @@ class Attempt:
     file: str | None = None
     """Where a plan waits for a person."""
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `attempts`."""
-        return {
-            "at_ms": self.at_ms,
-            "did": self.did,
-            "because": self.because,
-            "seconds": self.seconds,
-            "recovery": self.recovery,
-            "plan": None if self.plan is None else dict(self.plan),
-            "proof": self.proof,
-            "file": self.file,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(JsonValue):
     """A failure of a supervised query; or a call of `recover` that changed something, or called a person."""
+
+    json = form(
+        "format id checkpoint pipeline failed_at_ms cause position attempts first_batch rerun first_batch_at_ms "
+        "promise outcome",
+        strict=True,
+        finish=as_written,
+        check=_require_incident,
+    )
+    format: ClassVar = FORMAT
 
     id: str
     """From `new_incident_id`."""
@@ -137,25 +206,6 @@ class Incident:
         if told.get("signal") is not None:
             return f"ended by {told['signal']}"
         return name or (None if told.get("exit_code") is None else f"exit code {told['exit_code']}")
-
-    def to_json(self) -> dict[str, Any]:
-        """The object in its file, without secrets."""
-        told = {
-            "format": FORMAT,
-            "id": self.id,
-            "checkpoint": self.checkpoint,
-            "pipeline": self.pipeline,
-            "failed_at_ms": self.failed_at_ms,
-            "cause": None if self.cause is None else dict(self.cause),
-            "position": dict(self.position),
-            "attempts": [each.to_json() for each in self.attempts],
-            "first_batch": self.first_batch,
-            "rerun": self.rerun,
-            "first_batch_at_ms": self.first_batch_at_ms,
-            "promise": None if self.promise is None else dict(self.promise),
-            "outcome": self.outcome,
-        }
-        return as_written(told)
 
     def to_bytes(self, signer: Signer = _UNASKED) -> bytes:
         """Its file, signed if there is a key."""
@@ -233,132 +283,8 @@ def parse_incident(raw: bytes, subject: str, signer: Signer = _UNASKED) -> Incid
             expected=f"format {FORMAT}",
         )
     try:
-        incident = _incident(told)
+        incident = Incident.from_json(told)
     except ValueError as error:
         raise IncidentDamagedError("the incident is not understood", subject=subject, found=str(error)) from error
     signer.require(INCIDENT, (incident.id,), told, subject)
     return incident
-
-
-def _incident(told: Mapping[str, Any]) -> Incident:
-    if not is_incident_id(_field(told, "id", str)):
-        raise ValueError(f"{told['id']!r:.50} is no id of an incident")
-    return Incident(
-        id=told["id"],
-        checkpoint=_field(told, "checkpoint", str),
-        pipeline=_field(told, "pipeline", str, type(None)),
-        failed_at_ms=_field(told, "failed_at_ms", int),
-        cause=_cause(_field(told, "cause", dict, type(None))),
-        position=_position(_field(told, "position", dict)),
-        attempts=tuple(_attempt(each) for each in _objects(told, "attempts")),
-        first_batch=_field(told, "first_batch", int, type(None)),
-        rerun=_field(told, "rerun", bool, type(None)),
-        first_batch_at_ms=_field(told, "first_batch_at_ms", int, type(None)),
-        promise=_promise(_field(told, "promise", dict, type(None))),
-        outcome=_one_of(told, "outcome", OUTCOMES),
-    )
-
-
-def _attempt(told: Mapping[str, Any]) -> Attempt:
-    seconds = _field(told, "seconds", float, int)
-    if not math.isfinite(seconds):
-        raise ValueError(f"seconds is {seconds}")
-    texts = {name: _field(told, name, str, type(None)) for name in ("recovery", "proof", "file")}
-    plan = _field(told, "plan", dict, type(None))
-    if plan is not None:
-        _require_plan(plan)
-    because, did = _field(told, "because", str), _one_of(told, "did", DID)
-    return Attempt(at_ms=_field(told, "at_ms", int), did=did, because=because, seconds=seconds, plan=plan, **texts)
-
-
-def _cause(told: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if told is not None:
-        _field(told, "exit_code", int, type(None))
-        for name in _CAUSE_TEXTS:
-            _field(told, name, str, type(None))
-    return told
-
-
-def _position(told: Mapping[str, Any]) -> Mapping[str, int | None]:
-    return {name: _field(told, name, int, type(None)) for name in told}
-
-
-def _promise(told: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if told is not None:
-        _one_of(told, "state", PROMISE_STATES)
-        _texts(told, "because")
-    return told
-
-
-def _require_plan(told: Mapping[str, Any]) -> None:
-    """See that what a plan says is as `Plan.to_json` has it, as far as it says it."""
-    known: Mapping[str, Callable[[], object]] = {
-        "recovery": lambda: _field(told, "recovery", str, type(None)),
-        "goal": lambda: _field(told, "goal", str),
-        "guarantee": lambda: _one_of(told, "guarantee", tuple(word.value for word in Guarantee)),
-        "rests_on": lambda: _texts(told, "rests_on"),
-        "needs": lambda: [Waiver(each) for each in _texts(told, "needs")],
-        "accepted": lambda: [Waiver(each) for each in _texts(told, "accepted")],
-        "from_batch": lambda: _field(told, "from_batch", int, type(None)),
-        "evidence": lambda: _texts(told, "evidence"),
-        "made_at_ms": lambda: _field(told, "made_at_ms", int),
-        "steps": lambda: [_field(step, "do", str) for step in _objects(told, "steps")],
-    }
-    for name, require in known.items():
-        if name in told:
-            require()
-    for sink in _objects(told, "sinks") if "sinks" in told else ():
-        _require_sink(sink)
-    for source in _objects(told, "sources") if "sources" in told else ():
-        _require_price(source)
-
-
-def _require_sink(told: Mapping[str, Any]) -> None:
-    _field(told, "location", str)
-    _field(told, "kind", str)
-    _field(told, "batch", int, type(None))
-
-
-def _require_price(told: Mapping[str, Any]) -> None:
-    _field(told, "index", int)
-    _field(told, "kind", str)
-    _field(told, "bound", bool)
-    for what in ("reread", "lost", "duplicated"):
-        _field(told, what, dict, list)
-        try:
-            offsets = [each for _, *place in ranges_of(told, what) for each in place]
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"{what} is {told[what]!r:.50}") from error
-        if not all(type(each) is int for each in offsets) or not all(
-            isinstance(each, str) for each in files_of(told, what)
-        ):
-            raise ValueError(f"{what} is {told[what]!r:.50}")
-
-
-def _field(told: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """A field of one of these types; one that is missing counts as None."""
-    value = told.get(name)
-    if type(value) not in kinds:
-        raise ValueError(f"{name} is {value!r:.50}")
-    return value
-
-
-def _one_of(told: Mapping[str, Any], name: str, values: tuple[str, ...]) -> str:
-    value: str = _field(told, name, str)
-    if value not in values:
-        raise ValueError(f"{name} is {value!r:.50}")
-    return value
-
-
-def _texts(told: Mapping[str, Any], name: str) -> list[str]:
-    found: list[str] = _field(told, name, list)
-    if not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{name} holds what is no text")
-    return found
-
-
-def _objects(told: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = _field(told, name, list)
-    if not all(isinstance(each, dict) for each in found):
-        raise ValueError(f"{name} holds what is no object")
-    return found

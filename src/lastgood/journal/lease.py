@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from lastgood.errors import LastgoodError, Retry, StorageError, is_pid, shows_pr
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue, form
 
 LEASE_SECONDS: Final = 60.0
 BEAT_SECONDS: Final = 3.0
@@ -79,8 +80,10 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(JsonValue):
     """A process that can hold a lease. `this_process` gives ours."""
+
+    json = form(closed=True)
 
     host: str
     machine: str | None
@@ -113,8 +116,10 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class LeaseRecord(JsonValue):
     """What the file of a lease says."""
+
+    json = form(closed=True)
 
     recovery: str
     holder: Holder
@@ -127,7 +132,7 @@ class LeaseRecord:
 
     def to_bytes(self) -> bytes:
         """The content of the file."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self.to_json()).encode()
 
     def __str__(self) -> str:
         """Who holds it, and since when."""
@@ -137,13 +142,10 @@ class LeaseRecord:
 def parse_lease(raw: bytes | None) -> LeaseRecord | None:
     """Read the file of a lease; None if it is not whole."""
     try:
-        told = read_json(raw or b"")
-        record = LeaseRecord(**{**told, "holder": Holder(**told["holder"])})
-    except (ValueError, TypeError, KeyError):
+        record = LeaseRecord.from_json(read_json(raw or b""))
+    except ValueError:
         return None
-    holder = record.holder
-    is_process = is_pid(holder.pid) and isinstance(holder.started, int | None)
-    return record if is_process and isinstance(record.released, bool) else None
+    return record if is_pid(record.holder.pid) else None
 
 
 class Lease:

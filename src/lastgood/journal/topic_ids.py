@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.notes import read_json
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue
 
 _BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted(JsonValue):
+    query: str | None = None
+    topics: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_topic_ids(storage: Storage, checkpoint: Location, query_id: str | None) -> dict[str, str]:
@@ -29,12 +37,10 @@ def read_topic_ids(storage: Storage, checkpoint: Location, query_id: str | None)
         StorageError: the storage does not answer (subclasses).
     """
     raw = storage.read(_file(checkpoint), limit=_BYTES_MAX)
-    told = _parsed(raw) if raw else {}
-    topics = told.get("topics")
-    query = told.get("query")
-    if not isinstance(topics, dict) or (None not in (query, query_id) and query != query_id):
+    noted = _parsed(raw) if raw else _Noted()
+    if None not in (noted.query, query_id) and noted.query != query_id:
         return {}
-    return {topic: each for topic, each in topics.items() if isinstance(each, str)}
+    return {topic: each for topic, each in noted.topics.items() if isinstance(each, str)}
 
 
 def write_topic_ids(
@@ -45,7 +51,7 @@ def write_topic_ids(
     Raises:
         StorageError: it cannot be written (subclasses).
     """
-    content = json.dumps({"query": query_id, "topics": dict(sorted(ids.items()))}).encode() + b"\n"
+    content = json.dumps(_Noted(query_id, dict(sorted(ids.items()))).to_json()).encode() + b"\n"
     if content != storage.read(_file(checkpoint), limit=_BYTES_MAX):
         storage.write(_file(checkpoint), content)
 
@@ -54,9 +60,8 @@ def _file(checkpoint: Location) -> Location:
     return checkpoint.sibling(WORK_SUFFIX) / "topics.json"
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
+def _parsed(raw: bytes) -> _Noted:
     try:
-        told = read_json(raw)
+        return _Noted.from_json(read_json(raw))
     except ValueError:  # as if nobody had noted anything down: then the times of records tell
-        return {}
-    return told if isinstance(told, dict) else {}
+        return _Noted()

@@ -10,32 +10,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from lastgood.failures.ending import Cause
-from lastgood.failures.failure_class import FailureClass
 from lastgood.ladder.rungs import Rung, Standing
 from lastgood.notes import read_json
 from lastgood.settings.policy import Count, GiveUp, Policy, after_failure
+from lastgood.values import AtMost, Between, JsonValue, form
 
 FORMAT = 1
-_LONGEST = 200
-_MOST = 2**53
-"""Of a number that is believed: any JSON reader has it whole."""
+Text: TypeAlias = Annotated[str, AtMost(200)]
+Number: TypeAlias = Annotated[int, Between(0, 2**53)]
+"""One that is believed: any JSON reader has it whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stand:
     """Where a query stands: as long as its commits and repairs are the same, it has made no progress."""
 
-    query_id: str | None
-    planned: int | None
+    query_id: Text | None
+    planned: Number | None
     """Newest batch in the offset log; None if there is none."""
-    committed: int | None
+    committed: Number | None
     """Newest batch in the commit log."""
-    recovery: str | None = None
+    recovery: Text | None = None
     """Id of the newest repair, whoever made it."""
-    read: int | None = None
+    read: Number | None = None
     """Newest batch in the commit log that read something; None: as far as is known, `committed` did."""
 
     @property
@@ -56,17 +56,54 @@ class Stand:
         return self.committed if self.read is None else self.read
 
 
+def _parted(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands flat in the file, by the names of the fields."""
+    names = {
+        "query_id": "query",
+        "planned": "planned",
+        "committed": "committed",
+        "recovery": "recovery",
+        "read": "read",
+    }
+    failures, tried, settled = told.get("failures"), told.get("tried", []), told.get("settled")
+    if settled is not None:
+        is_cause = isinstance(settled, dict) and {"class", "passes_by_itself"} <= settled.keys()
+        if not is_cause:
+            raise ValueError(f"settled is {settled!r:.50}")
+        settled = {"cls": settled["class"], "passes_by_itself": settled["passes_by_itself"]}
+    return {
+        "stand": {name: told.get(key) for name, key in names.items()},
+        "told_ms": told.get("told_ms"),
+        "failures": 0 if failures is None else failures,
+        "since_ms": told.get("since_ms"),
+        "tried": list(dict.fromkeys(tried)) if _are_texts(tried) else tried,
+        "settled": settled,
+    }
+
+
+def _are_texts(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(each, str) for each in told)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(JsonValue):
     """What is kept when a start is told."""
 
+    json = form(
+        "format query=stand.query_id planned=stand.planned committed=stand.committed recovery=stand.recovery "
+        "read=stand.read told_ms failures since_ms tried settled=_told_settled",
+        left_out="settled",
+        prepare=_parted,
+    )
+    format: ClassVar = FORMAT
+
     stand: Stand
-    told_ms: int
+    told_ms: Number
     """When the last start was told, milliseconds since 1970."""
-    failures: int = 0
+    failures: Number = 0
     """Starts that were told and committed nothing, since the newest commit or somebody's repair; of those without a
     planned batch the ones that somebody saw fail."""
-    since_ms: int | None = None
+    since_ms: Number | None = None
     """When the first of them was noticed; None without one."""
     tried: tuple[Rung, ...] = ()
     """What was carried out meanwhile, beyond the last good batch."""
@@ -74,23 +111,15 @@ class Tally:
     """Why the last start failed, if somebody saw it end: then it is among `failures`; also the one too many. None: the
     next call finds out."""
 
+    @property
+    def _told_settled(self) -> dict[str, Any] | None:
+        """All of the cause that is kept."""
+        cause = self.settled
+        return None if cause is None else {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
+
     def to_bytes(self) -> bytes:
         """Its file."""
-        stand = self.stand
-        told = {
-            "format": FORMAT,
-            "query": stand.query_id,
-            "planned": stand.planned,
-            "committed": stand.committed,
-            "recovery": stand.recovery,
-            "read": stand.read,
-            "told_ms": self.told_ms,
-            "failures": self.failures,
-            "since_ms": self.since_ms,
-            "tried": [rung.value for rung in self.tried],
-            **({} if self.settled is None else {"settled": _told_cause(self.settled)}),
-        }
-        return json.dumps(told).encode() + b"\n"
+        return json.dumps(self.to_json()).encode() + b"\n"
 
 
 def parse_tally(raw: bytes) -> Tally:
@@ -104,23 +133,7 @@ def parse_tally(raw: bytes) -> Tally:
         raise ValueError("it is no JSON object")  # noqa: TRY004 - of the content, not of an argument
     if told.get("format") != FORMAT:
         raise ValueError(f"format is {told.get('format')!r:.50}")
-    told_ms = _number(told, "told_ms")
-    if told_ms is None:
-        raise ValueError("told_ms is not there")
-    return Tally(
-        stand=Stand(
-            query_id=_text(told, "query"),
-            planned=_number(told, "planned"),
-            committed=_number(told, "committed"),
-            recovery=_text(told, "recovery"),
-            read=_number(told, "read"),
-        ),
-        told_ms=told_ms,
-        failures=_number(told, "failures") or 0,
-        since_ms=_number(told, "since_ms"),
-        tried=_rungs(told),
-        settled=_cause(told),
-    )
+    return Tally.from_json(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,43 +195,6 @@ def judged(
     return Judged(now, _standing(now, cause, began_ms))
 
 
-def _told_cause(cause: Cause) -> dict[str, Any]:
-    return {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
-
-
-def _cause(told: Mapping[str, Any]) -> Cause | None:
-    value = told.get("settled")
-    if value is None:
-        return None
-    known = {each.value: each for each in FailureClass}
-    name, passes = (value.get("class"), value.get("passes_by_itself")) if isinstance(value, dict) else (None, None)
-    if not isinstance(name, str) or name not in known or not isinstance(passes, bool):
-        raise ValueError(f"settled is {value!r:.50}")
-    return Cause(known[name], passes_by_itself=passes)
-
-
 def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> Standing:
     since_ms = now_ms if tally.since_ms is None else tally.since_ms
     return Standing(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)
-
-
-def _number(told: Mapping[str, Any], name: str) -> int | None:
-    value = told.get(name)
-    if value is not None and (type(value) is not int or not 0 <= value <= _MOST):
-        raise ValueError(f"{name} is {value!r:.50}")
-    return value
-
-
-def _text(told: Mapping[str, Any], name: str) -> str | None:
-    value = told.get(name)
-    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST):
-        raise ValueError(f"{name} is {value!r:.50}")
-    return value
-
-
-def _rungs(told: Mapping[str, Any]) -> tuple[Rung, ...]:
-    names = told.get("tried", [])
-    known = {rung.value: rung for rung in Rung}
-    if not isinstance(names, list) or not all(isinstance(name, str) and name in known for name in names):
-        raise ValueError(f"tried is {names!r:.50}")
-    return tuple(dict.fromkeys(known[name] for name in names))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
+from lastgood.values import JsonValue, form
 from lastgood.written import as_written
 
 FACTS_BYTES_MAX = 64 * 1024
@@ -48,8 +49,10 @@ class CheckpointNotEmptyError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(JsonValue):
     """What a backup holds."""
+
+    json = form(closed=True)
 
     id: str
     at_ms: int
@@ -64,10 +67,6 @@ class Backup:
     """True if it is not to be removed with age."""
     sha256: str | None = None
     """Of the copies, as `digest_of` has it; None of a backup that was made before this was written down."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object in its file, and in `backup list`."""
-        return asdict(self)
 
 
 def backups_folder(checkpoint: Location) -> Location:
@@ -150,15 +149,15 @@ def _backup_named(storage: Storage, folder: Location, backup_id: str) -> Backup 
 def parse_backup(raw: bytes) -> Backup | None:
     """What the file of a backup says; None if it is none of ours."""
     try:
-        told = read_json(raw)
-        told.pop(SIGNATURE, None)
-        backup = Backup(**told)
-    except (AttributeError, ValueError, TypeError):
+        backup = Backup.from_json(_unsigned(read_json(raw)))
+    except ValueError:
         return None
     numbers = (backup.files, backup.size, *(n for n in (backup.last_planned, backup.last_committed) if n is not None))
-    texts = (backup.id, backup.query_id or "", backup.sha256 or "")
-    is_ours = all(is_long(each) for each in numbers) and all(isinstance(each, str) for each in texts)
-    return backup if is_ours and is_time_ms(backup.at_ms) and isinstance(backup.kept, bool) else None
+    return backup if all(map(is_long, numbers)) and is_time_ms(backup.at_ms) else None
+
+
+def _unsigned(told: Any) -> Any:
+    return {name: told[name] for name in told if name != SIGNATURE} if isinstance(told, dict) else told
 
 
 def find_backup(storage: Storage, folder: Location, backup_id: str) -> Backup:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lastgood.errors import UsageError
+from lastgood.notes import read_json
 from lastgood.sources.kafka.cluster import ask_kafka
 from lastgood.sources.kafka.config import KafkaConfig, read_kafka_config
 from lastgood.sources.kafka.facts import KafkaFacts, KafkaFactsError, facts_from_json
@@ -86,7 +86,7 @@ def read_facts(file: Path) -> KafkaFacts:
         KafkaFactsError: it holds something else.
     """
     try:
-        return facts_from_json(json.loads(file.read_bytes()))
+        return facts_from_json(read_json(file.read_bytes()))
     except OSError as error:
         raise UsageError("the facts about Kafka cannot be read", subject=str(file), found=error.strerror) from error
     except (ValueError, RecursionError) as error:

@@ -19,9 +19,9 @@ from typing import Any, Self, TypeVar
 
 from lastgood import __version__
 from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
+from lastgood.bundle.shareable import from_json, to_json
 from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
 from lastgood.bundle.tree import CHECKPOINT, WORK, Tree, tree_from_json
-from lastgood.bundle.values import ShapeError, from_json, to_json
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import (
     COMMITS,
@@ -59,6 +59,7 @@ from lastgood.storage.reading import (
     parse_location,
 )
 from lastgood.storage.rights import WORK_SUFFIX, private
+from lastgood.values import JsonValue, ShapeError, form
 
 _WORLD, _FAILURES = "world.json", "failures.json"
 _MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
@@ -78,16 +79,15 @@ FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True, slots=True)
-class SavedBundle:
+class SavedBundle(JsonValue):
     """A bundle that was written."""
+
+    json = form("path parts size", texts="path")
+    """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
 
     path: Path
     parts: int
     size: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `bundle` of `diagnose --save --format json`; `size` in bytes."""
-        return {"path": str(self.path), "parts": self.parts, "size": self.size}
 
 
 class Bundle:
@@ -359,7 +359,7 @@ def _world_fields(told: Any) -> dict[str, Any]:
         ShapeError, KafkaFactsError: a value is not what it should be.
     """
     if not isinstance(told, dict):
-        raise ShapeError(f"{told!r:.80} is no world")
+        raise ShapeError(told, "world")
     hints = typing.get_type_hints(World)
     names = [field.name for field in dataclasses.fields(World) if field.name in told and field.name != "checkpoint"]
     found = {name: from_json(hints[name], told[name]) for name in names if name != "kafka"}

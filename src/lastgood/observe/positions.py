@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
 from lastgood.errors import UsageError
+from lastgood.notes import read_json
 from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.offsets import Standing, offsets_after
@@ -301,6 +301,6 @@ def read_at(text: str) -> Offsets:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("the offsets cannot be read", subject=f"--at {text}", found=str(error)) from error
     try:
-        return read_offsets(json.loads(content))
+        return read_offsets(read_json(content))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StartingOffsetsError("these are no startingOffsets", subject=f"--at {text}", found=str(error)) from error

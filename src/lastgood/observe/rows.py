@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -12,11 +11,15 @@ from lastgood.checkpoint.source_offsets import name_offset
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
+class BatchRow(JsonValue):
     """One batch, as a line of the table."""
+
+    json = form("batch planned committed time_ms watermark_ms sources=reads from=_origin notes")
+    """One element of `batches`."""
 
     batch: int
     planned: bool
@@ -28,18 +31,9 @@ class BatchRow:
     notes: tuple[str, ...]
     """What is out of the ordinary."""
 
-    def to_json(self) -> dict[str, Any]:
-        """One element of `batches`."""
-        return {
-            "batch": self.batch,
-            "planned": self.planned,
-            "committed": self.committed,
-            "time_ms": self.time_ms,
-            "watermark_ms": self.watermark_ms,
-            "sources": [read.to_json() for read in self.reads],
-            "from": "mirror" if self.mirrored else "checkpoint",
-            "notes": list(self.notes),
-        }
+    @property
+    def _origin(self) -> str:
+        return "mirror" if self.mirrored else "checkpoint"
 
 
 def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffsets, current: int | None) -> BatchRow:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.observe.evidence import Evidence
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sink_batches import Origin, planned_anew
 from lastgood.query.sinks import Shown, shown_of
 from lastgood.sinks.evidence import CommittedBatch, SinkEvidence
+from lastgood.values import JsonValue, form
 
 _ONLY_IN_SINKS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ShownBatch:
+class ShownBatch(JsonValue):
     """One batch in one sink."""
 
     sink: str
@@ -46,31 +46,19 @@ class ShownBatch:
             return "in the sink only"
         return None
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields by their names."""
-        return {
-            "sink": self.sink,
-            "kind": self.kind,
-            "shown": self.shown.value,
-            "version": self.version,
-            "versions": list(self.versions),
-            "row_count": self.row_count,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class HeldBatch:
+class HeldBatch(JsonValue):
     """A batch of the checkpoint, held against one sink."""
+
+    json = form("*shown difference")
+    """One element of `sinks` of a batch in `inspect --format json`."""
 
     shown: ShownBatch
     difference: str | None
     """Where the two disagree, in a few words."""
     anew: str | None = None
     """Why what the sink holds under this number is, or may be, of an older plan; one line for a person."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `sinks` of a batch in `inspect --format json`."""
-        return {**self.shown.to_json(), "difference": self.difference}
 
 
 class Comparison:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.observe.evidence import Evidence, gather
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSize:
+class StoreSize(JsonValue):
     """How much one state store keeps."""
 
     operator: int
@@ -27,14 +27,13 @@ class StoreSize:
     newest_change: int | None
     """Bytes that the newest version alone added."""
 
-    def to_json(self) -> dict[str, Any]:
-        """One element of `stores`."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class StateSizes:
+class StateSizes(JsonValue):
     """The state of a query, store by store."""
+
+    json = form("*evidence size skew=_skews stores")
+    """What `inspect --state --format json` prints; sizes in bytes."""
 
     evidence: Evidence
     stores: tuple[StoreSize, ...]
@@ -48,15 +47,14 @@ class StateSizes:
         total = sum(by_partition.values())
         return max(by_partition.values()) * len(by_partition) / total if len(by_partition) > 1 and total else None
 
-    def to_json(self) -> dict[str, Any]:
-        """What `inspect --state --format json` prints; sizes in bytes."""
-        operators = sorted({store.operator for store in self.stores})
-        return {
-            **self.evidence.to_json(),
-            "size": sum(store.size for store in self.stores),
-            "skew": {str(operator): self.skew(operator) for operator in operators},
-            "stores": [store.to_json() for store in self.stores],
-        }
+    @property
+    def size(self) -> int:
+        """Of all stores together, in bytes."""
+        return sum(store.size for store in self.stores)
+
+    @property
+    def _skews(self) -> dict[int, float | None]:
+        return {operator: self.skew(operator) for operator in sorted({store.operator for store in self.stores})}
 
 
 def inspect_state(target: str, *, config: Path | None = None) -> StateSizes:

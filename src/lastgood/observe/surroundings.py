@@ -31,6 +31,7 @@ from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.unasked import REPLAYS
 from lastgood.storage.parallel import Deadline, ask_all
 from lastgood.storage.reading import LocationInvalidError
+from lastgood.values import JsonValue
 
 TIMEOUT_SECONDS = 10.0
 """How long all answers together may take."""
@@ -185,20 +186,13 @@ def options_of(words: Sequence[str]) -> EvidenceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(JsonValue):
     """What sinks and broker said, when they were asked."""
 
     sinks: tuple[SinkEvidence, ...] = ()
     """In the order of the options."""
     kafka: KafkaFacts | None = None
     """None: not asked."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Both by their own `to_json`."""
-        return {
-            "sinks": [sink.to_json() for sink in self.sinks],
-            "kafka": None if self.kafka is None else self.kafka.to_json(),
-        }
 
 
 def look_around(

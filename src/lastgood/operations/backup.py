@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
@@ -42,6 +41,7 @@ from lastgood.settings.target import Target, resolve_target
 from lastgood.signing import Signer
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.writing import WritableStorage, open_writable
+from lastgood.values import JsonValue, form
 
 MIRROR = "mirror"
 """What `backup restore --from` takes for the newest state of the mirror."""
@@ -50,8 +50,11 @@ _BATCHES_RESTORED = 101
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(JsonValue):
     """A checkpoint that was put back."""
+
+    json = form("checkpoint from=source files last_planned last_committed absent")
+    """What `backup restore --format json` prints."""
 
     checkpoint: str
     source: str
@@ -61,17 +64,6 @@ class Restored:
     last_committed: int | None
     absent: tuple[str, ...]
     """What a restart would still look for and not find; state among it, which no backup holds."""
-
-    def to_json(self) -> dict[str, Any]:
-        """What `backup restore --format json` prints."""
-        return {
-            "checkpoint": self.checkpoint,
-            "from": self.source,
-            "files": self.files,
-            "last_planned": self.last_planned,
-            "last_committed": self.last_committed,
-            "absent": list(self.absent),
-        }
 
 
 def create(

@@ -28,6 +28,7 @@ from lastgood.sources.files.facts import FileFacts, Then, then
 from lastgood.sources.files.folders import ask_files
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, union
+from lastgood.values import JsonValue, form
 
 _NOTHING_ASKED = EvidenceOptions()
 _UNASKED = Surroundings()
@@ -291,23 +292,18 @@ def find_file(
 
 
 @dataclass(frozen=True, slots=True)
-class FileNow:
+class FileNow(JsonValue):
     """An input file that was read, as it is now."""
+
+    json = form(
+        "path=facts.file.path state=facts.state read_ms=facts.file.timestamp_ms "
+        "modified_ms=facts.modified_ms because=facts.because then"
+    )
+    """`file` of `inspect --file --format json`."""
 
     facts: FileFacts
     then: Then | None
     """What Spark does with it; None if it is as it was when it was read, gone, or not known."""
-
-    def to_json(self) -> dict[str, Any]:
-        """`file` of `inspect --file --format json`."""
-        return {
-            "path": self.facts.file.path,
-            "state": self.facts.state.value,
-            "read_ms": self.facts.file.timestamp_ms,
-            "modified_ms": self.facts.modified_ms,
-            "because": self.facts.because,
-            "then": None if self.then is None else self.then.value,
-        }
 
 
 def file_now(evidence: Evidence, path: str) -> FileNow | None:

@@ -24,21 +24,24 @@ from lastgood.settings.target import resolve_target
 from lastgood.signing import KeyRing, Signer, Standing, new_key
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class KeyList:
+class KeyList(JsonValue):
     """The keys that count on this machine, without their secrets."""
+
+    json = form("origin keys=_keys")
+    """What `key create|rotate|list|remove --format json` prints."""
 
     origin: str | None
     """Where they come from; None: there is none."""
     ids: tuple[str, ...]
     """The first one signs, all of them verify."""
 
-    def to_json(self) -> dict[str, Any]:
-        """What `key create|rotate|list|remove --format json` prints."""
-        keys = [{"id": each, "signs": number == 0} for number, each in enumerate(self.ids)]
-        return {"origin": self.origin, "keys": keys}
+    @property
+    def _keys(self) -> list[dict[str, Any]]:
+        return [{"id": each, "signs": number == 0} for number, each in enumerate(self.ids)]
 
     @classmethod
     def of(cls, ring: KeyRing) -> KeyList:

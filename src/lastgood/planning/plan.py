@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Retry
@@ -20,6 +20,7 @@ from lastgood.planning.proof import Proof
 from lastgood.signing import NO_KEYS, PLAN, KeyRing, Signer
 from lastgood.steps.step import Step
 from lastgood.storage.location import location_of
+from lastgood.values import JsonValue, form
 from lastgood.written import as_written
 
 FORMAT: Final = 1
@@ -38,7 +39,7 @@ class PlanInvalidError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSink:
+class PlannedSink(JsonValue):
     """What a sink showed when the plan was made."""
 
     index: int
@@ -52,22 +53,9 @@ class PlannedSink:
     fence: str | None = None
     """Delta: the name whose writers are made to fail before anything is done; None: the table takes no such version."""
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `sinks` of a plan."""
-        return {
-            "index": self.index,
-            "kind": self.kind,
-            "location": self.location,
-            "batch": self.batch,
-            "known": self.known,
-            "skips_up_to": self.skips_up_to,
-            "identity": self.identity,
-            "fence": self.fence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(JsonValue):
     """Another way, which was not taken."""
 
     goal: str
@@ -76,18 +64,13 @@ class Alternative:
     because: str
     command: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `alternatives` of a plan."""
-        word = None if self.guarantee is None else self.guarantee.value
-        return {"goal": self.goal, "guarantee": word, "because": self.because, "command": self.command}
-
     def __str__(self) -> str:
         cost = "cannot be done" if self.guarantee is None else self.guarantee.value.replace("_", " ")
         return f"{self.goal}: {cost}, {self.because}"
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(JsonValue):
     """What Spark will do once the plan is carried out."""
 
     spark: str
@@ -97,18 +80,24 @@ class Promise:
     because: str
     """One line for a person."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The object `promise` of a plan."""
-        return {"spark": self.spark, "outcome": self.outcome, "batch": self.batch, "because": self.because}
-
     def agrees(self, other: Promise) -> bool:
         """Whether both come to the same, whatever the reasons."""
         return (self.outcome, self.batch) == (other.outcome, other.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(JsonValue):
     """What is to be done. `steps` is empty for a plain restart."""
+
+    json = form(
+        "format recovery goal options checkpoint query_id guarantee rests_on needs accepted position "
+        "from_batch=promise.batch promise sources sinks evidence steps seal listings guards alternatives proof "
+        "made_at_ms made_by",
+        strict=True,
+        finish=as_written,
+    )
+    """The object in the plan file and in the output of every verb, without its checksum, and without secrets."""
+    format: ClassVar = FORMAT
 
     recovery: str
     """Its id, fixed when it is made: `20261121-160058-7f3a`."""
@@ -170,36 +159,6 @@ class Plan:
         """
         options = {name: value for name, value in self.options.items() if name != ASKED}
         return replace(self, checkpoint=checkpoint, evidence=evidence, options=options, alternatives=())
-
-    def to_json(self) -> dict[str, Any]:
-        """The object in the plan file and in the output of every verb, without its checksum, and without secrets."""
-        told = {
-            "format": FORMAT,
-            "recovery": self.recovery,
-            "goal": self.goal,
-            "options": dict(self.options),
-            "checkpoint": self.checkpoint,
-            "query_id": self.query_id,
-            "guarantee": self.guarantee.value,
-            "rests_on": list(self.rests_on),
-            "needs": [waiver.value for waiver in self.needs],
-            "accepted": [waiver.value for waiver in self.accepted],
-            "position": dict(self.position),
-            "from_batch": self.promise.batch,
-            "promise": self.promise.to_json(),
-            "sources": [source.to_json() for source in self.sources],
-            "sinks": [sink.to_json() for sink in self.sinks],
-            "evidence": list(self.evidence),
-            "steps": [step.to_json() for step in self.steps],
-            "seal": list(self.seal),
-            "listings": dict(self.listings),
-            "guards": dict(self.guards),
-            "alternatives": [each.to_json() for each in self.alternatives],
-            "proof": None if self.proof is None else self.proof.to_json(),
-            "made_at_ms": self.made_at_ms,
-            "made_by": self.made_by,
-        }
-        return as_written(told)
 
     def to_bytes(self, keys: KeyRing = NO_KEYS) -> bytes:
         """The plan file, signed if there is a key."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastgood.sources.kafka.ranges import Offsets, Ranges
+from lastgood.values import JsonValue, form
 
 _FILES_SHOWN = 5
 
@@ -31,8 +32,14 @@ class Waiver(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePrice:
+class SourcePrice(JsonValue):
     """The price at one source of the query. Ranges are offsets, not records."""
+
+    json = form(
+        "index kind reread=_told_reread lost=_told_lost duplicated=_told_duplicated reread_from duplicated_from bound",
+        left_out="reread_from duplicated_from",
+        prepare=lambda told: {**told, **_files_apart(told)},
+    )
 
     index: int
     """By its line in the offset log."""
@@ -67,6 +74,19 @@ class SourcePrice:
         return bool(self.duplicated or self.duplicated_from or self.duplicated_files)
 
     @property
+    def _told_reread(self) -> Ranges | tuple[str, ...]:
+        """Ranges, or the files of a source of files: of either kind one of the two is empty."""
+        return self.reread_files or self.reread
+
+    @property
+    def _told_lost(self) -> Ranges | tuple[str, ...]:
+        return self.lost_files or self.lost
+
+    @property
+    def _told_duplicated(self) -> Ranges | tuple[str, ...]:
+        return self.duplicated_files or self.duplicated
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """The same for a person; empty if it costs nothing."""
         told = []
@@ -92,28 +112,15 @@ class SourcePrice:
                 told.append(f"source {self.index}: {words}, and nobody wrote down how much: {', '.join(begins)}")
         return tuple(told)
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `sources` of a plan."""
-        told: dict[str, Any] = {"index": self.index, "kind": self.kind}
-        for name in ("reread", "lost", "duplicated"):
-            files: tuple[str, ...] = getattr(self, f"{name}_files")
-            told[name] = list(files) if files else ranges_json(getattr(self, name))
-        open_ended = {"reread_from": self.reread_from, "duplicated_from": self.duplicated_from}
-        told |= {name: offsets_json(offsets) for name, offsets in open_ended.items() if offsets}
-        return {**told, "bound": self.bound}
 
-
-def ranges_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
-    """`{"orders": {"0": [[10, 20]]}}`."""
-    return {
-        topic: {str(partition): [list(span) for span in spans] for partition, spans in partitions.items()}
-        for topic, partitions in ranges.items()
-    }
-
-
-def offsets_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """`{"orders": {"0": 10}}`."""
-    return {topic: {str(each): at for each, at in partitions.items()} for topic, partitions in offsets.items()}
+def _files_apart(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands under one key, by the names of the two fields."""
+    found: dict[str, Any] = {}
+    for name in ("reread", "lost", "duplicated"):
+        is_files = isinstance(told[name], list)
+        found[f"{name}_files"] = told[name] if is_files else []
+        found[name] = {} if is_files else told[name]
+    return found
 
 
 def needed(guarantee: Guarantee, accepted: Iterable[Waiver], *, duplicates: bool = False) -> tuple[Waiver, ...]:

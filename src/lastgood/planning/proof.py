@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+
+from lastgood.values import JsonValue, form
 
 _READS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(JsonValue):
     """What came of trying a plan with real Spark; it is kept in the plan."""
+
+    json = form("proven=is_proven line spark batch reads because leaves_open")
+    """The object `proof` of a plan."""
 
     is_proven: bool
     spark: str
@@ -35,25 +38,3 @@ class Proof:
         more = f" and {len(self.reads) - _READS_SHOWN} more" if len(self.reads) > _READS_SHOWN else ""
         reads = f"reads {', '.join(self.reads[:_READS_SHOWN])}{more}" if self.reads else "is empty"
         return f"proven with Spark {self.spark}: next batch {self.batch} {reads}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `proof` of a plan."""
-        return {
-            "proven": self.is_proven,
-            "line": self.line,
-            "spark": self.spark,
-            "batch": self.batch,
-            "reads": list(self.reads),
-            "because": self.because,
-            "leaves_open": list(self.leaves_open),
-        }
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """Read what `to_json` gave.
-
-        Raises:
-            KeyError, TypeError: it is none.
-        """
-        given = {name: told[name] for name in ("spark", "batch", "because")}
-        return cls(told["proven"], reads=tuple(told["reads"]), leaves_open=tuple(told["leaves_open"]), **given)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lastgood.steps.step import Rank, Step, Turn
 from lastgood.storage.location import LocationInvalidError, location_of
+from lastgood.values import form
 
 
 @dataclass(frozen=True, slots=True)
 class StartFileStep(Step):
     """The file by which an application is told where to start gets another content, or appears."""
 
+    json = form("do undo kind path before after why", strict=True, check=lambda step: _require_location(step.path))
     kind: ClassVar = "start_file"
 
     path: str
@@ -47,28 +46,9 @@ class StartFileStep(Step):
         """It is the file outside."""
         return self.path
 
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan."""
-        return {
-            "do": self.do,
-            "undo": self.undo,
-            "kind": self.kind,
-            "path": self.path,
-            "before": self.before,
-            "after": base64.b64encode(self.after).decode(),
-            "why": self.why,
-        }
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> StartFileStep | None:
-        """Read what `to_json` gave; see `Step.of`."""
-        match told:
-            case {"path": str(path), "before": str() | None as before, "after": str(after), "why": str(why)}:
-                try:
-                    location_of(path)
-                    return cls(path, before, base64.b64decode(after, validate=True), why)
-                except LocationInvalidError as error:
-                    raise ValueError(f"{path} is no location of a file") from error
-                except binascii.Error as error:
-                    raise ValueError("the content of a step is no base64") from error
-        return None
+def _require_location(path: str) -> None:
+    try:
+        location_of(path)
+    except LocationInvalidError as error:
+        raise ValueError(f"{path} is no location of a file") from error

@@ -6,12 +6,10 @@ tell how far a plan has come, a step that is done twice changes nothing, and who
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lastgood.checkpoint.layout import (
     COMMITS,
@@ -29,6 +27,7 @@ from lastgood.checkpoint.layout import (
     classify,
 )
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn
+from lastgood.values import form
 
 PATH_MAX = 1024
 _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
@@ -38,6 +37,7 @@ _STATE_FILES = (StateStoreFile, StateSchemaFile, ImmutableFile)
 class FileStep(Step):
     """A file of the logs gets another content, appears, or is set aside."""
 
+    json = form("do undo kind path before after why", strict=True, check=lambda step: _require_file(step.path))
     kind: ClassVar = "file"
 
     path: str
@@ -79,38 +79,12 @@ class FileStep(Step):
         """What it is then."""
         return {self.path: self.after}
 
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan."""
-        after = None if self.after is None else base64.b64encode(self.after).decode()
-        return {
-            "do": self.do,
-            "undo": self.undo,
-            "kind": self.kind,
-            "path": self.path,
-            "before": self.before,
-            "after": after,
-            "why": self.why,
-        }
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> FileStep | None:
-        """Read what `to_json` gave; see `Step.of`."""
-        match told:
-            case {
-                "path": str(path),
-                "before": str() | None as before,
-                "after": str() | None as after,
-                "why": str(why),
-            } if not _is_state(path):
-                require_own(path)
-                return cls(path, before, None if after is None else _decoded(after), why)
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class MoveStep(Step):
     """A file of the state, which may be large, is set aside as it is."""
 
+    json = form("do undo kind path size why", check=lambda step: _require_state(step.path))
     kind: ClassVar = "move"
 
     path: str
@@ -140,26 +114,6 @@ class MoveStep(Step):
         """No such file."""
         return {self.path: None}
 
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan."""
-        return {
-            "do": self.do,
-            "undo": self.undo,
-            "kind": self.kind,
-            "path": self.path,
-            "size": self.size,
-            "why": self.why,
-        }
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> MoveStep | None:
-        """Read what `to_json` gave; see `Step.of`."""
-        match told:
-            case {"path": str(path), "size": int(size), "why": str(why)} if _is_state(path):
-                require_own(path)
-                return cls(path, size, why)
-        return None
-
 
 def digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
@@ -182,6 +136,18 @@ def require_own(path: str) -> None:
         raise ValueError(f"{path} is no file of a checkpoint's logs or state")
 
 
+def _require_file(path: str) -> None:
+    if _is_state(path):
+        raise ValueError(f"{path} is a file of the state, which is moved and not written")
+    require_own(path)
+
+
+def _require_state(path: str) -> None:
+    if not _is_state(path):
+        raise ValueError(f"{path} is no file of a checkpoint's state")
+    require_own(path)
+
+
 def _lies_in_a_log(path: str) -> bool:
     match path.split("/"):
         case ["offsets" | "commits", _] | ["sources", _, _]:
@@ -192,13 +158,6 @@ def _lies_in_a_log(path: str) -> bool:
 def _is_state(path: str) -> bool:
     file = classify(path)
     return isinstance(file.of if isinstance(file, HadoopChecksumFile | SparkChecksumFile) else file, _STATE_FILES)
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError("the content of a step is no base64") from error
 
 
 def files_after(steps: Iterable[Step]) -> dict[str, bytes | None]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.query.sinks import Agreement, Rerun, SinkView
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class SinkStanding:
+class SinkStanding(JsonValue):
     """Where a sink stands to the checkpoint."""
+
+    json = form(
+        "location=evidence.location kind=evidence.kind agreement last_batch=evidence.last_batch known=evidence.known "
+        "skips_up_to=evidence.skips_up_to would_drop holes=evidence.holes sentence because=evidence.because "
+        "notes=evidence.notes"
+    )
+    """One element of `sinks` in `status --format json`."""
 
     evidence: SinkEvidence
     agreement: Agreement
@@ -19,23 +26,6 @@ class SinkStanding:
     """What is so, for a person."""
     would_drop: tuple[int, int] | None = None
     """First and last of the batches still to come that the sink would drop without a word; None if it drops none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `sinks` in `status --format json`."""
-        found = self.evidence
-        return {
-            "location": found.location,
-            "kind": found.kind,
-            "agreement": self.agreement.value,
-            "last_batch": found.last_batch,
-            "known": found.known,
-            "skips_up_to": found.skips_up_to,
-            "would_drop": None if self.would_drop is None else list(self.would_drop),
-            "holes": list(found.holes),
-            "sentence": self.sentence,
-            "because": found.because,
-            "notes": list(found.notes),
-        }
 
 
 _AGAIN = {

@@ -22,6 +22,7 @@ from lastgood.sources.kafka.ranges import (
     unresolved,
     went_back,
 )
+from lastgood.values import JsonValue, form
 
 ValueT = TypeVar("ValueT")
 
@@ -182,8 +183,11 @@ def merge_one(held: BatchRecord, mirrored: BatchRecord | None, last_committed: i
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
+class Seam(JsonValue):
     """Where what one batch read does not begin exactly where the batch before it ended."""
+
+    json = form("condition batch=batch_id topic partition offsets source=source_id positions")
+    """Its part of `verify --format json`."""
 
     condition: str
     """`GAP`: offsets that no known batch read; `OVERLAP`: read twice; `UNKNOWN`: batches are missing between;
@@ -198,18 +202,6 @@ class Seam:
     """The source, where it is not Kafka."""
     positions: tuple[str, str] | None = None
     """Its offsets as Spark wrote them: where the batch before ended, and where this one does."""
-
-    def to_json(self) -> dict[str, object]:
-        """Its part of `verify --format json`."""
-        return {
-            "condition": self.condition,
-            "batch": self.batch_id,
-            "topic": self.topic,
-            "partition": self.partition,
-            "offsets": None if self.offsets is None else list(self.offsets),
-            "source": self.source_id,
-            "positions": None if self.positions is None else list(self.positions),
-        }
 
 
 def seams(records: Iterable[BatchRecord], *, is_sparse: bool = False) -> list[Seam]:

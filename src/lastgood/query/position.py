@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.damage import Damage
 from lastgood.query.sink_batches import planned_anew
 from lastgood.sinks.evidence import SinkEvidence
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Position(JsonValue):
     """How far each record of a query has come; batch ids, None where there is none or it is not known."""
+
+    json = form("planned committed state sink sink_known skipped_up_to")
+    """The object `position` of plans and of `diagnose --format json`."""
 
     planned: int | None
     """L: the newest batch in the offset log."""
@@ -42,17 +45,6 @@ class Position:
         if self.planned is None or (self.committed is not None and self.committed >= self.planned):
             return None
         return self.planned
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `position` of plans and of `diagnose --format json`."""
-        return {
-            "planned": self.planned,
-            "committed": self.committed,
-            "state": self.state,
-            "sink": self.sink,
-            "sink_known": self.sink_known,
-            "skipped_up_to": self.skipped_up_to,
-        }
 
 
 def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Position:

@@ -11,20 +11,20 @@ from lastgood.checkpoint.source_order import Step, Steps
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam
 from lastgood.sources.kinds import kind_of, place_of
 from lastgood.sources.unasked import name_of
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class NotCompared:
+class NotCompared(JsonValue):
     """A source of which nobody can tell whether its batches follow each other."""
+
+    json = form("source=source_id name batch=batch_id")
+    """One element of `not_compared` of `verify --format json`."""
 
     source_id: str
     name: str
     batch_id: int
     """The first batch of which that is so."""
-
-    def to_json(self) -> dict[str, object]:
-        """One element of `not_compared` of `verify --format json`."""
-        return {"source": self.source_id, "name": self.name, "batch": self.batch_id}
 
 
 class SourceSteps:

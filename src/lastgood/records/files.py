@@ -8,12 +8,13 @@ PID.trouble.txt                 why an agent could not begin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from lastgood.notes import read_json
 from lastgood.records.record import Record, record_from_json
+from lastgood.values import from_json
 
 RECORD_FILE = re.compile(r"(?P<stem>\d{13}-\d+)\.\d{6}\.jsonl")
 DRIVER_FILE = re.compile(r"(?P<stem>\d{13}-\d+)\.driver\.json")
@@ -73,18 +74,11 @@ class Driver:
 
 def parse_driver(content: bytes) -> Driver | None:
     """Read a heartbeat; None if it is none."""
-    told = _json(content)
-    if not isinstance(told, Mapping):
-        return None
     try:
-        queries = tuple(RunningQuery(**_picked(RunningQuery, each)) for each in told["queries"])
-        return Driver(**{**_picked(Driver, told), "queries": queries})
-    except (KeyError, TypeError):
+        found: Driver = from_json(Driver, read_json(content))
+    except ValueError:
         return None
-
-
-def _picked(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: told[each.name] for each in fields(kind)}
+    return found
 
 
 def _json(text: bytes) -> Any:

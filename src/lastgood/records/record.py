@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from lastgood.values import Codec, ShapeError, form
 
 FORMAT_VERSION = 1
 """In each record as `format_version`."""
@@ -22,74 +22,59 @@ TEMPORARY_CHECKPOINT = "temporary-"
 """Begins the name of a folder that Spark makes up where the application names no checkpoint; it outlives no query."""
 
 
+def _number(told: Any) -> int:
+    if type(told) is not int or abs(told) >= _LONG_END:
+        raise ShapeError(told, "number of 64 bits")
+    return told
+
+
+def _word(told: Any) -> str:
+    """One of some words; a newer recorder may know more of them."""
+    if not isinstance(told, str):
+        raise ShapeError(told, "word")
+    return told
+
+
+_SubscriptionKind: TypeAlias = Literal["subscribe", "subscribe_pattern", "assign"]
+_Language: TypeAlias = Literal["java", "python"]
+_CODEC: Final = Codec({int: _number, _SubscriptionKind: _word, _Language: _word})
+
+
+def _require_times(value: Any) -> None:
+    """See that what is to be a time, or how long something took, lies within the years up to 9999."""
+    for name in _time_names(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+        time_ms = getattr(value, name)
+        if isinstance(time_ms, int) and abs(time_ms) >= _TIME_MS_END:
+            raise ValueError(f"{name} is {time_ms}")
+
+
 @functools.cache
-def _kinds_of(cls: type) -> Mapping[str, Any]:
-    """The types of the fields that a JSON object may have."""
-    hints = typing.get_type_hints(cls)
-    return {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+def _time_names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(kind) if each.name.endswith("_ms"))
 
 
-def _fits(kind: Any, value: Any) -> bool:
-    """Whether a value is of the type of its field: who writes beside a checkpoint may write down anything."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(each, value) for each in arguments)
-    if origin is Mapping:
-        return isinstance(value, dict) and all(_fits(arguments[1], each) for each in value.values())
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(arguments[0], each) for each in value)
-    if origin is typing.Literal:
-        return isinstance(value, str)  # a newer recorder may know more of them
-    if kind is int:
-        return type(value) is int and abs(value) < _LONG_END
-    return kind is Any or isinstance(value, kind)
-
-
-def _is_no_time(name: str, value: Any) -> bool:
-    """Whether it is to be a time, or how long something took, and lies beyond the year 9999."""
-    return name.endswith("_ms") and isinstance(value, int) and abs(value) >= _TIME_MS_END
-
-
-def _texts(told: Any) -> Any:
-    """Metrics, which are whatever a source or sink makes of them."""
-    return {name: each if isinstance(each, str) else str(each) for name, each in told.items()}
-
-
-class _FromJson:
-    """Reading a value from its JSON: each field from the key of its name."""
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """The value that `told` stands for.
-
-        Raises:
-            TypeError, ValueError, AttributeError: it stands for none.
-        """
-        kinds = _kinds_of(cls)  # type: ignore[arg-type]  # a class can be hashed
-        read = {name: cls._read(name, value) for name, value in told.items() if name in kinds}
-        wrong = [name for name, value in read.items() if not _fits(kinds[name], value) or _is_no_time(name, value)]
-        if wrong:
-            raise ValueError(f"{cls.__name__}: {', '.join(wrong)}")
-        return cls(**read)
-
-    @classmethod
-    def _read(cls, name: str, value: Any) -> Any:
-        del name
-        return value
+def _with_texts(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Metrics are whatever a source or sink makes of them."""
+    metrics = told.get("metrics")
+    if not isinstance(metrics, dict):
+        return told
+    return {**told, "metrics": {name: each if isinstance(each, str) else str(each) for name, each in metrics.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription(_FromJson):
+class Subscription:
     """What a Kafka source reads."""
 
-    kind: Literal["subscribe", "subscribe_pattern", "assign"]
+    kind: _SubscriptionKind
     value: str
     """Topics, pattern or partitions, as Spark shows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source(_FromJson):
+class Source:
     """One source in one batch. Offsets are Spark's JSON values: an object, a number, a text, or None."""
+
+    json = form(prepare=_with_texts, check=_require_times)
 
     description: str
     subscription: Subscription | None = None
@@ -109,16 +94,12 @@ class Source(_FromJson):
     """When it said so: with the same id before and after a batch, the batch is of that topic."""
     metrics: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def _read(cls, name: str, value: Any) -> Any:
-        if name == "metrics":
-            return _texts(value)
-        return Subscription.from_json(value) if name == "subscription" and value is not None else value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateOperator(_FromJson):
+class StateOperator:
     """One stateful operator in one batch."""
+
+    json = form(check=_require_times)
 
     operator_name: str
     num_rows_total: int | None = None
@@ -134,24 +115,22 @@ class StateOperator(_FromJson):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink(_FromJson):
+class Sink:
     """The sink in one batch."""
+
+    json = form(prepare=_with_texts)
 
     description: str | None = None
     num_output_rows: int | None = None
     """None where the sink does not tell."""
     metrics: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def _read(cls, name: str, value: Any) -> Any:
-        return _texts(value) if name == "metrics" else value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause(_FromJson):
+class Cause:
     """One exception of a chain."""
 
-    language: Literal["java", "python"]
+    language: _Language
     class_name: str | None = None
     """With its package or module; None where only a text is known."""
     condition: str | None = None
@@ -164,7 +143,7 @@ class Cause(_FromJson):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(_FromJson):
+class Failure:
     """Why something ended, or did not start."""
 
     condition: str | None = None
@@ -177,16 +156,12 @@ class Failure(_FromJson):
     """Per source, where the failed batch begins; empty where nobody told."""
     end_offsets: tuple[Any, ...] = ()
 
-    @classmethod
-    def _read(cls, name: str, value: Any) -> Any:
-        if name == "causes":
-            return tuple(Cause.from_json(each) for each in value)
-        return tuple(value) if name in {"start_offsets", "end_offsets"} else value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(_FromJson):
+class Record:
     """What all records have."""
+
+    json = form(check=_require_times)
 
     kind: ClassVar[str]
 
@@ -197,18 +172,6 @@ class Record(_FromJson):
     query_name: str | None = None
     checkpoint: str | None = None
     """As Spark names it (`file:/data/chk`); None where Spark does not tell."""
-
-    @classmethod
-    def _read(cls, name: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if name == "failure":
-            return Failure.from_json(value)
-        if name == "sink":
-            return Sink.from_json(value)
-        if name == "sources":
-            return tuple(Source.from_json(each) for each in value)
-        return tuple(StateOperator.from_json(each) for each in value) if name == "state_operators" else value
 
     def to_json(self) -> dict[str, Any]:
         """The object that a line of a record file holds."""
@@ -298,6 +261,7 @@ def record_from_json(told: object) -> Record | None:
     if not isinstance(told, Mapping):
         return None
     try:
-        return _KINDS[told["kind"]].from_json(told)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        found: Record = _CODEC.read(_KINDS[told["kind"]], told)
+    except (KeyError, TypeError, ValueError):
         return None
+    return found

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lastgood.asked import DEAD, Asked
 from lastgood.delta_log.actions import TableCommit
@@ -49,6 +48,7 @@ from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, late_write_seconds, open_writable, require_exclusive_create
+from lastgood.values import JsonValue, form
 
 Tell = Callable[[str], None]
 Confirm = Callable[[Plan, Sequence[Outside]], bool]
@@ -77,8 +77,11 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(JsonValue):
     """A plan that was carried out, or taken back."""
+
+    json = form("*plan state=_state backup=_backup driver=proof undo=_undo")
+    """The plan, and what became of it."""
 
     plan: Plan
     backup: str
@@ -101,16 +104,18 @@ class Recovery:
         """What takes it back."""
         return Asked(self.plan.checkpoint).command("undo", self.plan.recovery, *self.undo_words)
 
-    def to_json(self) -> dict[str, Any]:
-        """The plan, and what became of it."""
+    @property
+    def _state(self) -> str:
         state = "undone" if self.undone else "applied"
-        return {
-            **self.plan.to_json(),
-            "state": f"already {state}" if self.already else state,
-            "backup": self.backup or None,
-            "driver": self.proof,
-            "undo": self.undo_command if self.plan.steps and not self.undone else None,
-        }
+        return f"already {state}" if self.already else state
+
+    @property
+    def _backup(self) -> str | None:
+        return self.backup or None
+
+    @property
+    def _undo(self) -> str | None:
+        return self.undo_command if self.plan.steps and not self.undone else None
 
 
 def apply_plan(  # noqa: PLR0913 - all but the first by name

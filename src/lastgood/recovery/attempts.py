@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
@@ -33,6 +33,7 @@ from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
+from lastgood.values import JsonValue
 
 if TYPE_CHECKING:
     from lastgood.recovery.decision import Decision
@@ -53,7 +54,7 @@ class AttemptsExhaustedError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class FailedBatch:
+class FailedBatch(JsonValue):
     """A batch that was started again and again, and committed nothing."""
 
     batch: int | None
@@ -69,10 +70,6 @@ class FailedBatch:
         if tally is None or tally.failures == 0:
             return None
         return cls(tally.stand.orphan, tally.failures, tally.since_ms)
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `failed` of `recover` and `status`."""
-        return {"batch": self.batch, "times": self.times, "since_ms": self.since_ms}
 
 
 def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
@@ -144,7 +141,7 @@ def write_tally(
         StorageError: it cannot be written (subclasses).
     """
     if is_worth:
-        told = signer.signed(ATTEMPTS, (), json.loads(tally.to_bytes()))
+        told = signer.signed(ATTEMPTS, (), tally.to_json())
         storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
         storage.remove(attempts_file(checkpoint))

@@ -13,6 +13,7 @@ from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery
 from lastgood.recovery.attempts import FailedBatch
 from lastgood.recovery.driver_death import word_needed
+from lastgood.values import JsonValue, form
 
 
 class Verdict(enum.Enum):
@@ -32,8 +33,11 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(JsonValue):
     """What `recover` came to."""
+
+    json = form("*_made decision=verdict because file next error warning failed", texts="file")
+    """What `recover --format json` prints: the plan, what became of it, and the decision."""
 
     verdict: Verdict
     because: str
@@ -68,16 +72,6 @@ class Decision:
             return command_line("apply", self.file, *words)
         return None if self.error is None else self.error.next
 
-    def to_json(self) -> dict[str, Any]:
-        """What `recover --format json` prints: the plan, what became of it, and the decision."""
-        made = self.recovery.to_json() if self.recovery else self.plan.to_json() if self.plan else {}
-        return {
-            **made,
-            "decision": self.verdict.value,
-            "because": self.because,
-            "file": None if self.file is None else str(self.file),
-            "next": self.next,
-            "error": None if self.error is None else self.error.to_json(),
-            "warning": None if self.warning is None else self.warning.to_json(),
-            "failed": None if self.failed is None else self.failed.to_json(),
-        }
+    @property
+    def _made(self) -> Recovery | Plan | dict[str, Any]:
+        return self.recovery or self.plan or {}

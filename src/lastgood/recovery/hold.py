@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from lastgood.notes import read_json
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, StorageDeniedError
 from lastgood.storage.rights import FILE, WORK_SUFFIX
+from lastgood.values import JsonValue
 
 
 class Work(enum.Enum):
@@ -118,19 +120,28 @@ def _writing(lock_file: Path) -> Iterator[None]:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Holder(JsonValue):
+    """Who holds a checkpoint, in the file of the lock."""
+
+    pid: int
+    host: str
+    since: str
+    work: Work = Work.RUN
+
+
 def _holder(work: Work) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "work": work.value}
-    return json.dumps(who).encode()
+    who = _Holder(os.getpid(), socket.gethostname(), since, work)
+    return json.dumps(who.to_json()).encode()
 
 
 def _held(location: str, holder: bytes) -> CheckpointHeldError:
     work: Work | None = None
     found, ask = "a process that has not written its name", None
-    with contextlib.suppress(ValueError, KeyError, TypeError):  # before it writes, or at its end
-        who = read_json(holder)
-        pid, host, since = who["pid"], who["host"], who["since"]
-        work = Work(who.get("work", Work.RUN.value))
+    with contextlib.suppress(ValueError):  # before it writes, or at its end
+        who = _Holder.from_json(read_json(holder))
+        pid, host, since, work = who.pid, who.host, who.since, who.work
         if is_pid(pid):
             found, ask = f"process {pid} on {host}, since {since}", shows_process(pid, host)
             if host == socket.gethostname() and not psutil.pid_exists(pid):

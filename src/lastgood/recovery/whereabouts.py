@@ -15,6 +15,7 @@ from typing import Any
 import platformdirs
 
 from lastgood.errors import UsageError
+from lastgood.notes import read_json
 from lastgood.observe.surroundings import EvidenceOptions, options_of
 from lastgood.planning.plan import Plan
 from lastgood.planning.steps import files_outside
@@ -107,7 +108,7 @@ def _note(recovery: str, told: dict[str, Any]) -> None:
 def _noted(recovery: str) -> dict[str, Any]:
     """All that is remembered; empty if nothing is, or if it cannot be read."""
     try:
-        told = json.loads(_file(recovery).read_text(encoding="utf-8"))
+        told = read_json(_file(recovery).read_bytes())
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}

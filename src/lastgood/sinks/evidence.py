@@ -6,11 +6,12 @@ import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from lastgood.errors import Retry, StorageError, reason
 from lastgood.sinks.kind import SinkTraits
 from lastgood.sinks.kinds import traits_of
+from lastgood.values import JsonValue, form
 
 START_MS = 30 * 60 * 1000
 """What lasts no longer than this is not relied upon: a query may be started as long after it was looked at."""
@@ -48,8 +49,15 @@ class CommittedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkEvidence:
+class SinkEvidence(JsonValue):
     """What a sink says about one query, when it was asked."""
+
+    json = form(
+        "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
+        "app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
+        "back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
+    )
+    """The fields by their names."""
 
     kind: str
     """By its name in the table of kinds; `absent` if there is nothing, `unrecognised` if it is none of these."""
@@ -138,49 +146,6 @@ class SinkEvidence:
         return tuple(
             batch.version for batch in self.batches if batch.batch_id == batch_id and batch.version is not None
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields by their names."""
-        return {
-            "kind": self.kind,
-            "location": self.location,
-            "dedupe_key": self.dedupe_key.value,
-            "last_batch": self.last_batch,
-            "known": self.known,
-            "because": self.because,
-            "skips_up_to": self.skips_up_to,
-            "skips_known": self.skips_known,
-            "batches": [
-                {
-                    "batch_id": batch.batch_id,
-                    "version": batch.version,
-                    "is_live": batch.is_live,
-                    "row_count": batch.row_count,
-                    "committed_at_ms": batch.committed_at_ms,
-                    "user_metadata": batch.user_metadata,
-                    "is_streaming": batch.is_streaming,
-                }
-                for batch in self.batches
-            ],
-            "complete_from": self.complete_from,
-            "identity": self.identity,
-            "app_id": self.app_id,
-            "presumed_app_id": self.presumed_app_id,
-            "marked_at_ms": self.marked_at_ms,
-            "times_by_driver": self.times_by_driver,
-            "others": dict(self.others),
-            "others_at_ms": dict(self.others_at_ms),
-            "write_obstacles": list(self.write_obstacles),
-            "back_to": self.back_to,
-            "back_because": self.back_because,
-            "mark_lasts_ms": self.mark_lasts_ms,
-            "unclear": self.unclear,
-            "unreadable": list(self.unreadable),
-            "log_names": list(self.log_names),
-            "files_gone": list(self.files_gone),
-            "notes": list(self.notes),
-            "is_silent": self.is_silent,
-        }
 
 
 class Sink(Protocol):

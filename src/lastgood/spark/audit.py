@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from lastgood.errors import UsageError
 from lastgood.sinks.kinds import traits_of
 from lastgood.sources.kafka.reader import OffsetRange
+from lastgood.values import JsonValue, form
 
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 NAMED_TABLE = "table"
@@ -60,8 +61,14 @@ class SinkTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSpec:
+class AuditSpec(JsonValue):
     """One comparison, as the job is asked for it."""
+
+    json = form(
+        "mark kafka=kafka_options ranges sink keys compare where isolation_level compacted unserved=_is_unserved"
+    )
+    """The object that the job reads."""
+    mark: ClassVar = MARK
 
     checkpoint: str
     last_committed: int
@@ -87,24 +94,13 @@ class AuditSpec:
         """True if every record that the query ever read can still be in Kafka."""
         return self.is_start_known and not any(each.expired for each in self.ranges)
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that the job reads."""
-        return {
-            "mark": MARK,
-            "kafka": dict(self.kafka_options),
-            "ranges": [asdict(each) for each in self.ranges],
-            "sink": self.sink.to_json(),
-            "keys": [asdict(column) for column in self.keys],
-            "compare": [asdict(column) for column in self.compare],
-            "where": self.where,
-            "isolation_level": self.isolation_level,
-            "compacted": list(self.compacted),
-            "unserved": not self.is_all_served,
-        }
+    @property
+    def _is_unserved(self) -> bool:
+        return not self.is_all_served
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionDifference:
+class PartitionDifference(JsonValue):
     """Differences of one kind in one topic partition."""
 
     topic: str
@@ -114,13 +110,9 @@ class PartitionDifference:
     """`[from, to)` in offsets, ascending; the first 100."""
     ranges_left_out: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Its part of `--format json`."""
-        return {**asdict(self), "ranges": [list(each) for each in self.ranges]}
-
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(JsonValue):
     """All differences of one kind."""
 
     total: int
@@ -138,11 +130,6 @@ class Difference:
             for each in found["partitions"]
         )
         return cls(found["total"], tuple(partitions), tuple(found["samples"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Its part of `--format json`."""
-        partitions = [each.to_json() for each in self.partitions]
-        return {"total": self.total, "partitions": partitions, "samples": [dict(each) for each in self.samples]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

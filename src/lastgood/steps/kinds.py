@@ -50,12 +50,11 @@ def parse_step(told: object) -> Step:
     Raises:
         ValueError: it is none, or it touches what no step may touch; the message is one line for a person.
     """
-    if isinstance(told, dict):
-        found = next((each.step for each in step_kinds() if each.step.kind == told.get("kind")), None)
-        step = None if found is None else found.of(told)
-        if step is not None:
-            return step
-    raise ValueError(f"the step {told!r:.200} is not understood")
+    kind = told.get("kind") if isinstance(told, dict) else None
+    found = next((each.step for each in step_kinds() if each.step.kind == kind), None)
+    if found is None:
+        raise ValueError(f"the step {told!r:.200} is not understood")
+    return found.from_json(told)
 
 
 def carried(step: Step, site: Site) -> Carrying:

@@ -10,9 +10,10 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from lastgood.storage.location import LocationInvalidError, location_of
+from lastgood.values import JsonValue
 
 Rank: TypeAlias = tuple[int, int, int, str]
 
@@ -45,8 +46,11 @@ class SinkEdit:
     """Delta: it shows this batch and no later one, and the numbers above, up to `batch`, are used up without a row."""
 
 
-class Step(ABC):
-    """What every step can be asked. A frozen dataclass of the kind says what is not as it stands here."""
+class Step(JsonValue, ABC):
+    """What every step can be asked. A frozen dataclass of the kind says what is not as it stands here.
+
+    Its form is the object in `steps` of a plan; `kind` in it is the kind, and what it may touch its form checks.
+    """
 
     __slots__ = ()
 
@@ -77,19 +81,6 @@ class Step(ABC):
     @abstractmethod
     def rank(self) -> Rank:
         """Its place in the order in which steps are safe, the `Turn` first."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan; `kind` in it is the kind."""
-
-    @classmethod
-    @abstractmethod
-    def of(cls, told: Mapping[str, Any]) -> Self | None:
-        """Read what `to_json` gave; None if it is not understood.
-
-        Raises:
-            ValueError: it touches what no step may touch; the message is one line for a person.
-        """
 
     @property
     def effect(self) -> str | None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree, tree_from_json
-from lastgood.bundle.values import ShapeError
 from lastgood.storage.reading import parse_location
+from lastgood.values import ShapeError
 
 LOCATION = parse_location("s3a://lake/chk/orders")
 ROOTS = {CHECKPOINT: LOCATION, WORK: LOCATION.sibling(".lastgood")}

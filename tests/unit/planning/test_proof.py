@@ -15,5 +15,5 @@ def test_proof_is_told_in_one_line() -> None:
 
 
 def test_proof_is_read_as_it_was_written() -> None:
-    assert Proof.of(PROVEN.to_json()) == PROVEN
+    assert Proof.from_json(PROVEN.to_json()) == PROVEN
     assert PROVEN.to_json()["line"] == PROVEN.line

@@ -7,6 +7,7 @@ import pytest
 from lastgood.planning.start_steps import StartFileStep
 from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, files_before, files_outside, in_order
 from lastgood.steps.kinds import parse_step
+from lastgood.values import ShapeError
 
 STEP = StartFileStep("/etc/start.json", digest(b"old"), b"{}\n", "it starts there")
 
@@ -26,7 +27,8 @@ def test_step_that_is_not_understood_is_refused(field: str, value: str) -> None:
 
 
 def test_what_is_no_such_step_is_left_to_others() -> None:
-    assert StartFileStep.of(MoveStep("state/0/0/9.delta", 1, "why").to_json()) is None
+    with pytest.raises(ShapeError):
+        StartFileStep.from_json(MoveStep("state/0/0/9.delta", 1, "why").to_json())
 
 
 def test_file_outside_of_the_checkpoint_comes_last_and_is_none_of_its_files() -> None:

@@ -9,33 +9,28 @@ from typing import Any
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
+from lastgood.values import JsonValue, form, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(JsonValue):
     """Run again from the last good batch, in the cheapest way that is exact."""
 
     name = "resume"
 
-    def to_json(self) -> dict[str, Any]:
-        """The goal's options."""
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class Replan:
+class Replan(JsonValue):
     """Drop the plan that is not committed, so that today's limits apply."""
 
     name = "replan"
 
-    def to_json(self) -> dict[str, Any]:
-        """The goal's options."""
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class Reposition:
+class Reposition(JsonValue):
     """Start again from chosen offsets, in place."""
+
+    json = form("chosen offsets")
 
     offsets: Mapping[str, Offsets]
     """By the id of the source; partitions that are not named stay where they are. -2: the earliest, whatever it is."""
@@ -43,10 +38,6 @@ class Reposition:
     """How they were chosen; one line for a person."""
 
     name = "reposition"
-
-    def to_json(self) -> dict[str, Any]:
-        """The goal's options."""
-        return {"chosen": self.chosen, "offsets": {source: _texts(each) for source, each in self.offsets.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +79,13 @@ class Fresh:
 
     def to_json(self) -> dict[str, Any]:
         """The goal's options."""
-        offsets = None if self.offsets is None else {source: _texts(each) for source, each in self.offsets.items()}
         tables = {} if self.extent is None else dict(self.extent.tables)
-        told = {"chosen": self.chosen, "offsets": offsets, "new_query_id": self.new_query_id, "tables": tables}
+        told = {
+            "chosen": self.chosen,
+            "offsets": to_json(self.offsets),
+            "new_query_id": self.new_query_id,
+            "tables": tables,
+        }
         if self.via is None:
             return told
         return {**told, "start_file": self.via.to_json(), "takes_any_number": self.takes_any_number}
-
-
-def _texts(offsets: Offsets) -> dict[str, dict[str, int]]:
-    return {topic: {str(each): offset for each, offset in where.items()} for topic, where in offsets.items()}

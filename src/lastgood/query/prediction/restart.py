@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.values import JsonValue, form
 
 
 class Outcome(enum.Enum):
@@ -70,8 +70,14 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(JsonValue):
     """What Spark of one version will do."""
+
+    json = form(
+        "spark outcome batch error next_error leaves_orphan sink_called because subject=stop.subject unknowns",
+        texts="spark",
+    )
+    """The object `restart` of `diagnose --format json`."""
 
     spark: SparkVersion
     outcome: Outcome
@@ -101,18 +107,3 @@ class Restart:
     def next_error(self) -> str | None:
         """The same for the batch after it."""
         return self.next_stop.error if self.next_stop else None
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `restart` of `diagnose --format json`."""
-        return {
-            "spark": str(self.spark),
-            "outcome": self.outcome.value,
-            "batch": self.batch,
-            "error": self.error,
-            "next_error": self.next_error,
-            "leaves_orphan": self.leaves_orphan,
-            "sink_called": self.sink_called.value,
-            "because": self.because,
-            "subject": self.stop.subject if self.stop else None,
-            "unknowns": list(self.unknowns),
-        }

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from lastgood.delta_log.actions import Transaction
 from lastgood.sinks.delta.kind import DELTA_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
+from lastgood.values import form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,12 @@ class DeltaStep(Step):
     stays has expired, and is made again.
     """
 
+    json = form(
+        "do undo effect kind table table_id app_id=mark.app_id mark=mark.version "
+        "mark_updated_ms=mark.last_updated_ms batch version versions why",
+        prepare=lambda told: {**told, "mark": _told_mark(told)},
+        check=lambda step: step.require_sound(),
+    )
     kind: ClassVar = "delta"
 
     table: str
@@ -101,49 +108,22 @@ class DeltaStep(Step):
         """Whose mark it is."""
         return self.mark.app_id
 
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan."""
-        return {
-            "do": self.do,
-            "undo": self.undo,
-            "effect": self.effect,
-            "kind": self.kind,
-            "table": self.table,
-            "table_id": self.table_id,
-            "app_id": self.mark.app_id,
-            "mark": self.mark.version,
-            "mark_updated_ms": self.mark.last_updated_ms,
-            "batch": self.batch,
-            "version": self.version,
-            "versions": list(self.versions),
-            "why": self.why,
-        }
+    def require_sound(self) -> None:
+        """See that its fields make a step together.
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> DeltaStep | None:
-        """Read what `to_json` gave; see `Step.of`."""
-        match told:
-            case {
-                "table": str(table),
-                "table_id": str(table_id),
-                "app_id": str(app_id),
-                "mark": int(mark),
-                "mark_updated_ms": int() | None as updated_ms,
-                "batch": int(batch),
-                "version": int(version),
-                "versions": [*versions],
-                "why": str(why),
-            } if batch >= 0 <= mark and all(isinstance(each, int) and 0 <= each <= version for each in versions):
-                if versions and batch >= mark:
-                    raise ValueError("versions of a table can go only with a lower mark")
-                require_location(table)
-                return cls(
-                    table=table,
-                    table_id=table_id,
-                    mark=Transaction(app_id, mark, updated_ms),
-                    batch=batch,
-                    version=version,
-                    versions=tuple(versions),
-                    why=why,
-                )
-        return None
+        Raises:
+            ValueError: they do not; the message is one line for a person.
+        """
+        require_location(self.table)
+        if self.batch < 0 or self.mark.version < 0 or not all(0 <= each <= self.version for each in self.versions):
+            raise ValueError(f"batch {self.batch}, mark {self.mark.version} or versions are no numbers of a table")
+        if self.versions and self.batch >= self.mark.version:
+            raise ValueError("versions of a table can go only with a lower mark")
+
+
+def _told_mark(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "app_id": told["app_id"],
+        "version": told["mark"],
+        "last_updated_ms": told["mark_updated_ms"],
+    }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.steps.step import Rank, SinkEdit, Step, Turn, require_location
+from lastgood.values import form
 
 _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?:\.compact)?\.crc)")
 
@@ -18,6 +18,7 @@ _ENTRY = re.compile(rf"{SINK_LOG}/(?:(\d{{1,18}})(?:\.compact)?|\.(\d{{1,18}})(?
 class FileSinkStep(Step):
     """An entry of a file sink's log is set aside; the files that it lists no longer count."""
 
+    json = form("do undo effect kind sink=folder path=entry size why", check=lambda step: step.require_sound())
     kind: ClassVar = "file_sink"
 
     folder: str
@@ -67,25 +68,12 @@ class FileSinkStep(Step):
         """The sink goes back to the batch before; of several steps the last one has the oldest entry."""
         return SinkEdit(FILE_SINK.name, self.folder, None, self.batch - 1, self.why)
 
-    def to_json(self) -> dict[str, Any]:
-        """The object in `steps` of a plan."""
-        return {
-            "do": self.do,
-            "undo": self.undo,
-            "effect": self.effect,
-            "kind": self.kind,
-            "sink": self.folder,
-            "path": self.entry,
-            "size": self.size,
-            "why": self.why,
-        }
+    def require_sound(self) -> None:
+        """See that its fields make a step together.
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> FileSinkStep | None:
-        """Read what `to_json` gave; see `Step.of`."""
-        match told:
-            case {"sink": str(sink), "path": str(entry), "size": int(size), "why": str(why)}:
-                require_location(sink)
-                step = cls(sink, entry, size, why)
-                return step if step.batch > 0 else None
-        return None
+        Raises:
+            ValueError: they do not; the message is one line for a person.
+        """
+        require_location(self.folder)
+        if self.batch <= 0:
+            raise ValueError(f"{self.entry} is no entry of a sink that has one before it")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lastgood.errors import UsageError
+from lastgood.notes import read_json
 from lastgood.sources.kafka.java_properties import parse_properties
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.starting_offsets import (
@@ -22,6 +23,7 @@ from lastgood.sources.kafka.starting_offsets import (
     parse_starting_offsets,
     read_offsets,
 )
+from lastgood.values import JsonValue
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """Larger files are no configuration of an application."""
@@ -46,7 +48,7 @@ class StartForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StartFile:
+class StartFile(JsonValue):
     """A file that tells an application where to start."""
 
     location: str
@@ -71,10 +73,6 @@ class StartFile:
                 subject=f"--start-key {self.key}",
                 expected="a key that begins with spark." if is_spark else "a key",
             )
-
-    def to_json(self) -> dict[str, str | None]:
-        """The fields by their names."""
-        return {"location": self.location, "form": self.form.value, "key": self.key}
 
     def words(self) -> tuple[str, ...]:
         """The same as words of a command line."""
@@ -158,7 +156,7 @@ def parse_start_value(value: str, query: str, subject: str) -> StartingOffsets |
     if word in _WORDS:
         return word or None
     try:
-        told = json.loads(word)
+        told = read_json(word)
         if isinstance(told, dict) and told.keys() == _OF_A_QUERY:
             return parse_starting_offsets(word.encode(), query, subject)
         return StartingOffsets(query, None, read_offsets(told))
@@ -175,7 +173,7 @@ def _require_offsets(before: bytes | None, location: str) -> None:
     if before is None or before.strip().decode("utf-8", "replace") in _WORDS:
         return
     try:
-        read_offsets(json.loads(before))
+        read_offsets(read_json(before))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StartingOffsetsError(
             "the file holds something else than startingOffsets",

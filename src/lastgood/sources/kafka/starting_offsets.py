@@ -13,10 +13,11 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lastgood.errors import LastgoodError, Retry, UsageError
+from lastgood.notes import read_json
 from lastgood.sources.kafka.ranges import Offsets
+from lastgood.values import JsonValue, form
 
 OFFSET_EARLIEST = -2
 FOLDER_VARIABLE = "LASTGOOD_STARTING_OFFSETS"
@@ -41,18 +42,17 @@ class SourcePartitionsGoneError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class StartingOffsets:
+class StartingOffsets(JsonValue):
     """Where a recovery lets a query start."""
+
+    json = form("query recovery starting_offsets=offsets")
+    """What the file holds."""
 
     query: str
     recovery: str | None
     """Id of the recovery that wants it; None: the file does not tell."""
     offsets: Offsets
     """Per topic and partition the first offset to read."""
-
-    def to_json(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"query": self.query, "recovery": self.recovery, "starting_offsets": offsets_to_json(self.offsets)}
 
     def option(self, partitions: Mapping[str, Collection[int]]) -> str:
         """The value of Spark's option `startingOffsets`.
@@ -116,7 +116,7 @@ def parse_starting_offsets(content: bytes, query: str, subject: str) -> Starting
         StartingOffsetsError: it is of another query, or says something else than described above.
     """
     try:
-        told = json.loads(content)
+        told = read_json(content)
         offsets = read_offsets(told["starting_offsets"])
         found = StartingOffsets(str(told["query"]), str(told["recovery"]), offsets)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -1,0 +1,514 @@
+"""The one codec: our frozen values as JSON, and back by the types of their fields. Pure.
+
+A class that is a `JsonValue` stands in JSON by its fields, in their order; where it is to stand otherwise, its `json`
+says how. What comes back was checked: a value of another shape is a `ShapeError`, whoever made the file, and it names
+the place in it. How long a number may be and how deep a text is nested is bounded by `notes.read_json`, which reads the
+text; here a value is at most as deep as its type.
+
+    int, str, bool, float, None    as they are; a bool is no int, an int is a float
+    Enum                           its value
+    bytes                          base64
+    range                          [start, stop, step]
+    tuple, frozenset, NamedTuple   a list
+    Mapping                        an object; keys that are numbers become texts
+    dataclass                      an object
+    Any                            as it is
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import enum
+import functools
+import operator
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Self
+
+CLASS: Final = "class"
+"""Key that holds the name of the class, where a `Style` wants it: a field may be of one of several."""
+
+Read = Callable[[Any], Any]
+"""Makes a value of JSON; raises ShapeError."""
+
+
+class ShapeError(ValueError):
+    """A JSON value is not of the type that it is read as."""
+
+    def __init__(self, found: object, expected: str, at: str = "", said: str = "") -> None:
+        """Tell what was found where.
+
+        Args:
+            found: The value.
+            expected: What it should be.
+            at: Its place: `steps[3].path`; empty for the whole.
+            said: All of it in the words of the noun, if that has refused it.
+        """
+        self.found = found
+        self.expected = expected
+        self.at = at
+        self.said = said
+        super().__init__(found, expected, at, said)
+
+    def within(self, name: str | int) -> ShapeError:
+        """The same, told of what holds the value: by the name of the field, or the number of the item."""
+        outer = f"[{name}]" if isinstance(name, int) else name
+        dot = "." if self.at and not self.at.startswith("[") else ""
+        return ShapeError(self.found, self.expected, f"{outer}{dot}{self.at}", self.said)
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        place = f"{self.at}: " if self.at else ""
+        return place + (self.said or f"{self.found!r:.80} is no {self.expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a class stands in JSON."""
+
+    keys: tuple[str, ...] = ()
+    """In their order, none: all fields. Each is a field, a property or a constant; or `KEY=ATTRIBUTE`, dots allowed, of
+    which nothing follows None; or `*ATTRIBUTE`: all keys of the object of that."""
+    left_out: frozenset[str] = frozenset()
+    """Keys that are left out where their value is empty or None."""
+    texts: frozenset[str] = frozenset()
+    """Keys whose values, such as locations, stand as their text."""
+    strict: bool = False
+    """Whether a field that is missing counts as null; else it has its default."""
+    closed: bool = False
+    """Whether a key that is none of a field is refused; else it is passed over."""
+    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """Before it is read: what was found, by the names of the fields. It may raise ValueError."""
+    finish: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    """After it was written: what is written in its place."""
+    check: Callable[[Any], object] | None = None
+    """After it was read: raises ValueError where its fields do not make one together."""
+
+
+def form(keys: str = "", *, left_out: str = "", texts: str = "", **more: Any) -> Form:
+    """A form by the words of its keys."""
+    return Form(tuple(keys.split()), frozenset(left_out.split()), frozenset(texts.split()), **more)
+
+
+class JsonValue:
+    """A dataclass with a form in JSON."""
+
+    __slots__ = ()
+
+    json: ClassVar[Form] = Form()
+    """Its form."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that it is in JSON."""
+        found: dict[str, Any] = to_json(self)
+        return found
+
+    @classmethod
+    def from_json(cls, told: object) -> Self:
+        """What `to_json` gave.
+
+        Raises:
+            ShapeError: it is something else.
+        """
+        found: Self = from_json(cls, told)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Stands in `Annotated[int, Between(0, 9)]`: the bounds of a number, both included."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Stands in `Annotated[str, AtMost(200)]`: how many characters a text may have, or items a list."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How values are written, where not as they are."""
+
+    is_by_fields: bool = False
+    """Whether every dataclass stands by its fields, with the name of its class, whatever its form."""
+    text: Callable[[str], str] | None = None
+    """What becomes of every text, and of every key of a mapping."""
+    hidden: Callable[[str, str], str] | None = None
+    """What becomes of a text in a mapping, by its key."""
+    left_out: frozenset[str] = frozenset()
+    """Fields and keys of mappings that are not written at all."""
+
+
+AS_IT_IS: Final = Style()
+
+
+def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
+    """A value as JSON.
+
+    Raises:
+        TypeError: it holds something that is none of our values.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value if style.text is None else style.text(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _dataclass(value, style)
+    return _collection(value, style)
+
+
+def _dataclass(value: Any, style: Style) -> Any:
+    if style.is_by_fields:
+        return _by_fields(value, style)
+    return _by_form(value, style) if isinstance(value, JsonValue) or not hasattr(value, "to_json") else value.to_json()
+
+
+def _collection(value: Any, style: Style) -> Any:
+    if isinstance(value, Mapping):
+        return _mapping(value, style)
+    if isinstance(value, bytes) and not style.is_by_fields:
+        return base64.b64encode(value).decode()
+    if hasattr(value, "to_json") and not style.is_by_fields:
+        return value.to_json()
+    if not isinstance(value, Collection) or isinstance(value, bytes):
+        raise TypeError(f"no value that can be written down: {type(value).__name__}")
+    items = (value.start, value.stop, value.step) if isinstance(value, range) else value
+    return [to_json(each, style) for each in items]
+
+
+def _mapping(value: Mapping[Any, Any], style: Style) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        name = str(key)
+        if name in style.left_out:
+            continue
+        if style.hidden is not None and isinstance(each, str):
+            each = style.hidden(name, each)  # noqa: PLW2901 - the same text, as it may be written
+        found[name if style.text is None else style.text(name)] = to_json(each, style)
+    return found
+
+
+def _by_fields(value: Any, style: Style) -> dict[str, Any]:
+    found: dict[str, Any] = {CLASS: type(value).__name__}
+    for each in dataclasses.fields(value):
+        if each.init and each.name not in style.left_out:
+            found[each.name] = to_json(getattr(value, each.name), style)
+    return found
+
+
+def _by_form(value: Any, style: Style) -> dict[str, Any]:
+    shape = form_of(type(value))
+    found: dict[str, Any] = {}
+    for key, get in _getters(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+        each = get(value)
+        if key.startswith("*"):
+            found |= to_json(each, style)
+        elif each or key not in shape.left_out:
+            is_text = key in shape.texts and each is not None
+            found[key] = str(each) if is_text else to_json(each, style)
+    return found if shape.finish is None else shape.finish(found)
+
+
+def form_of(kind: type) -> Form:
+    """The form of a dataclass: its own, or by its fields."""
+    found = getattr(kind, "json", None)
+    return found if isinstance(found, Form) else Form()
+
+
+def attributes(kind: Any) -> dict[str, str]:
+    """The keys of a dataclass in JSON, in their order, and which attribute each of them is."""
+    words = form_of(kind).keys or [each.name for each in dataclasses.fields(kind)]
+    parted = [word.partition("=") for word in words]
+    return {key: attribute or key.removeprefix("*") for key, _, attribute in parted}
+
+
+@functools.cache
+def _getters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    return tuple((key, _getter(attribute.split("."))) for key, attribute in attributes(kind).items())
+
+
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        return operator.attrgetter(names[0])
+
+    def get(value: Any) -> Any:
+        for name in names:
+            value = None if value is None else getattr(value, name)
+        return value
+
+    return get
+
+
+def from_json(kind: Any, told: object) -> Any:
+    """The value of a type that a JSON value stands for; keys that it does not have are passed over.
+
+    Raises:
+        ShapeError: it stands for none.
+    """
+    return _PLAIN.read(kind, told)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Reads values, some of them by hooks: for what no type alone can tell."""
+
+    hooks: Mapping[Any, Read] = field(default_factory=dict)
+    """By their types; a hook may raise ValueError."""
+    is_by_fields: bool = False
+    """Whether every dataclass stands by its fields, whatever its form; as in `Style`."""
+    _readers: dict[Any, Read] = field(default_factory=dict, repr=False)
+
+    def read(self, kind: Any, told: object) -> Any:
+        """As `from_json`."""
+        return self.reader(kind)(told)
+
+    def reader(self, kind: Any) -> Read:
+        """What reads a type."""
+        found = self._readers.get(kind)
+        if found is None:
+            found = self._readers[kind] = self._made(kind)
+        return found
+
+    def _made(self, kind: Any) -> Read:
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if kind in self.hooks:
+            return _hooked(kind, self.hooks[kind])
+        if kind is Any or isinstance(kind, str | typing.ForwardRef):  # plain JSON
+            return _as_it_is
+        if origin in (typing.Union, types.UnionType):
+            return self._one_of(arguments)
+        if origin is typing.Literal:
+            return _checking(kind, lambda told: told in arguments)
+        if origin is typing.Annotated:
+            return _bounded(self.reader(arguments[0]), arguments[1:])
+        return self._plain(kind) if origin is None else self._collection(kind, origin, arguments)
+
+    def _collection(self, kind: Any, origin: Any, arguments: tuple[Any, ...]) -> Read:
+        if issubclass(origin, Mapping):
+            return _mapping_reader(kind, _key_reader(arguments[0]), self.reader(arguments[1]))
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return _row_reader(kind, tuple, [self.reader(each) for each in arguments])
+        return _list_reader(kind, origin, self.reader(arguments[0]))
+
+    def _plain(self, kind: Any) -> Read:
+        if kind in _SCALARS:
+            return _SCALARS[kind]
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return _enum_reader(kind)
+        if dataclasses.is_dataclass(kind):
+            return _DataclassReader(self, kind)
+        if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
+            hints = typing.get_type_hints(kind, include_extras=True)
+            return _row_reader(kind, kind._make, [self.reader(each) for each in hints.values()])  # type: ignore[attr-defined]
+        raise TypeError(f"no type that can be read: {kind}")
+
+    def _one_of(self, kinds: Collection[Any]) -> Read:
+        expected = " or ".join(map(_name, kinds))
+
+        def read(told: Any) -> Any:
+            if told is None and types.NoneType in kinds:
+                return None
+            name = told.get(CLASS) if isinstance(told, dict) else None
+            named = [kind for kind in kinds if name is not None and getattr(kind, "__name__", None) == name]
+            some = [kind for kind in named or kinds if kind is not types.NoneType]
+            for kind in some:
+                try:
+                    return self.reader(kind)(told)
+                except ShapeError:
+                    if len(some) == 1:
+                        raise
+            raise ShapeError(told, expected)
+
+        return read
+
+
+class _DataclassReader:
+    """Reads a dataclass. What reads its fields is found when it is first needed: a class may hold itself."""
+
+    def __init__(self, codec: Codec, kind: Any) -> None:
+        self._codec = codec
+        self._kind = kind
+        self._form = Form() if codec.is_by_fields else form_of(kind)
+        self._fields: list[tuple[str, str, Read]] = []
+
+    def __call__(self, told: Any) -> Any:
+        shape = self._form
+        found = _require(isinstance(told, dict), told, self._kind)
+        if shape.prepare is not None:
+            found = _calling(self._kind, shape.prepare, told)
+        if not self._fields:
+            self._fields = list(self._found_fields())
+        if shape.closed:
+            _require_known(self._kind, found, {key for _, key, _ in self._fields})
+        given = self._read(found)
+        made = _calling(self._kind, lambda _: self._kind(**given), told)
+        if shape.check is not None:
+            _calling(self._kind, shape.check, made)
+        return made
+
+    def _found_fields(self) -> Iterator[tuple[str, str, Read]]:
+        """Name, key and reader of each."""
+        keys = {attribute: key for key, attribute in attributes(self._kind).items()}
+        if self._form.prepare is not None or self._codec.is_by_fields:
+            keys = {}  # what is there stands by the names of the fields
+        hints = typing.get_type_hints(self._kind, include_extras=True)
+        for each in dataclasses.fields(self._kind):
+            if each.init:
+                yield each.name, keys.get(each.name, each.name), self._codec.reader(hints[each.name])
+
+    def _read(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        given = {}
+        for name, key, read in self._fields:
+            if key in found or self._form.strict:
+                try:
+                    given[name] = read(found.get(key))
+                except ShapeError as error:
+                    raise error.within(key) from error
+        return given
+
+
+def _calling(kind: Any, make: Read, told: Any) -> Any:
+    """What is made of a value, with errors of the noun told as ours."""
+    try:
+        return make(told)
+    except ShapeError:
+        raise
+    except TypeError as error:  # a field without a default is missing
+        raise ShapeError(told, f"{_name(kind)}: {error}") from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ShapeError(told, _name(kind), said=str(error)) from error
+
+
+def _require_known(kind: Any, told: Mapping[str, Any], keys: Collection[str]) -> None:
+    unknown = [key for key in told if key not in keys]
+    if unknown:
+        raise ShapeError(unknown[0], f"key of {_name(kind)}")
+
+
+def _hooked(kind: Any, hook: Read) -> Read:
+    return lambda told: _calling(kind, hook, told)
+
+
+def _as_it_is(told: Any) -> Any:
+    return told
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind)) if typing.get_origin(kind) is None else str(kind)
+
+
+def _require(fits: object, told: Any, kind: Any) -> Any:
+    if not fits:
+        raise ShapeError(told, _name(kind))
+    return told
+
+
+def _is_hashable(told: Any) -> bool:
+    return not isinstance(told, dict | list)
+
+
+def _checking(kind: Any, fits: Callable[[Any], bool]) -> Read:
+    return lambda told: _require(fits(told), told, kind)
+
+
+def _bounded(read: Read, bounds: Collection[Any]) -> Read:
+    def checked(told: Any) -> Any:
+        found = read(told)
+        for each in bounds:
+            if isinstance(each, Between) and not each.least <= found <= each.most:
+                raise ShapeError(told, f"number from {each.least} to {each.most}")
+            if isinstance(each, AtMost) and len(found) > each.size:
+                raise ShapeError(told, f"value of at most {each.size}")
+        return found
+
+    return checked
+
+
+def _mapping_reader(kind: Any, key: Read, value: Read) -> Read:
+    def read(told: Any) -> Any:
+        found = {}
+        for name, each in _require(isinstance(told, dict), told, kind).items():
+            try:
+                found[key(name)] = value(each)
+            except ShapeError as error:
+                raise error.within(name) from error
+        return found
+
+    return read
+
+
+def _key_reader(kind: Any) -> Read:
+    return _number_key if kind is int else _as_it_is
+
+
+def _number_key(key: str) -> int:
+    return int(_require(key.removeprefix("-").isdecimal() and key.isascii() and len(key) < 20, key, int))
+
+
+def _list_reader(kind: Any, origin: Any, item: Read) -> Read:
+    made = frozenset if issubclass(origin, frozenset) else list if origin is list else tuple
+
+    def read(told: Any) -> Any:
+        found = []
+        for at, each in enumerate(_require(isinstance(told, list), told, kind)):
+            try:
+                found.append(item(each))
+            except ShapeError as error:
+                raise error.within(at) from error
+        return made(found)
+
+    return read
+
+
+def _row_reader(kind: Any, made: Callable[[list[Any]], Any], items: list[Read]) -> Read:
+    def read(told: Any) -> Any:
+        _require(isinstance(told, list) and len(told) == len(items), told, kind)
+        found = []
+        for at, (item, each) in enumerate(zip(items, told, strict=True)):
+            try:
+                found.append(item(each))
+            except ShapeError as error:
+                raise error.within(at) from error
+        return made(found)
+
+    return read
+
+
+def _enum_reader(kind: type[enum.Enum]) -> Read:
+    known = {each.value: each for each in kind}
+    return lambda told: known[_require(_is_hashable(told) and told in known, told, kind)]
+
+
+def _range(told: Any) -> range:
+    numbers = isinstance(told, list) and len(told) == 3 and all(type(each) is int for each in told) and told[2]
+    return range(*_require(numbers, told, range))
+
+
+def _bytes(told: Any) -> bytes:
+    try:
+        return base64.b64decode(_require(isinstance(told, str), told, bytes), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ShapeError(told, "base64") from error
+
+
+_SCALARS: Final[Mapping[Any, Read]] = {
+    None: _checking(None, lambda told: told is None),
+    types.NoneType: _checking(None, lambda told: told is None),
+    bool: _checking(bool, lambda told: isinstance(told, bool)),
+    int: _checking(int, lambda told: type(told) is int),
+    float: _checking(float, lambda told: type(told) in (int, float)),
+    str: _checking(str, lambda told: isinstance(told, str)),
+    range: _range,
+    bytes: _bytes,
+}
+_PLAIN: Final = Codec()

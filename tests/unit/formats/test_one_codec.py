@@ -1,0 +1,95 @@
+"""What is stored or printed goes through `lastgood.values`; what does not is named here, in lists that only shrink."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import lastgood
+
+SRC = Path(lastgood.__file__).parent
+OUTSIDE = ("lab", "spark/agent", "ledger/migrations")
+"""What only tests and the demo start, what runs in the user's own process and may import nothing, generated history."""
+
+HAND_WRITTEN = {
+    "bundle/tree.py:Tree",
+    "demo/events.py:Scene",
+    "demo/play.py:Demo",
+    "demo/tally.py:Tally",
+    "errors.py:LastgoodError",
+    "errors.py:OtherWay",
+    "failures/classify.py:Failure",
+    "incident/report.py:Report",
+    "observe/below.py:Reach",
+    "observe/evidence.py:Evidence",
+    "observe/offsets.py:Standing",
+    "operations/inspect.py:Inspection",
+    "operations/key.py:ToSign",
+    "operations/run.py:Prepared",
+    "operations/status.py:Status",
+    "planning/goals/values.py:Fresh",
+    "query/history.py:SourceRead",
+    "query/kafka.py:Exposure",
+    "records/record.py:Record",
+    "sources/kafka/facts.py:KafkaFacts",
+    "spark/audit.py:Audit",
+    "supervise/events.py:Event",
+    "values.py:JsonValue",
+}
+"""Classes with a `to_json` of their own. Most are views, which reckon what they print; none is read back but the facts
+about Kafka, which people write by hand as well."""
+
+FOREIGN = {
+    "bundle/stand_ins.py": 1,  # Spark's
+    "delta_log/actions.py": 1,  # Delta's
+    "delta_log/committing.py": 1,  # Delta's
+    "failures/log_entries.py": 2,  # of drivers and schedulers
+    "failures/log_facts.py": 1,  # Spark's
+    "process/child.py": 1,  # of our own guard, by a pipe
+    "process/driver.py": 1,  # of a Python that is asked, by a pipe
+    "recovery/prover.py": 1,  # of a Spark that was asked
+    "spark/audit_job.py": 2,  # runs on Spark, alone
+    "spark/proof_job.py": 4,  # runs on Spark, alone
+    "storage/gcs.py": 2,  # Google's
+}
+"""Where JSON is read that lastgood did not write, or that a process of its own has just told it."""
+
+LEFT = {
+    "bundle/archive.py": 1,
+    "cli/listing.py": 1,
+    "mirror/copies.py": 1,
+    "operations/verify.py": 2,
+}
+"""Where JSON of lastgood is read beside `notes.read_json`, without its bounds."""
+
+
+def trees() -> dict[str, ast.Module]:
+    files = {file.relative_to(SRC).as_posix(): file for file in SRC.rglob("*.py")}
+    ours = {name: file for name, file in files.items() if not name.startswith(OUTSIDE)}
+    return {name: ast.parse(file.read_text()) for name, file in ours.items()}
+
+
+def methods(tree: ast.Module, name: str) -> set[str]:
+    classes = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]
+    return {each.name for each in classes for one in each.body if isinstance(one, ast.FunctionDef) and one.name == name}
+
+
+def calls(tree: ast.Module) -> int:
+    found = [each.func for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    attributes = [each for each in found if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)]
+    return sum(each.value.id == "json" and each.attr in ("load", "loads") for each in attributes)
+
+
+def test_no_class_writes_its_json_by_hand_but_those_that_still_do() -> None:
+    assert {f"{name}:{cls}" for name, tree in trees().items() for cls in methods(tree, "to_json")} == HAND_WRITTEN
+
+
+def test_json_is_read_by_the_codec_but_where_it_is_foreign() -> None:
+    found = Counter({name: calls(tree) for name, tree in trees().items()})
+    assert +found == +Counter({**FOREIGN, **LEFT, "notes.py": 1})
+
+
+def test_no_class_reads_its_json_by_hand() -> None:
+    found = {f"{name}:{cls}" for name, tree in trees().items() for cls in methods(tree, "from_json")}
+    assert found == {"values.py:JsonValue"}
