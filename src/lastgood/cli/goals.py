@@ -45,7 +45,7 @@ class Goals(click.Choice[str]):
     def __init__(self) -> None:
         self.case_sensitive = True
 
-    @functools.cached_property
+    @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         """By their names."""
         from lastgood.planning.goals.kinds import GOAL_KINDS

@@ -74,7 +74,12 @@ def test_a_mount_point_with_a_blank_is_understood(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sign", "kind"),
-    [("_delta_log/0.json", "delta"), ("_spark_metadata/0", "file"), ("metadata/v1.metadata.json", "iceberg")],
+    [
+        ("_delta_log/0.json", "delta"),
+        ("_spark_metadata/0", "file"),
+        ("metadata/v1.metadata.json", "iceberg"),
+        ("metadata/v1.metadata.json.gz", "iceberg"),
+    ],
 )
 @pytest.mark.parametrize("above", ["", "chk"])
 def test_a_table_around_the_checkpoint_is_seen(
@@ -84,6 +89,12 @@ def test_a_table_around_the_checkpoint_is_seen(
     (table / sign).parent.mkdir(parents=True)
     (table / sign).touch()
     assert advice_facts(gather(str(checkpoint))).table == TableAround(str(table), kind)
+
+
+def test_a_file_that_is_only_called_like_metadata_makes_no_table(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata/orders.metadata.json").touch()
+    assert advice_facts(gather(str(checkpoint))).table is None
 
 
 def test_a_checkpoint_above_another_is_no_table(checkpoint: Path) -> None:
