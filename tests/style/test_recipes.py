@@ -43,6 +43,7 @@ from lastgood.storage.location import STORAGE_KINDS, StorageKind
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
 from lastgood.testing.storage import MemoryWriter
+from lastgood.values import form
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TALLY = "tally.json"
@@ -141,6 +142,7 @@ def test_kind_of_source_tells_when_it_went_back(tmp_path: Path) -> None:
 class TallyStep(Step):
     """Batches are taken out of a tally."""
 
+    json = form("do undo kind path gone batch why")
     kind: ClassVar = "tally"
 
     path: str
@@ -164,17 +166,6 @@ class TallyStep(Step):
     @property
     def edit(self) -> SinkEdit:
         return SinkEdit("tally", self.path, None, self.batch, self.why)
-
-    def to_json(self) -> dict[str, Any]:
-        told = {"path": self.path, "gone": dict(self.gone), "batch": self.batch, "why": self.why}
-        return {"do": self.do, "undo": self.undo, "kind": self.kind, **told}
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> TallyStep | None:
-        match told:
-            case {"path": str(path), "gone": dict(gone), "batch": int(batch), "why": str(why)}:
-                return cls(path, gone, batch, why)
-        return None
 
 
 class CarriedTallyStep(Carrying):

@@ -92,7 +92,7 @@ class Tally(JsonValue):
     json = form(
         "format query=stand.query_id planned=stand.planned committed=stand.committed recovery=stand.recovery "
         "read=stand.read told_ms failures since_ms tried settled=_told_settled",
-        left_out="settled",
+        left_out="read settled",
         prepare=_parted,
     )
     format: ClassVar = FORMAT

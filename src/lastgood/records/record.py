@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from lastgood.values import Codec, ShapeError, form
+from lastgood.values import Codec, ShapeError, form, to_json
 
 FORMAT_VERSION = 1
 """In each record as `format_version`."""
@@ -175,7 +175,8 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The object that a line of a record file holds."""
-        return {"kind": self.kind, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = {each.name: to_json(getattr(self, each.name)) for each in dataclasses.fields(self)}
+        return {"kind": self.kind, "format_version": FORMAT_VERSION, **fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

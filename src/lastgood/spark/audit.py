@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from lastgood.errors import UsageError
+from lastgood.sinks.kind import SinkReader
 from lastgood.sinks.kinds import traits_of
 from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.values import JsonValue, form
@@ -42,8 +43,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkTable:
+class SinkTable(JsonValue):
     """A table that Spark can read."""
+
+    json = form("kind location reader=_reader")
+    """The object `sink` that the job reads."""
 
     kind: str
     """A kind of sink that has a reader, such as `delta` or `file` (a folder of Parquet files, with or without
@@ -54,10 +58,10 @@ class SinkTable:
         """As it can be given to `--sink`."""
         return f"{self.kind}:{self.location}"
 
-    def to_json(self) -> dict[str, Any]:
-        """The object `sink` that the job reads: what it is, and how Spark reads it; `reader` is null for a name."""
-        reader = traits_of(self.kind).reader
-        return {**asdict(self), "reader": None if reader is None else asdict(reader)}
+    @property
+    def _reader(self) -> SinkReader | None:
+        """How Spark reads it; None for a name."""
+        return traits_of(self.kind).reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

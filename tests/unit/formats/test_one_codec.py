@@ -28,6 +28,7 @@ HAND_WRITTEN = {
     "operations/key.py:ToSign",
     "operations/run.py:Prepared",
     "operations/status.py:Status",
+    "planning/goals/kind.py:Goal",
     "planning/goals/values.py:Fresh",
     "query/history.py:SourceRead",
     "query/kafka.py:Exposure",
