@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.observe.evidence import Evidence, gather
+from lastgood.settings.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class StateSizes:
         }
 
 
-def inspect_state(target: str, *, config: Path | None = None) -> StateSizes:
+def inspect_state(target: Target) -> StateSizes:
     """How much state a query keeps, and where.
 
     Raises:
         CheckpointMissingError: there is no checkpoint.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config, batches=2)
+    evidence = gather(target, batches=2)
     state = evidence.checkpoint.state
     found = []
     for operator in state.operators if state else ():
