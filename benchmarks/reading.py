@@ -22,6 +22,7 @@ from lastgood.audit import logs as verify_logs
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe import evidence, offsets, state_sizes
 from lastgood.operations import inspect, status
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
@@ -63,12 +64,12 @@ MEASURED = {
 ASKED: dict[str, Callable[[str], Any]] = {
     "status": status.status,
     "inspect": inspect.inspect_batches,
-    "inspect --all": lambda target: list(inspect.inspect_all(target)),
-    "inspect --batch": lambda target: inspect.inspect_batch(target, 5),
+    "inspect --all": lambda target: list(inspect.inspect_all(resolve_target(target))),
+    "inspect --batch": lambda target: inspect.inspect_batch(resolve_target(target), 5),
     "inspect --state": state_sizes.inspect_state,
-    "inspect --offset, of no batch": lambda target: inspect.find_offset(target, "orders", 0, 10**9),
-    "inspect --file, of no batch": lambda target: inspect.find_file(target, "nowhere.json"),
-    "inspect --time, before all": lambda target: inspect.find_time(target, 0),
+    "inspect --offset, of no batch": lambda target: inspect.find_offset(resolve_target(target), "orders", 0, 10**9),
+    "inspect --file, of no batch": lambda target: inspect.find_file(resolve_target(target), "nowhere.json"),
+    "inspect --time, before all": lambda target: inspect.find_time(resolve_target(target), 0),
     "offsets": offsets.offsets_after,
     "verify": verify_logs.verify_logs,
 }

@@ -22,6 +22,7 @@ from lastgood.observe.evidence import gather
 from lastgood.process.java import Java
 from lastgood.records.files import DRIVER_FILE, Driver, parse_driver, parse_records
 from lastgood.records.record import Progress
+from lastgood.settings.target import resolve_target
 
 APP = Path(__file__).parent / "spark" / "kills_app.py"
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -133,7 +134,7 @@ policy = {{ max_attempts = 50, backoff = "10ms", grace = "10s" }}
             assert ledger.batch_ids(query) == sorted(planned)
             assert (query.name, query.checkpoint) == ("rows", f"file://{self.checkpoint}")
         self.checkpoint.rename(self.folder / "lost")
-        records = gather(str(self.checkpoint)).records()
+        records = gather(resolve_target(str(self.checkpoint))).records()
         for at, raw in entries.items():
             mirrored = records[at].offsets
             assert isinstance(mirrored, OffsetEntry)

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from lastgood.operations.backup import create
 from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -126,7 +127,7 @@ class Machine:
 
     def damage(self) -> None:
         """Cut the newest plan off; the mirror and the sink have its batch, so that a repair costs nothing."""
-        create(str(self.checkpoint))
+        create(resolve_target(str(self.checkpoint)))
         (self.checkpoint / f"offsets/{BATCHES - 1}").write_bytes(b"v1\n{")
 
     def need_a_person(self) -> None:

@@ -30,6 +30,8 @@ from lastgood.recovery import applying as _apply
 from lastgood.recovery import plans as _plan
 from lastgood.recovery.applying import Recovery
 from lastgood.recovery.decision import Decision
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 
 __all__ = [
     "Decision",
@@ -119,7 +121,7 @@ def diagnose(
         LastgoodError: there is no checkpoint, an option is not understood, the storage does not answer (subclasses).
     """
     options = DiagnoseOptions(_asked(evidence), spark, fail_on_data_loss, log, show_data=show_data)
-    return _diagnose.diagnose(target, options, config=config)
+    return _diagnose.diagnose(_diagnose.asked_about(target, Config(config)), options)
 
 
 def plan(
@@ -151,7 +153,7 @@ def plan(
     """
     waivers = tuple(map(Waiver, accept))
     wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), waivers, spark, fail_on_data_loss, prove)
-    return _plan.make_plan(target, wanted, config=config)
+    return _plan.make_plan(resolve_target(target, Config(config)), wanted)
 
 
 def apply(
@@ -181,7 +183,7 @@ def apply(
         plan,
         driver_is_dead=driver_is_dead,
         tell=tell,
-        config=config,
+        config=Config(config),
         start_file=start_file,
         evidence=_asked(evidence),
     )
@@ -212,12 +214,13 @@ def undo(
         UndoRefusedError: the query has gone on since.
         LastgoodError: as `apply`.
     """
+    settings = Config(config)
     return _apply.undo(
         recovery,
-        checkpoint=checkpoint,
+        target=None if checkpoint is None else resolve_target(checkpoint, settings),
         driver_is_dead=driver_is_dead,
         tell=tell,
-        config=config,
+        config=settings,
         start_file=start_file,
         evidence=_asked(evidence),
     )
@@ -259,12 +262,11 @@ def recover(
     """
     wanted = _plan.PlanOptions(*_where(goal), _asked(evidence), tuple(map(Waiver, accept)), spark, fail_on_data_loss)
     return _recover.recover(
-        target,
+        resolve_target(target, Config(config)),
         wanted,
         observe=observe,
         driver_is_dead=driver_is_dead,
         tell=tell,
-        config=config,
         first_start=first_start,
         go_on=go_on,
     )

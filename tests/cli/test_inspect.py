@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typed import call
 
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -64,7 +65,7 @@ def test_all_batches_are_shown_if_asked_for(checkpoint: Path) -> None:
 def test_the_json_is_one_object_and_the_same_as_the_librarys(checkpoint: Path) -> None:
     from lastgood.operations.inspect import inspect_batches
 
-    assert as_json(checkpoint) == inspect_batches(str(checkpoint)).to_json()
+    assert as_json(checkpoint) == inspect_batches(resolve_target(str(checkpoint))).to_json()
 
 
 def test_one_batch_is_shown_in_full(checkpoint: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typed import call
 
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
@@ -63,7 +64,7 @@ def test_the_json_is_the_librarys(checkpoint: Path) -> None:
     from lastgood.observe.offsets import offsets_after
 
     done = run(checkpoint, "--stable-lag", "2", "--format", "json")
-    assert json.loads(done.stdout) == offsets_after(str(checkpoint), stable_lag=2).to_json()
+    assert json.loads(done.stdout) == offsets_after(resolve_target(str(checkpoint)), stable_lag=2).to_json()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from lastgood.cli.main import VERBS, lastgood
 from lastgood.diagnosis.catalogue import names, topics
 from lastgood.failures.failure_class import FailureClass
 from lastgood.operations.explain import explain
-from lastgood.settings.config import load_config
+from lastgood.settings.config import Config
 from lastgood.settings.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +105,7 @@ def test_the_policy_that_the_readme_calls_the_default_is_the_default(tmp_path: P
     (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     told = tomllib.loads(block)["pipeline"]["orders"]["policy"]
     (tmp_path / "lastgood.toml").write_text(block)
-    assert load_config(tmp_path / "lastgood.toml")["orders"].policy == Policy()
+    assert Config(tmp_path / "lastgood.toml").pipelines()["orders"].policy == Policy()
     fields = {name.removesuffix("_seconds") for name in asdict(Policy())}
     unsaid = {"stall_after", "backoff", "backoff_max", "grace", *UNSET, "outage_start", "takes_any_number", "show_data"}
     assert fields - set(told) == unsaid - {"start_file", "start_form", "start_key"}

@@ -15,6 +15,7 @@ from supervising import make_open_batch
 from typed import call
 
 from lastgood.operations.backup import create
+from lastgood.settings.target import resolve_target
 
 USAGE, BUG = 2, 4
 SECRET = "hid/d@n"
@@ -40,7 +41,7 @@ def nothing(_: Path) -> None:
 
 
 def plan_torn(checkpoint: Path) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     (checkpoint / "offsets/7").write_bytes((checkpoint / "offsets/7").read_bytes()[:10])
 
 

@@ -19,6 +19,7 @@ from typed import call
 from lastgood.lab.ports import free_port
 from lastgood.operations.backup import create
 from lastgood.recovery.hold import hold_checkpoint, lock_file
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -66,7 +67,7 @@ def damaged(tmp_path: Path) -> Damaged:
     """Seven batches are committed, and `SINK` has them; the newest plan is cut off, and the mirror has it."""
     checkpoint = tmp_path / "chk"
     CheckpointBuilder(checkpoint).run(7)
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     before = files(checkpoint)
     (checkpoint / "offsets/6").write_bytes(b"v1\n{")
     log = tmp_path / "sink/_spark_metadata"

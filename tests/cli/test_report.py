@@ -14,6 +14,7 @@ from lastgood.cli.main import main
 from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.incidents import Incidents, incident_file
 from lastgood.operations.backup import create
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
@@ -331,5 +332,5 @@ def test_status_says_everything_else_where_the_last_incident_is_damaged(call: Ca
 
 
 def test_backup_beside_is_not_taken_for_an_incident(call: Call, query: CheckpointBuilder) -> None:
-    create(str(query.folder))
+    create(resolve_target(str(query.folder)))
     assert told(call("status", query.folder, "--format", "json"))["last_incident"] is None

@@ -21,6 +21,7 @@ from typed import call
 from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import Incidents
 from lastgood.operations.backup import create
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
@@ -92,7 +93,7 @@ def test_plain_restart_is_diagnosed_and_started_at_once(tmp_path: Path, checkpoi
 
 
 def test_damaged_plan_is_put_back_from_the_mirror_before_the_start(tmp_path: Path, checkpoint: Path) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     before = truncate(checkpoint, "offsets/7")
     code, events = run(tmp_path, COMMIT, DEAD)
     assert (code, names(events)[:3]) == (0, ["repaired", "started", "committed"])
@@ -105,7 +106,7 @@ def test_damaged_plan_is_put_back_from_the_mirror_before_the_start(tmp_path: Pat
 
 
 def test_nothing_is_repaired_while_a_driver_may_be_alive(tmp_path: Path, checkpoint: Path) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     truncate(checkpoint, "offsets/7")
     code, events = run(tmp_path, COMMIT, SINK)
     assert (code, names(events)) == (3, ["called"])
@@ -117,7 +118,7 @@ def test_nothing_is_repaired_while_a_driver_may_be_alive(tmp_path: Path, checkpo
 
 
 def test_command_that_the_person_is_told_to_type_makes_it_start(tmp_path: Path, checkpoint: Path) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     truncate(checkpoint, "offsets/7")
     _, events = run(tmp_path, COMMIT, SINK)
     done = lastgood(tmp_path, *only(events, "called")["next"].split()[1:])
@@ -165,7 +166,7 @@ def test_what_nobody_accepted_is_offered_when_all_else_was_tried(tmp_path: Path,
 
 
 def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path, checkpoint: Path) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     before = {path.relative_to(checkpoint): path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
     checkpoint.rename(tmp_path / "gone")
     code, events = run(tmp_path, COMMIT, DEAD)
@@ -204,7 +205,7 @@ VIA = 'same_batch = 2\naccept = ["duplicates"]\nvia = "app-config"\nstart_file =
 def test_checkpoint_is_left_behind_and_the_application_told_where_to_start(
     tmp_path: Path, checkpoint: Path, *, fails_again: bool
 ) -> None:
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     if fails_again:
         (tmp_path / "fails").write_text("")
     code, events = run(tmp_path, NEEDS_FILE, UNTOLD, f"{VIA}\ntakes_any_number = true")

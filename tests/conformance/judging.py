@@ -15,6 +15,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Stage
+from lastgood.settings.target import resolve_target
 
 _FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}
 
@@ -31,7 +32,7 @@ def prediction(case: Case, folder: Path) -> Restart:
     )
     log = _log(folder) if FLAVOURS[case.flavour].kind == "delta" else None
     options = DiagnoseOptions(evidence, spark=case.spark, fail_on_data_loss=case.fail_on_data_loss, log=log)
-    return diagnose(str(folder / "checkpoint"), options).restart
+    return diagnose(resolve_target(str(folder / "checkpoint")), options).restart
 
 
 def _log(folder: Path) -> str | None:

@@ -17,6 +17,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome
+from lastgood.settings.target import resolve_target
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +42,7 @@ def test_single_partition_is_all_there_is_to_be(version: str, name: str, open_la
     case = Case(version, name, ())
     with laboratory.damaged(case) as folder:
         options = DiagnoseOptions(EvidenceOptions(), spark=version)
-        report = diagnose(str(folder / "checkpoint"), options)
+        report = diagnose(resolve_target(str(folder / "checkpoint")), options)
         seen = laboratory.restart(case, folder)
     assert compare(seen, report.restart) == []
     assert (report.restart.outcome, report.restart.unknowns) == (Outcome.RESUMES, ())

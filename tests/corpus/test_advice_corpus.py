@@ -10,6 +10,7 @@ from lastgood.diagnosis.rules_advice import CONDITIONS
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
+from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[1] / "unit" / "diagnosis" / "logs"
@@ -41,7 +42,9 @@ def given(case: Path, log: Path | None = None) -> set[str]:
     evidence = EvidenceOptions(kafka=str(facts) if facts.exists() else None)
     options = DiagnoseOptions(evidence, log=None if log is None else str(log), max_downtime_ms=WEEK_MS)
     names = {each.name for each in CONDITIONS} - {OF_THE_PLACE}
-    return {each.condition.name for each in diagnose(str(case / "checkpoint"), options).findings} & names
+    return {
+        each.condition.name for each in diagnose(resolve_target(str(case / "checkpoint")), options).findings
+    } & names
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -50,7 +53,7 @@ def test_advice_is_given_where_the_case_calls_for_it_and_nowhere_else(case: Path
 
 
 def test_an_aggregation_without_keys_keeps_one_row_and_does_not_grow() -> None:
-    found = diagnose(str(CASES / "4.2-repartitioned-nokey" / "checkpoint")).findings
+    found = diagnose(resolve_target(str(CASES / "4.2-repartitioned-nokey" / "checkpoint"))).findings
     unbounded = [each for each in found if each.condition.name == "UNBOUNDED_STATE"]
     assert [(each.subject, each.evidence["name"]) for each in unbounded] == [("state/1", "dedupe")]
 

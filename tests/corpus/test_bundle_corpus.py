@@ -14,6 +14,7 @@ from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import open_bundle, save_bundle
 from lastgood.observe.evidence import gather
 from lastgood.query.world import World
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import STARTED_MS
 
 BATCHES = 20
@@ -28,7 +29,7 @@ def report(about: World) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}")
 def test_a_bundle_gives_the_same_report_as_the_checkpoint(case: Path, tmp_path: Path) -> None:
-    evidence = gather(str(case), batches=BATCHES)
+    evidence = gather(resolve_target(str(case)), batches=BATCHES)
     about = World(
         evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, advice=advice_facts(evidence)
     )

@@ -15,6 +15,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome
+from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -53,7 +54,7 @@ def about(case: Path) -> dict[str, Any]:
 def report(case: Path, **others: Any) -> Report:
     facts = case / "kafka.json"
     evidence = EvidenceOptions(kafka=str(facts) if facts.exists() else None)
-    return diagnose(str(case / "checkpoint"), DiagnoseOptions(evidence, about(case)["spark"], **others))
+    return diagnose(resolve_target(str(case / "checkpoint")), DiagnoseOptions(evidence, about(case)["spark"], **others))
 
 
 @pytest.mark.parametrize(

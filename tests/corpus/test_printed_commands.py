@@ -15,6 +15,7 @@ from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import command_line
 from lastgood.observe.evidence import gather
+from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -83,7 +84,7 @@ def look(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def evidence(checkpoint: Path) -> list[str]:
     """What the case has of sink and Kafka; else a table that shows what is committed, and a broker that has it all."""
-    found = gather(str(checkpoint), batches=2, may_be_missing=True)
+    found = gather(resolve_target(str(checkpoint)), batches=2, may_be_missing=True)
     sink, kafka = checkpoint.parent / "sink", checkpoint.parent / "kafka.json"
     committed = found.checkpoint.last_committed
     if not sink.exists() and found.query_id is not None and committed is not None:

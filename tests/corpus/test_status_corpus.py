@@ -18,6 +18,7 @@ from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing
+from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -49,7 +50,7 @@ def told(findings: Iterable[Finding]) -> list[tuple[str, str, Severity]]:
 
 def require_agreement(found: Status, target: str, asked: EvidenceOptions) -> None:
     """What both verbs say of one checkpoint."""
-    report = diagnose(target, DiagnoseOptions(asked))
+    report = diagnose(resolve_target(target), DiagnoseOptions(asked))
     assert told(found.findings) == told(report.findings)
     assert (found.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
     assert found.last_good == report.position.last_good
@@ -80,7 +81,7 @@ def asked_ways(case: Path) -> list[EvidenceOptions]:
 @pytest.mark.parametrize("case", ALL, ids=name)
 def test_status_says_what_diagnose_knows(case: Path) -> None:
     for asked in asked_ways(case):
-        found = status(str(case), options=asked)
+        found = status(resolve_target(str(case)), options=asked)
         require_agreement(found, str(case), asked)
         if found.exposure is not None and found.exposure.losing is Losing.YES:
             assert found.grade is Grade.LOSING
@@ -90,7 +91,7 @@ def test_status_says_what_diagnose_knows(case: Path) -> None:
 def test_so_it_does_of_a_folder_of_many(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")
-    for found in status_below(str(root)):
+    for found in status_below(resolve_target(str(root))):
         require_agreement(found, str(found.location), EvidenceOptions())
 
 
@@ -101,14 +102,14 @@ def test_a_checkpoint_that_lost_a_piece_is_still_found(case: Path, tmp_path: Pat
         for piece in lost:
             shutil.rmtree(left / piece, ignore_errors=True)
             (left / piece).unlink(missing_ok=True)
-        below = status_below(str(left.parent))
+        below = status_below(resolve_target(str(left.parent)))
         try:
-            diagnose(str(left))
+            diagnose(resolve_target(str(left)))
         except CheckpointMissingError:
             assert below == []
             with pytest.raises(CheckpointMissingError):
-                status(str(left))
+                status(resolve_target(str(left)))
             continue
         assert [each.location.name for each in below] == ["query"], lost
         require_agreement(below[0], str(left), EvidenceOptions())
-        require_agreement(status(str(left)), str(left), EvidenceOptions())
+        require_agreement(status(resolve_target(str(left))), str(left), EvidenceOptions())

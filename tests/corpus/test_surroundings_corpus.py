@@ -17,6 +17,7 @@ from lastgood.operations.inspect import inspect_batches
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing, exposure_of
 from lastgood.query.sinks import Agreement
+from lastgood.settings.target import resolve_target
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 
@@ -41,7 +42,7 @@ def options(case: str) -> EvidenceOptions:
 
 
 def look(case: str) -> Status:
-    return status(str(CORPUS / case / "checkpoint"), options=options(case))
+    return status(resolve_target(str(CORPUS / case / "checkpoint")), options=options(case))
 
 
 def restart(case: str) -> dict[str, Any]:
@@ -72,7 +73,9 @@ def test_what_the_sink_would_drop_is_what_spark_dropped(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_committed_batch_is_in_the_version_of_its_number(case: str) -> None:
     """One query alone wrote each of these tables, one version for a batch."""
-    rows = inspect_batches(str(CORPUS / case / "checkpoint"), limit=None, options=options(case)).to_json()["batches"]
+    rows = inspect_batches(
+        resolve_target(str(CORPUS / case / "checkpoint")), limit=None, options=options(case)
+    ).to_json()["batches"]
     differences = {row["batch"]: row["sinks"][0]["difference"] for row in rows if row["sinks"][0]["difference"]}
     assert differences == ({4: "in the sink only", 3: "in the sink only"} if "delta-ahead" in case else {})
     for row in rows:
@@ -85,7 +88,9 @@ def test_the_expired_range_is_the_one_that_spark_then_missed() -> None:
     assert found.exposure is not None
     assert found.exposure.lost == {"exp": {0: ((15, 20),)}}
     assert found.exposure.lost_after_ms == 1_795_219_986_905
-    standing = offsets_after(str(CORPUS / "4.2-kafka-expired" / "checkpoint"), options=options("4.2-kafka-expired"))
+    standing = offsets_after(
+        resolve_target(str(CORPUS / "4.2-kafka-expired" / "checkpoint")), options=options("4.2-kafka-expired")
+    )
     assert standing.expired == found.exposure.lost
 
 
@@ -94,13 +99,13 @@ def test_partitions_that_were_added_are_named_at_their_beginning() -> None:
     found = look(case)
     assert found.exposure is not None
     assert found.exposure.added == {"add": {2: ((0, 6),), 3: ((0, 6),)}}
-    standing = offsets_after(str(CORPUS / case / "checkpoint"), options=options(case))
+    standing = offsets_after(resolve_target(str(CORPUS / case / "checkpoint")), options=options(case))
     assert standing.starting_offsets() == {"add": {"0": 15, "1": 15, "2": -2, "3": -2}}
 
 
 def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     case = CORPUS / "4.2-kafka-recreated-larger"
-    evidence = gather(str(case / "checkpoint"), batches=2)
+    evidence = gather(resolve_target(str(case / "checkpoint")), batches=2)
     facts = look_around(evidence, options(case.name), now_ms=0).kafka
     assert facts is not None
     recorded = json.loads((case / "kafka.json").read_text())["topic_id_when_the_checkpoint_was_written"]
@@ -112,7 +117,10 @@ def test_of_a_folder_each_query_is_held_against_its_own_table(tmp_path: Path) ->
     for case in CASES:
         shutil.copytree(CORPUS / case / "checkpoint", tmp_path / case)
     tables = tuple(str(CORPUS / case / "sink") for case in CASES)
-    found = {each.location.name: each for each in status_below(str(tmp_path), options=EvidenceOptions(sinks=tables))}
+    found = {
+        each.location.name: each
+        for each in status_below(resolve_target(str(tmp_path)), options=EvidenceOptions(sinks=tables))
+    }
     assert found.keys() == CASES.keys()
     for case, each in found.items():
         assert [sink.evidence.location for sink in each.sinks] == (

@@ -16,6 +16,7 @@ from lastgood.observe.offsets import offsets_after
 from lastgood.observe.state_sizes import inspect_state
 from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.operations.status import status, status_below
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.reader import SourceKindError
 
 CASES = Path(__file__).parent / "cases"
@@ -55,9 +56,9 @@ def newest(case: Path, log: str) -> int | None:
 def test_all_verbs_agree_on_what_is_planned_and_committed(case: Path) -> None:
     target, told = str(case / "checkpoint"), about(case)
     planned, committed = newest(case, "offsets"), newest(case, "commits")
-    stands = status(target).to_json()
-    inspected = inspect_batches(target, limit=None)
-    for facts in (stands, inspected.to_json(), inspect_state(target).to_json()):
+    stands = status(resolve_target(target)).to_json()
+    inspected = inspect_batches(resolve_target(target), limit=None)
+    for facts in (stands, inspected.to_json(), inspect_state(resolve_target(target)).to_json()):
         assert (facts["last_planned"], facts["last_committed"]) == (planned, committed)
     if "next_batch" in told and "dedup" not in case.name:
         assert (planned, committed) == (told["next_batch"] - 1, told["next_batch"] - 1)
@@ -74,7 +75,7 @@ def test_all_verbs_agree_on_what_is_planned_and_committed(case: Path) -> None:
 @pytest.mark.parametrize("case", cases(), ids=name)
 def test_the_grade_is_what_spark_did_on_restart(case: Path) -> None:
     """Damaged: a restart failed, or went on as another query. In flight: it ran the planned batch again."""
-    told, found = about(case), status(str(case / "checkpoint"))
+    told, found = about(case), status(resolve_target(str(case / "checkpoint")))
     restart = told.get("restart") or {}
     if "expect" in told:
         expected = told["expect"]
@@ -100,22 +101,22 @@ def test_the_grade_is_what_spark_did_on_restart(case: Path) -> None:
 @pytest.mark.parametrize("case", cases(), ids=name)
 def test_every_known_batch_can_be_shown_and_its_offsets_are_those_of_its_file(case: Path) -> None:
     target = str(case / "checkpoint")
-    rows = inspect_batches(target, limit=None).rows[:12]
+    rows = inspect_batches(resolve_target(target), limit=None).rows[:12]
     legible = [row.batch for row in rows if row.planned and "plan damaged" not in str(row.notes)]
     # Of a query without Kafka no batch would do: that is said before one is looked for.
     missed = SourceKindError if legible and not plan(case, legible[0]) else BatchUnknownError
     for row in rows:
-        shown, _ = inspect_batch(target, row.batch)
+        shown, _ = inspect_batch(resolve_target(target), row.batch)
         assert (shown.planned, shown.committed, shown.reads) == (row.planned, row.committed, row.reads)
         lines = plan(case, row.batch) if row.batch in legible else None
         if lines is None:
             with pytest.raises(missed):
-                offsets_after(target, batch=row.batch)
+                offsets_after(resolve_target(target), batch=row.batch)
         elif not lines:
             with pytest.raises(SourceKindError):
-                offsets_after(target, batch=row.batch)
+                offsets_after(resolve_target(target), batch=row.batch)
         else:
-            standing = offsets_after(target, batch=row.batch)
+            standing = offsets_after(resolve_target(target), batch=row.batch)
             assert [standing.starting_offsets(source) for source in standing.sources] == lines
 
 
@@ -130,9 +131,9 @@ def plan(case: Path, batch_id: int) -> list[Any]:
 def test_a_folder_full_of_checkpoints_is_graded_as_each_is_alone(root: Path) -> None:
     if not root.is_dir():
         pytest.skip("the large corpus is not here")
-    found = status_below(str(root))
+    found = status_below(resolve_target(str(root)))
     assert {str(each.location) for each in found} == {str(path) for path in root.glob("*/checkpoint")}
     grades = [each.grade for each in found]
     assert grades == sorted(grades, reverse=True)
     for each in found:
-        assert each.to_json() == status(str(each.location)).to_json()
+        assert each.to_json() == status(resolve_target(str(each.location))).to_json()

@@ -14,6 +14,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 OTHERS_ID = "4f0e60a2-1111-4222-8333-944445555666"
@@ -58,7 +59,7 @@ def attacker(tmp_path: Path, victim: Path) -> Attacker:
     query = CheckpointBuilder(tmp_path / "lake/chk")
     query.run(7)
     query.plan()
-    create(str(tmp_path / "lake/chk"))
+    create(resolve_target(str(tmp_path / "lake/chk")))
     return Attacker(tmp_path / "lake/chk")
 
 
@@ -71,7 +72,9 @@ def plan(attacker: Attacker) -> Told:
 def planned(checkpoint: Path, *sinks: Path) -> Told:
     """To plan the newest batch anew."""
     evidence = EvidenceOptions(sinks=tuple(map(str, sinks)))
-    return make_plan(str(checkpoint), PlanOptions("replan", evidence=evidence, accept=tuple(Waiver))).to_json()
+    return make_plan(
+        resolve_target(str(checkpoint)), PlanOptions("replan", evidence=evidence, accept=tuple(Waiver))
+    ).to_json()
 
 
 def table(folder: Path, query_id: str, batches: int) -> None:

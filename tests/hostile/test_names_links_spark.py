@@ -11,6 +11,7 @@ from lastgood.lab.spark import default_spark, submit
 from lastgood.observe.evidence import CheckpointHasLinksError, gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.process.java import Java
+from lastgood.settings.target import resolve_target
 
 pytestmark = pytest.mark.spark
 
@@ -64,8 +65,8 @@ def test_spark_follows_a_link_in_its_offset_log(tmp_path: Path, java: Java) -> N
     (chk / "offsets/2").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(CheckpointHasLinksError):
-        gather(str(chk))
-    found = diagnose(str(chk))
+        gather(resolve_target(str(chk)))
+    found = diagnose(resolve_target(str(chk)))
     assert found.findings[0].condition.name == "CHECKPOINT_HAS_LINKS"
     assert any("which Spark follows" in each for each in found.restart.unknowns)
 

@@ -19,6 +19,7 @@ from lastgood.mirror.backups import BackupMissingError, backups_folder, list_bac
 from lastgood.mirror.copies import Copy, decode_copies
 from lastgood.operations import backup as verbs
 from lastgood.recovery.prover import _copy
+from lastgood.settings.target import resolve_target
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.reading import Entry, FsspecStorage, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -64,11 +65,11 @@ def test_a_backup_that_says_it_is_another_one_is_none(lake: Path) -> None:
     before = state_of(lake / "victim")
     checkpoint = str(lake / "lake/chk")
     folder = backups_folder(parse_location(checkpoint))
-    assert verbs.backups(checkpoint) == []
+    assert verbs.backups(resolve_target(checkpoint)) == []
     assert remove_older(STORAGE, folder, before_ms=AT_MS + 1) == []
     for wanted in (ELSEWHERE, ID):
         with pytest.raises(BackupMissingError):
-            verbs.keep(checkpoint, wanted)
+            verbs.keep(resolve_target(checkpoint), wanted)
     assert state_of(lake / "victim") == before
 
 
@@ -77,7 +78,7 @@ def test_a_lost_checkpoint_is_not_restored_from_a_victims_folder(lake: Path) -> 
     (lake / "lake/chk.lastgood").rename(lake / "lake/lost.lastgood")
     for wanted in (ELSEWHERE, ID, "last"):
         with pytest.raises(BackupMissingError):
-            verbs.restore(checkpoint, source=wanted)
+            verbs.restore(resolve_target(checkpoint), source=wanted)
     assert not (lake / "lake/lost").exists()
 
 
@@ -137,7 +138,7 @@ def test_a_copy_or_backup_of_no_time_is_none(lake: Path, time: object) -> None:
     folder = lake / "lake/chk.lastgood/backups"
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID, "at_ms": time}))
-    assert verbs.backups(str(lake / "lake/chk")) == []
+    assert verbs.backups(resolve_target(str(lake / "lake/chk"))) == []
 
 
 def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
@@ -145,7 +146,7 @@ def test_a_backup_is_still_found_where_its_name_agrees(lake: Path) -> None:
     told = json.loads((folder / f"{ID}.json").read_text())
     (folder / f"{ID}.json").write_text(json.dumps({**told, "id": ID}))
     (folder / "20261121-002156-7f3b.json").write_text(json.dumps({**told, "id": ID}))  # a copy of it by hand
-    assert [each.id for each in verbs.backups(str(lake / "lake/chk"))] == [ID]
+    assert [each.id for each in verbs.backups(resolve_target(str(lake / "lake/chk")))] == [ID]
 
 
 class Bucket:

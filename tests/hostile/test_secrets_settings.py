@@ -12,7 +12,7 @@ import pytest
 
 from lastgood.errors import ConfigError
 from lastgood.redaction import redact_nothing_else, redacted
-from lastgood.settings.config import load_config
+from lastgood.settings.config import Config
 
 PIPELINE = '[pipeline.a]\ncommand = ["true"]\n'
 
@@ -26,7 +26,7 @@ def _only_here() -> Iterator[None]:
 def test_the_configuration_names_more(tmp_path: Path) -> None:
     file = tmp_path / "lastgood.toml"
     file.write_text(f"[redact]\nregex = '(?i)iban'\nstring_regex = 'C-[0-9]+'\n{PIPELINE}")
-    load_config(file)
+    Config(file).pipelines()
     assert redacted("iban=DE12 of C-17, password=x") == "iban=*** of ***, password=***"
 
 
@@ -35,7 +35,7 @@ def test_what_is_no_regular_expression_is_told(tmp_path: Path, told: str) -> Non
     file = tmp_path / "lastgood.toml"
     file.write_text(f"[redact]\n{told}\n{PIPELINE}")
     with pytest.raises(ConfigError, match="redact"):
-        load_config(file)
+        Config(file).pipelines()
 
 
 @pytest.mark.parametrize("name", ["LASTGOOD_REDACT_REGEX", "LASTGOOD_REDACT_STRING_REGEX"])

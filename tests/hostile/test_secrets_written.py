@@ -20,6 +20,7 @@ from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink
 from lastgood.planning.price import Waiver
 from lastgood.planning.proof import Proof
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.supervise import events
@@ -39,7 +40,7 @@ def plan_of(folder: Path) -> Plan:
     query = CheckpointBuilder(folder / "chk")
     query.run(3)
     query.plan()
-    return make_plan(str(folder / "chk"), PlanOptions("replan", accept=tuple(Waiver)))
+    return make_plan(resolve_target(str(folder / "chk")), PlanOptions("replan", accept=tuple(Waiver)))
 
 
 def talkative(plan: Plan, text: str) -> Plan:

@@ -17,7 +17,7 @@ from answering import SENSELESS
 from schedulers import ALIVE, DEAD, DRIVER_CHECKS, SCHEDULERS, UNKNOWN, await_, driver_check, run_driver_check
 
 from lastgood.recovery.driver_death import DriverNotProvenDeadError, prove_driver_dead
-from lastgood.settings.config import load_config
+from lastgood.settings.config import Config
 
 SCRIPTS = sorted(DRIVER_CHECKS.glob("*.py"))
 
@@ -31,7 +31,7 @@ def test_script_is_a_program_that_says_how_it_is_called(script: Path) -> None:
 
 @pytest.mark.parametrize("config", sorted(SCHEDULERS.glob("*/lastgood.toml")), ids=lambda path: path.parent.name)
 def test_examples_name_a_script_that_there_is(config: Path) -> None:
-    for pipeline in load_config(config).values():
+    for pipeline in Config(config).pipelines().values():
         assert (DRIVER_CHECKS / Path(pipeline.driver_check[0]).name).exists()
 
 

@@ -28,6 +28,7 @@ from lastgood.planning.price import Waiver
 from lastgood.planning.steps import FileStep
 from lastgood.recovery import applying as apply
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -89,7 +90,7 @@ def damaged(root: str, goal: str, folder: Path) -> Place:
         if file.is_file():
             place.storage.write(location / str(file.relative_to(folder / "built")), file.read_bytes())
     if goal == "resume":
-        create(str(location))
+        create(resolve_target(str(location)))
         for path in ("offsets/9", "offsets/8", "commits/8"):
             place.storage.write(location / path, b"")
     return place
@@ -112,7 +113,7 @@ def test_who_was_stopped_in_a_change_and_overtaken_changes_nothing_that_stays(
         goal, is_finished = chance.choice(list(GOALS)), chance.random() < 0.5
         place = damaged(root, goal, folder)
         before = place.files()
-        plan = make_plan(str(place.location), GOALS[goal])
+        plan = make_plan(resolve_target(str(place.location)), GOALS[goal])
         (folder / "plan.json").write_bytes(plan.to_bytes())
         with stopped(folder, chance.randrange(1, 40)) as process:
             told = (turn, goal, is_finished, process is None)
@@ -150,7 +151,7 @@ def overtaken(plan: Plan, file: Path, before: dict[str, bytes | None], *, is_fin
     """Finish it, or take it back; the files as they are to be from then on."""
     if not is_finished:
         with contextlib.suppress(RecoveryUnknownError):  # not begun yet
-            apply.undo(plan.recovery, checkpoint=plan.checkpoint, driver_is_dead=True)
+            apply.undo(plan.recovery, target=resolve_target(plan.checkpoint), driver_is_dead=True)
             return before
     apply.apply_plan(str(file), driver_is_dead=True)
     return after(plan, before)

@@ -11,7 +11,7 @@ import yaml
 from schedulers import SCHEDULERS, Machine, await_, later, trying_again
 
 from lastgood.process.java import Java
-from lastgood.settings.config import Pipeline, load_config
+from lastgood.settings.config import Config, Pipeline
 
 FOLDER = SCHEDULERS / "kubernetes"
 MANIFESTS = ("settings.yaml", "run.yaml", "recover.yaml")
@@ -43,7 +43,7 @@ def pipeline(folder: Path) -> Pipeline:
     """What the pod finds in its ConfigMap."""
     file = folder / "lastgood.toml"
     file.write_text(documents("settings.yaml")[0]["data"]["lastgood.toml"])
-    return load_config(file)["orders"]
+    return Config(file).pipelines()["orders"]
 
 
 def action(name: str, code: int) -> str:

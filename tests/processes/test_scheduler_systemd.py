@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from schedulers import SCHEDULERS, Machine, await_, later, trying_again
 
-from lastgood.settings.config import load_config
+from lastgood.settings.config import Config
 
 FOLDER = SCHEDULERS / "systemd"
 UNITS = ("orders.service", "orders-submit.service")
@@ -92,7 +92,7 @@ def test_application_is_started_again_where_it_failed_and_not_where_it_ended() -
 @pytest.mark.parametrize("name", UNITS)
 def test_unit_is_stopped_with_more_patience_than_the_grace_and_leaves_nothing_behind(name: str) -> None:
     service = unit(name)["Service"]
-    grace = load_config(FOLDER / "lastgood.toml")["orders"].policy.grace_seconds
+    grace = Config(FOLDER / "lastgood.toml").pipelines()["orders"].policy.grace_seconds
     assert seconds(service["TimeoutStopSec"]) > grace
     assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGTERM")
 

@@ -11,6 +11,7 @@ from lastgood.audit.logs import LogAudit, verify_logs
 from lastgood.checkpoint import stretches
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.stretches import plain_stretches
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -59,7 +60,7 @@ def test_readers_that_cannot_be_started_or_fail_find_nothing(checkpoint: Path, m
 
 
 def audit(checkpoint: Path, told: list[tuple[int, int]]) -> LogAudit:
-    return verify_logs(str(checkpoint), progress=lambda *now: told.append(now))
+    return verify_logs(resolve_target(str(checkpoint)), progress=lambda *now: told.append(now))
 
 
 def test_a_log_is_verified_by_several_processes_as_by_one(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 pytestmark = pytest.mark.proof
@@ -57,7 +58,7 @@ def damaged(folder: Path, goal: str) -> Path:
     query.run(9)
     query.plan()
     if goal == "resume":
-        create(str(folder / "chk"))
+        create(resolve_target(str(folder / "chk")))
         for path in ("offsets/9", "offsets/8", "commits/8"):
             (folder / "chk" / path).write_bytes(b"")
     return folder / "chk"
@@ -79,7 +80,7 @@ def test_repair_that_was_killed_is_finished_or_taken_back_whole(
     for number, (goal, when, ending) in enumerate(instants(seed)):
         folder = tmp_path / str(number)
         checkpoint = damaged(folder, goal)
-        plan = make_plan(str(checkpoint), GOALS[goal])
+        plan = make_plan(resolve_target(str(checkpoint)), GOALS[goal])
         assert plan.steps
         (folder / "plan.json").write_bytes(plan.to_bytes())
         before = files(checkpoint)
@@ -99,6 +100,6 @@ def test_repair_that_was_killed_is_finished_or_taken_back_whole(
             if ending == "undo twice":
                 killed(checkpoint, max(1, when // 2), "undo")
                 assert not can_start(checkpoint) or files(checkpoint) in (before, whole), told
-            undo("last", checkpoint=str(checkpoint), driver_is_dead=True)
+            undo("last", target=resolve_target(str(checkpoint)), driver_is_dead=True)
             assert files(checkpoint) == before, told
         shutil.rmtree(folder)

@@ -8,6 +8,7 @@ import signal
 import sys
 
 from lastgood.recovery import applying as apply
+from lastgood.settings.target import resolve_target
 from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
 
@@ -28,7 +29,7 @@ def main(subject: str, when: str, verb: str = "apply") -> None:
     storages: list[FaultyWriter] = []
     apply.open_writable = faulty
     if verb == "undo":
-        apply.undo("last", checkpoint=subject, driver_is_dead=True)
+        apply.undo("last", target=resolve_target(subject), driver_is_dead=True)
     else:
         apply.apply_plan(subject, driver_is_dead=True)
 

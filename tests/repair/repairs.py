@@ -28,6 +28,7 @@ from lastgood.planning.plan import Plan, Promise
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.delta.step import DeltaStep
 from lastgood.steps.step import Step
 
@@ -128,14 +129,14 @@ def make_mirror(folder: Path, kind: str) -> None:
     aside = {path: path.read_bytes() for path in paths if kind == OLD and path.exists()}
     for path in aside:
         path.unlink()
-    create(str(folder / "checkpoint"))
+    create(resolve_target(str(folder / "checkpoint")))
     for path, content in aside.items():
         path.write_bytes(content)
 
 
 def taken_back(repair: Repair, plan: Plan, before: dict[str, bytes], folder: Path) -> Iterator[str]:
     """Take it back, and do it once more; where that differs."""
-    undo(plan.recovery, checkpoint=plan.checkpoint, driver_is_dead=True)
+    undo(plan.recovery, target=resolve_target(plan.checkpoint), driver_is_dead=True)
     for line in changed(before, folder, "undo"):
         if not (line.startswith("undo: sink/_delta_log/") and line.endswith("is new")):  # a table goes back by versions
             yield line
@@ -195,7 +196,7 @@ def planned(repair: Repair, folder: Path) -> Plan:
         spark=repair.case.spark,
         fail_on_data_loss=repair.case.fail_on_data_loss,
     )
-    return make_plan(str(folder / "checkpoint"), options)
+    return make_plan(resolve_target(str(folder / "checkpoint")), options)
 
 
 def carry_out(plan: Plan, folder: Path) -> None:

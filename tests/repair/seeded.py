@@ -22,6 +22,7 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.ranges import Ranges
 
 SCRIPT = Path(__file__).with_name("seeded_app.py")
@@ -136,7 +137,9 @@ class Application:
         """A plan to start it afresh, or elsewhere."""
         evidence = EvidenceOptions(sinks=(str(self.table),), kafka=self.broker.bootstrap, topics=(self.topic,))
         evidence = replace(evidence, **self.evidence)
-        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, where=where, evidence=evidence, **options))
+        return make_plan(
+            resolve_target(str(self.checkpoint)), PlanOptions(goal=goal, where=where, evidence=evidence, **options)
+        )
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a plan, whatever it costs."""

@@ -28,6 +28,8 @@ from lastgood.process.java import Java
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 
 APP = Path(__file__).with_name("cluster_app.py")
 DEADLINE_SECONDS = 180
@@ -164,22 +166,22 @@ def test_driver_in_a_cluster_keeps_its_checkpoint_until_the_cluster_says_that_it
     feed(folder, 0, BATCHES)
     cluster.deploy(folder)
     await_((checkpoint / f"commits/.{BATCHES - 1}.crc").exists)  # Hadoop writes it last
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
     for path in checkpoint.glob("*metadata*"):
         path.unlink()  # so there is something to repair
-    plan = make_plan(str(checkpoint), PlanOptions(spark="4.2.0"))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(spark="4.2.0"))
     file.write_bytes(plan.accepting(plan.needs).to_bytes())
     before = logs(checkpoint)
     with pytest.raises(DriverNotProvenDeadError):
-        apply_plan(str(file), config=config)
+        apply_plan(str(file), config=Config(config))
     assert logs(checkpoint) == before
     feed(folder, BATCHES, 2 * BATCHES)
     await_((checkpoint / f"offsets/{BATCHES}").exists)
     cluster.driver().send_signal(signal.SIGKILL)
     await_(lambda: not cluster.state()["activedrivers"])
-    plan = make_plan(str(checkpoint), PlanOptions(spark="4.2.0"))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(spark="4.2.0"))
     file.write_bytes(plan.accepting(plan.needs).to_bytes())
-    apply_plan(str(file), config=config)
+    apply_plan(str(file), config=Config(config))
     cluster.deploy(folder)
     await_((checkpoint / f"commits/{2 * BATCHES - 1}").exists)
     assert shown(folder) == Counter(range(2 * BATCHES * ROWS))

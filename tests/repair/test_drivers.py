@@ -31,6 +31,8 @@ from lastgood.recovery import applying as operation
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
@@ -105,7 +107,7 @@ class Application:
         """A plan for it that nothing stands against but its driver."""
         sinks = () if self.flavour.sink == "foreachBatch" else (str(self.folder / "sink"),)
         options = PlanOptions(goal, evidence=EvidenceOptions(sinks=sinks), spark=VERSION)
-        plan = make_plan(str(self.checkpoint), options, config=self.config)
+        plan = make_plan(resolve_target(str(self.checkpoint), Config(self.config)), options)
         file = self.folder / "plan.json"
         file.write_bytes(plan.accepting(plan.needs).to_bytes())
         return file
@@ -141,7 +143,7 @@ def require_refused(application: Application, goal: str) -> None:
     """A repair is refused as long as the driver is alive, and changes nothing."""
     plan, before = application.planned(goal), application.logs()
     with pytest.raises(DriverNotProvenDeadError, match="driver_check does not say"):
-        apply_plan(str(plan), config=application.config)
+        apply_plan(str(plan), config=Config(application.config))
     assert application.logs() == before
 
 
@@ -150,7 +152,7 @@ def test_idle_driver_keeps_its_checkpoint_and_goes_on(application: Application) 
     application.feed(BATCHES)
     application.begin()
     await_(committed(application, BATCHES))
-    create(str(application.checkpoint))
+    create(resolve_target(str(application.checkpoint)))
     for path in application.checkpoint.glob("*metadata*"):
         path.unlink()  # so there is something to repair
     require_refused(application, "resume")
@@ -158,7 +160,7 @@ def test_idle_driver_keeps_its_checkpoint_and_goes_on(application: Application) 
     await_(committed(application, BATCHES + NEW))
     application.require_all_once()
     assert application.stop()["ended"] == "failed"
-    apply_plan(str(application.planned("resume")), config=application.config)
+    apply_plan(str(application.planned("resume")), config=Config(application.config))
     assert application.run()["ended"] == "finished"
     application.require_all_once()
 
@@ -214,7 +216,7 @@ def test_driver_without_a_broker_keeps_its_checkpoint_and_nothing_is_lost(
         }
         application.begin()
         await_(committed(application, 1))
-        create(str(application.checkpoint))
+        create(resolve_target(str(application.checkpoint)))
         for path in application.checkpoint.glob("*metadata*"):
             path.unlink()
         broker.kill()
@@ -225,7 +227,7 @@ def test_driver_without_a_broker_keeps_its_checkpoint_and_nothing_is_lost(
         produce(broker, 10)
         await_(committed(application, 2))
         assert application.stop(lambda: produce(broker, 1))["ended"] == "failed"
-        apply_plan(str(application.planned("resume")), config=application.config)
+        apply_plan(str(application.planned("resume")), config=Config(application.config))
         assert application.run()["ended"] == "finished"
         application.require_all_once(wanted)
 
@@ -279,7 +281,7 @@ def repaired(application: Application, goal: str, scheduler: Scheduler) -> int:
     while time.monotonic() < deadline:
         before = len(scheduler.told)
         with contextlib.suppress(LastgoodError):  # a driver is alive just now, or was quicker
-            apply_plan(str(application.planned(goal)), config=application.config)
+            apply_plan(str(application.planned(goal)), config=Config(application.config))
             return len(scheduler.told) - before
         time.sleep(0.2)
     raise AssertionError("never repaired")
@@ -291,7 +293,7 @@ def test_scheduler_that_starts_the_application_every_second_starts_none_before_t
 ) -> None:
     application.feed(BATCHES)
     assert application.run()["ended"] == "finished"
-    create(str(application.checkpoint))
+    create(resolve_target(str(application.checkpoint)))
     newest = application.checkpoint / f"offsets/{BATCHES - 1}"
     newest.write_bytes(b"")
     newest.with_name(f".{newest.name}.crc").unlink()

@@ -23,6 +23,7 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.delta.carrying import put_up_fence
 from lastgood.steps.carrying import Site
 from lastgood.storage.reading import parse_location
@@ -97,7 +98,7 @@ class Query:
 
     def plan(self, goal: str) -> Plan:
         evidence = EvidenceOptions(sinks=(str(self.table),))
-        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, evidence=evidence))
+        return make_plan(resolve_target(str(self.checkpoint)), PlanOptions(goal=goal, evidence=evidence))
 
     def apply(self, plan: Plan, *, driver_is_dead: bool) -> None:
         file = self.folder / "plan.json"

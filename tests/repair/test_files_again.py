@@ -13,6 +13,7 @@ from repair.seeded import SCRIPT
 from lastgood.observe.evidence import gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.inspect import file_now, find_file
+from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import Then
 
 DAY_SECONDS = 24 * 60 * 60
@@ -39,15 +40,17 @@ def start(spark: RunningSpark, folder: Path) -> list[int]:
 
 def told(folder: Path) -> dict[str, list[str]]:
     """Findings about files that came again, each with the names of its files."""
-    found = {each.condition.name: each.evidence for each in diagnose(str(folder / "checkpoint")).findings}
+    found = {
+        each.condition.name: each.evidence for each in diagnose(resolve_target(str(folder / "checkpoint"))).findings
+    }
     wanted = ("SOURCE_FILE_IGNORED", "SOURCE_FILES_CHANGED")
     return {name: [Path(str(file)).name for file in found[name]["files"]] for name in wanted if name in found}
 
 
 def fate(folder: Path, name: str) -> Then | None:
     """What `inspect --file` says that Spark will do with a file."""
-    _, path, _ = find_file(str(folder / "checkpoint"), name)
-    now = file_now(gather(str(folder / "checkpoint"), batches=2), path)
+    _, path, _ = find_file(resolve_target(str(folder / "checkpoint")), name)
+    now = file_now(gather(resolve_target(str(folder / "checkpoint")), batches=2), path)
     assert now is not None
     return now.then
 

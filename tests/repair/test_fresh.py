@@ -16,6 +16,7 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.recovery.applying import undo
 from lastgood.recovery.engine import PlanStaleError
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.start_files import StartFile
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -134,12 +135,12 @@ def test_rows_that_come_after_the_plan_was_made_stop_it(application: MakeApplica
 @pytest.mark.proof
 def test_mirror_gives_a_lost_checkpoint_back_exactly_and_undo_loses_it_again(application: MakeApplication) -> None:
     app = application()
-    create(str(app.checkpoint))
+    create(resolve_target(str(app.checkpoint)))
     app.lose_checkpoint()
     plan = app.planned(Where())
     assert (plan.guarantee, plan.options["chosen"]) == (EXACT, "the mirror")
     app.carry_out(plan)
-    undo(plan.recovery, checkpoint=str(app.checkpoint), driver_is_dead=True)
+    undo(plan.recovery, target=resolve_target(str(app.checkpoint)), driver_is_dead=True)
     assert not [each for each in app.checkpoint.rglob("*") if each.is_file()]
     again = app.planned(Where())
     app.carry_out(again)
@@ -224,7 +225,7 @@ def test_ledger_knows_where_the_newest_batch_of_the_sink_ended(
 ) -> None:
     app = application()
     ledger = f"sqlite:///{tmp_path}/ledger.db"
-    create(str(app.checkpoint), ledger=ledger)
+    create(resolve_target(str(app.checkpoint)), ledger=ledger)
     app.lose_checkpoint()
     shutil.rmtree(f"{app.checkpoint}.lastgood")
     monkeypatch.setenv("LASTGOOD_LEDGER", ledger)

@@ -19,6 +19,7 @@ from lastgood.operations.recover import recover
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.recovery.decision import Verdict
 from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.target import resolve_target
 
 SINKS = [
     pytest.param("delta", {}, id="delta"),
@@ -79,12 +80,12 @@ def test_recover_asks_before_it_uses_the_number_up(application: MakeApplication)
     number = newest(app)
     plan_anew(app, number, drop_by_hand(app, number), 30)
     evidence = EvidenceOptions(sinks=(str(app.table),), kafka=app.broker.bootstrap)
-    found = diagnose(str(app.checkpoint), DiagnoseOptions(evidence=evidence))
+    found = diagnose(resolve_target(str(app.checkpoint)), DiagnoseOptions(evidence=evidence))
     assert found.findings[0].condition.name == "SINK_WOULD_SKIP"
-    asked = recover(str(app.checkpoint), PlanOptions(evidence=evidence), driver_is_dead=True)
+    asked = recover(resolve_target(str(app.checkpoint)), PlanOptions(evidence=evidence), driver_is_dead=True)
     assert asked.verdict is Verdict.PERSON
     accepting = PlanOptions(evidence=evidence, accept=(Waiver.DUPLICATES,))
-    done = recover(str(app.checkpoint), accepting, driver_is_dead=True)
+    done = recover(resolve_target(str(app.checkpoint)), accepting, driver_is_dead=True)
     assert done.verdict is Verdict.START
     assert done.recovery is not None
     assert judged(app, done.recovery.plan, is_verified=False) == []
@@ -102,7 +103,7 @@ def test_batch_that_the_sink_has_skipped_is_told_with_its_range(
     missing = app.wanted() - app.rows()
     assert missing
     evidence = EvidenceOptions(sinks=(str(app.table),), kafka=app.broker.bootstrap, **app.evidence)
-    found = diagnose(str(app.checkpoint), DiagnoseOptions(evidence=evidence))
+    found = diagnose(resolve_target(str(app.checkpoint)), DiagnoseOptions(evidence=evidence))
     skipped = next(each for each in found.findings if each.condition.name == "SINK_BATCHES_SKIPPED")
     told = skipped.evidence["may_be_missing"][str(number)]["0"][app.topic]
     ranges = {(int(p), offset) for p, spans in told.items() for start, end in spans for offset in range(start, end)}

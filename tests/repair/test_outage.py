@@ -12,6 +12,7 @@ from plugin_laboratory import OpenLaboratory
 from repair.repairs import broken_promise, differing, wrong_price
 
 from lastgood.operations.recover import recover
+from lastgood.settings.target import resolve_target
 
 VERSION = "4.2.0"
 HOUR_SECONDS = 3600
@@ -48,9 +49,9 @@ def test_query_starts_where_the_policy_says(
             f'kafka = {{ bootstrap = "{folder}/kafka.json" }}\ndriver_check = ["true"]\n[pipeline.orders.policy]\n'
             f'after_outage = "2h"\noutage_start = "{start}"\nstable_lag = 1\naccept = ["duplicates", "loss"]\n'
         )
-        done = recover("orders").recovery
+        done = recover(resolve_target("orders")).recovery
         assert done is not None
-        again = recover("orders")
+        again = recover(resolve_target("orders"))
         seen = laboratory.restart(case, folder)
         lost, twice = differing(seen, folder)
         wrong = [*broken_promise(done.plan, seen), *wrong_price(done.plan, seen, folder)]

@@ -23,6 +23,7 @@ from lastgood.errors import LastgoodError
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.observe.surroundings import options_of
 from lastgood.planning.plan import Plan
+from lastgood.settings.target import resolve_target
 
 SEED = os.environ.get("LASTGOOD_SEED", "1")
 VERSION = "4.2.0"
@@ -56,7 +57,7 @@ class Restarted:
         assert self.first is not None
         evidence = options_of(self.plan.evidence)
         return check_promise(
-            plan or self.plan, str(self.folder / "checkpoint"), self.first, evidence=evidence, rows=rows
+            plan or self.plan, resolve_target(str(self.folder / "checkpoint")), self.first, evidence=evidence, rows=rows
         )
 
 

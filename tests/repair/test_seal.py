@@ -20,6 +20,7 @@ from lastgood.journal.seal import put_up, seal_of, take_down
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 
@@ -138,7 +139,7 @@ def test_driver_inside_a_batch_finishes_its_sink_call_and_dies_at_the_commit(que
 def test_repair_of_a_query_that_may_be_running_is_refused_and_it_goes_on(query: Query, tmp_path: Path) -> None:
     query.begin_and_hold(BATCHES)
     checkpoint, file = query.folder / "checkpoint", tmp_path / "plan.json"
-    plan = make_plan(str(checkpoint), PlanOptions(goal="replan", spark=query.spark.version))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(goal="replan", spark=query.spark.version))
     file.write_bytes(plan.accepting(plan.needs).to_bytes())
     before = files(checkpoint)
     with pytest.raises(DriverNotProvenDeadError):

@@ -16,6 +16,7 @@ from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.start_files import StartFile, StartForm
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -34,13 +35,13 @@ def folder(tmp_path: Path) -> Path:
     builder = CheckpointBuilder(tmp_path / "chk")
     builder.run(8)
     builder.plan()
-    create(str(builder.folder))
+    create(resolve_target(str(builder.folder)))
     return builder.folder
 
 
 def planned(folder: Path, goal: str = "resume", where: Where | None = None, via: StartFile | None = None) -> Plan:
     options = PlanOptions(goal, where or Where(), accept=ACCEPTED, via=via, takes_any_number=via is not None)
-    return make_plan(str(folder), options)
+    return make_plan(resolve_target(str(folder)), options)
 
 
 def done(folder: Path, goal: str = "resume", where: Where | None = None, via: StartFile | None = None) -> Plan:
@@ -62,7 +63,7 @@ REPOSITION = {"goal": "reposition", "where": Where(stable_lag=3)}
 def test_batch_that_a_recovery_took_away_is_not_put_back(folder: Path, way: dict[str, object], again: bool) -> None:
     done(folder, **way)  # type: ignore[arg-type]
     if again:
-        create(str(folder))
+        create(resolve_target(str(folder)))
     found = planned(folder)
     assert [step.do for step in found.steps] == []
     assert not any("mirror" in line for line in found.rests_on)
@@ -71,7 +72,7 @@ def test_batch_that_a_recovery_took_away_is_not_put_back(folder: Path, way: dict
 def test_batches_after_a_query_that_was_set_back_are_not_put_back(folder: Path) -> None:
     lose(folder, "offsets/8", "commits/7", "offsets/7")
     done(folder, "reposition", Where(batch=4))
-    create(str(folder))
+    create(resolve_target(str(folder)))
     assert planned(folder).steps == ()
 
 
@@ -82,7 +83,7 @@ def test_checkpoint_that_is_lost_after_it_was_set_back_comes_back_as_it_was_set(
     done(folder)
     assert {path: (folder / path).read_bytes() for path in kept} == kept
     shutil.rmtree(folder)
-    restore(str(folder))
+    restore(resolve_target(str(folder)))
     assert {path: (folder / path).read_bytes() for path in kept} == kept
     assert not (folder / "commits/8").exists()  # batch 8 runs once more, without a row
 
@@ -94,7 +95,7 @@ def test_what_the_query_did_after_a_recovery_is_put_back(folder: Path) -> None:
         text = (folder / log / str(newest - 1)).read_text()
         (folder / log / str(newest)).write_text(text)
         (folder / log / str(newest + 1)).write_text(text.replace('"batchTimestampMs":1', '"batchTimestampMs":2'))
-    create(str(folder))
+    create(resolve_target(str(folder)))
     lose(folder, f"offsets/{newest + 1}", f"commits/{newest + 1}")
     done(folder)
     assert (folder / f"commits/{newest + 1}").exists()
@@ -104,16 +105,16 @@ def test_plan_is_the_same_after_it_was_taken_back(folder: Path) -> None:
     lose(folder, "offsets/8", "commits/7", "offsets/7")
     first = done(folder)
     assert {"offsets/7", "offsets/8", "commits/7"} == {step.path for step in first.steps}
-    create(str(folder))
-    undo(first.recovery, checkpoint=str(folder), driver_is_dead=True)
+    create(resolve_target(str(folder)))
+    undo(first.recovery, target=resolve_target(str(folder)), driver_is_dead=True)
     again = planned(folder)
     assert (again.steps, again.promise) == (first.steps, first.promise)
 
 
 def test_seed_that_was_taken_back_is_not_put_back(folder: Path) -> None:
     first = done(folder, "fresh", Where(batch=4))
-    create(str(folder))
-    undo(first.recovery, checkpoint=str(folder), driver_is_dead=True)
+    create(resolve_target(str(folder)))
+    undo(first.recovery, target=resolve_target(str(folder)), driver_is_dead=True)
     found = planned(folder)
     assert (found.steps, found.promise.batch) == ((), 8)
 
@@ -128,7 +129,7 @@ def test_checkpoint_that_was_left_behind_stays_so(folder: Path, tmp_path: Path) 
     again = planned(folder)
     assert (again.steps, again.promise.outcome) == ((), "starts")
     with pytest.raises(BackupMissingError):
-        restore(str(folder))
+        restore(resolve_target(str(folder)))
 
 
 def test_recovery_whose_plan_cannot_be_read_is_told(folder: Path) -> None:

@@ -21,6 +21,7 @@ from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.driver_death import DriverNotProvenDeadError
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.delta.carrying import CarriedDeltaStep
 from lastgood.sinks.delta.step import DeltaStep
 from lastgood.sinks.opening import open_sink
@@ -100,7 +101,7 @@ class Query:
 
     def plan(self, goal: str = "resume") -> Plan:
         evidence = EvidenceOptions(sinks=(str(self.table),), kafka=str(self.folder / "kafka.json"))
-        return make_plan(str(self.checkpoint), PlanOptions(goal=goal, evidence=evidence))
+        return make_plan(resolve_target(str(self.checkpoint)), PlanOptions(goal=goal, evidence=evidence))
 
     def apply(self, plan: Plan, *, driver_is_dead: bool = True) -> None:
         file = self.folder / "plan.json"
@@ -112,7 +113,7 @@ class Query:
         return {str(each.relative_to(self.checkpoint)): each.read_bytes() for each in files}
 
     def undo(self, plan: Plan) -> None:
-        undo(plan.recovery, checkpoint=str(self.checkpoint), driver_is_dead=True)
+        undo(plan.recovery, target=resolve_target(str(self.checkpoint)), driver_is_dead=True)
 
 
 def require_there_and_back(query: Query, plan: Plan, shown: int) -> None:
@@ -275,9 +276,9 @@ def test_table_of_a_function_tells_by_the_name_that_it_gives(tmp_path: Path) -> 
         write_deltalake(query.table, pa.table({"batch": [batch]}), mode="append", commit_properties=properties)
         query.tell(batch)
     evidence = EvidenceOptions(sinks=(str(query.table),))
-    guess = make_plan(str(query.checkpoint), PlanOptions(evidence=evidence))
+    guess = make_plan(resolve_target(str(query.checkpoint)), PlanOptions(evidence=evidence))
     assert guess.guarantee is Guarantee.AT_LEAST_ONCE
-    plan = make_plan(str(query.checkpoint), PlanOptions(evidence=replace(evidence, txn_app_id="etl")))
+    plan = make_plan(resolve_target(str(query.checkpoint)), PlanOptions(evidence=replace(evidence, txn_app_id="etl")))
     assert (plan.guarantee, plan.steps, plan.evidence[-2:]) == (Guarantee.EXACTLY_ONCE, (), ("--txn-app-id", "etl"))
     apply_plan(plan)
 
@@ -290,7 +291,7 @@ def test_number_of_an_orphan_is_used_up_and_then_nobody_has_to_know_of_the_drive
     query.apply(plan, driver_is_dead=False)
     assert (query.rows(), query.mark()) == (rows, 4)
     with pytest.raises(DriverNotProvenDeadError):
-        undo(plan.recovery, checkpoint=str(query.checkpoint))
+        undo(plan.recovery, target=resolve_target(str(query.checkpoint)))
     query.undo(plan)
     assert (query.rows(), query.mark(), query.logs()) == (rows, 3, logs)
 

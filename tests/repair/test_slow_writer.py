@@ -23,6 +23,7 @@ from lastgood.process.java import Java
 from lastgood.recovery.applying import apply_plan
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.network import Proxy
 
@@ -88,7 +89,7 @@ def test_commit_that_lands_on_the_seal_makes_the_plan_stale_and_nothing_is_chang
         Far("s3a://lake", s3.options, {}, []), Case(VERSION, "files", ()), tmp_path / "case", lambda: spark
     )
     held_in_a_batch(query)
-    plan = make_plan(query.checkpoint, PlanOptions("replan", spark=VERSION, accept=tuple(Waiver)))
+    plan = make_plan(resolve_target(query.checkpoint), PlanOptions("replan", spark=VERSION, accept=tuple(Waiver)))
     (query.folder / "plan.json").write_bytes(plan.to_bytes())
     assert f"commits/{BATCHES}" in plan.seal
 

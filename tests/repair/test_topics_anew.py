@@ -16,11 +16,14 @@ from lastgood.planning.price import Guarantee, Waiver
 from lastgood.recovery.applying import undo
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.target import resolve_target
 
 
 def recovered(app: Application, *accept: Waiver) -> Decision:
     evidence = EvidenceOptions(sinks=(str(app.table),), kafka=app.broker.bootstrap)
-    return recover(str(app.checkpoint), PlanOptions(accept=accept, evidence=evidence), driver_is_dead=True)
+    return recover(
+        resolve_target(str(app.checkpoint)), PlanOptions(accept=accept, evidence=evidence), driver_is_dead=True
+    )
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -42,7 +45,7 @@ def test_topic_of_the_same_name_is_read_from_its_beginning(records: int, applica
     done = recovered(app, *asked.plan.needs)
     assert done.verdict is Verdict.START
     assert done.recovery is not None
-    undo(done.recovery.plan.recovery, checkpoint=str(app.checkpoint), driver_is_dead=True)
+    undo(done.recovery.plan.recovery, target=resolve_target(str(app.checkpoint)), driver_is_dead=True)
     assert files(app.checkpoint) == before
     assert recovered(app).verdict is Verdict.PERSON
     assert recovered(app, *asked.plan.needs).verdict is Verdict.START
@@ -54,7 +57,7 @@ def test_topic_of_the_same_name_is_read_from_its_beginning(records: int, applica
 def test_mirror_of_a_query_on_another_topic_is_not_brought_back(application: MakeApplication) -> None:
     app = application()
     assert recovered(app).verdict is Verdict.START
-    create(str(app.checkpoint))
+    create(resolve_target(str(app.checkpoint)))
     app.lose_checkpoint()
     assert app.planned(Where()).options["chosen"] == "the mirror"
     app.broker.recreate_topic(app.topic)

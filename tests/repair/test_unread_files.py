@@ -14,6 +14,7 @@ from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 
 EXACT, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.LOSSY
 
@@ -51,12 +52,12 @@ def test_file_that_is_gone_is_told_as_a_loss(spark: RunningSpark, tmp_path: Path
     never_planned(tmp_path, last)
     asked = EvidenceOptions(sinks=(str(tmp_path / "table"),))
     checkpoint = str(tmp_path / "checkpoint")
-    assert make_plan(checkpoint, PlanOptions(evidence=asked)).guarantee is EXACT
+    assert make_plan(resolve_target(checkpoint), PlanOptions(evidence=asked)).guarantee is EXACT
     file.unlink()
-    plan = make_plan(checkpoint, PlanOptions(evidence=asked))
+    plan = make_plan(resolve_target(checkpoint), PlanOptions(evidence=asked))
     assert (plan.guarantee, plan.steps) == (LOSSY, ())
     assert file.name in " ".join(plan.rests_on)
-    found = {each.condition.name for each in diagnose(checkpoint, DiagnoseOptions(asked)).findings}
+    found = {each.condition.name for each in diagnose(resolve_target(checkpoint), DiagnoseOptions(asked)).findings}
     assert "SOURCE_FILES_GONE" in found
     put(tmp_path, 9)
     assert start(spark, tmp_path) == [*range(last), 9]

@@ -13,6 +13,7 @@ import lastgood.spark
 from lastgood.errors import LastgoodError
 from lastgood.operations.verify import audit_spec
 from lastgood.planning.price import Guarantee
+from lastgood.settings.target import resolve_target
 from lastgood.spark.audit import Audit, Difference
 
 _JOB = str(Path(lastgood.spark.__file__).with_name("audit_job.py"))
@@ -30,7 +31,7 @@ def verified(spark: RunningSpark, checkpoint: Path, **options: Any) -> Audit | s
         options: Those of `audit_spec`.
     """
     try:
-        spec = audit_spec(str(checkpoint), **options)
+        spec = audit_spec(resolve_target(str(checkpoint)), **options)
     except LastgoodError as error:
         return error.condition
     answered = spark.ask({"do": "audit", "job": _JOB, "spec": spec.to_json()})

@@ -18,6 +18,7 @@ from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
@@ -53,7 +54,7 @@ def checkpoint(broker: KafkaBroker, topic: str, began_ms: int, tmp_path: Path) -
 
 
 def look(checkpoint: Path, broker: KafkaBroker) -> Status:
-    return status(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+    return status(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
 
 
 def test_a_query_that_lags_loses_nothing_while_retention_is_far(
@@ -81,7 +82,7 @@ def test_what_the_broker_deleted_unread_is_lost(
     assert found.exposure.lost == {topic: {0: ((15, 20),)}}
     assert found.exposure.lost_after_ms == began_ms + 2000
     assert found.exposure.headroom_at == (topic, 1)
-    standing = offsets_after(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+    standing = offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert standing.expired == {topic: {0: ((15, 20),)}}
 
 
@@ -90,7 +91,7 @@ def test_partitions_that_were_added_are_told_and_named(broker: KafkaBroker, topi
     found = look(checkpoint, broker)
     assert found.exposure is not None
     assert (found.exposure.losing, found.exposure.added) == (Losing.NO, {})
-    standing = offsets_after(str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap))
+    standing = offsets_after(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert standing.starting_offsets()[topic] == {"0": 15, "1": 15, "2": -2}
 
 
@@ -122,7 +123,7 @@ def test_queries_that_stand_at_different_places_of_a_topic_are_told_apart(
 ) -> None:
     CheckpointBuilder(checkpoint.parent / "behind", KafkaInput(topic), started_ms=began_ms).run(1)
     broker.delete_records(topic, {0: 6})
-    found = status_below(str(checkpoint.parent), options=EvidenceOptions(kafka=broker.bootstrap))
+    found = status_below(resolve_target(str(checkpoint.parent)), options=EvidenceOptions(kafka=broker.bootstrap))
     assert [(each.location.name, each.grade) for each in found] == [
         ("behind", Grade.LOSING),
         ("orders", Grade.HEALTHY),
@@ -141,7 +142,7 @@ def test_queries_that_stand_at_different_places_of_a_topic_are_told_apart(
 
 def test_a_broker_that_cannot_be_reached_leaves_the_rest_of_the_answer(checkpoint: Path) -> None:
     options = EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}")
-    found = status(str(checkpoint), options=options)
+    found = status(resolve_target(str(checkpoint)), options=options)
     assert (found.grade, found.last_good) == (Grade.HEALTHY, 2)
     assert found.exposure is not None
     assert found.exposure.losing is Losing.UNKNOWN
@@ -151,7 +152,7 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rest_of_the_answer(checkpoin
 
 def conditions(checkpoint: Path, broker: KafkaBroker, **said: int) -> dict[str, Finding]:
     report = diagnose(
-        str(checkpoint),
+        resolve_target(str(checkpoint)),
         DiagnoseOptions(EvidenceOptions(kafka=broker.bootstrap), max_downtime_ms=said.get("downtime_ms")),
     )
     return {each.condition.name: each for each in report.findings if each.condition.name.startswith("TOPIC_RET")}
@@ -164,7 +165,7 @@ def test_a_retention_below_the_downtime_is_told_until_the_named_value_is_set(
     assert (short.severity, short.evidence["retention_ms"]) == (Severity.WARNING, 24 * HOUR_MS)
     assert conditions(checkpoint, broker)["TOPIC_RETENTION_SHORT"].severity is Severity.INFO
     warned = status(
-        str(checkpoint), options=EvidenceOptions(kafka=broker.bootstrap), max_downtime_ms=36 * HOUR_MS
+        resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=broker.bootstrap), max_downtime_ms=36 * HOUR_MS
     ).warnings
     assert len(warned) == 1
     assert short.next is not None
@@ -200,7 +201,7 @@ def test_segments_go_whole_the_newest_one_too(broker: KafkaBroker, topic: str, t
         produce(broker, topic, 1, int(time.time() * 1000), partitions=1)
         time.sleep(1)
     assert broker.earliest_offsets(topic) == {0: 0}
-    report = diagnose(str(query.folder), DiagnoseOptions(EvidenceOptions(kafka=broker.bootstrap)))
+    report = diagnose(resolve_target(str(query.folder)), DiagnoseOptions(EvidenceOptions(kafka=broker.bootstrap)))
     found = next(each for each in report.findings if each.condition.name == "TOPIC_SEGMENTS_LONG")
     assert (found.evidence["segment_ms"], found.evidence["retention_ms"]) == (3_600_000, retention_ms)
     deadline = time.monotonic() + 60

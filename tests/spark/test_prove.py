@@ -29,6 +29,7 @@ from lastgood.planning.plan import Promise
 from lastgood.planning.proving import PlanDisprovedError
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.recovery.prover import Prover
+from lastgood.settings.target import resolve_target
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, KafkaInput
 
@@ -134,7 +135,7 @@ def test_plan_that_changes_the_logs_is_proven_and_a_false_promise_is_not(
 ) -> None:
     checkpoint = on_topic(broker, topic, tmp_path, orphan=True)
     evidence = EvidenceOptions(kafka=broker.bootstrap)
-    plan = make_plan(str(checkpoint), PlanOptions("replan", evidence=evidence, prove=True))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions("replan", evidence=evidence, prove=True))
     assert plan.proof is not None
     assert plan.proof.line == f"proven with Spark 4.2.0: next batch {READ // 5} is empty"
     log = tmp_path / "sink/_spark_metadata"
@@ -142,27 +143,27 @@ def test_plan_that_changes_the_logs_is_proven_and_a_false_promise_is_not(
     for number in range(READ // 5):
         (log / str(number)).write_bytes(b"v1")
     evidence = replace(evidence, sinks=(f"file:{log.parent}",))
-    plan = make_plan(str(checkpoint), PlanOptions("replan", evidence=evidence, prove=True))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions("replan", evidence=evidence, prove=True))
     assert plan.steps
     assert plan.proof is not None
     assert plan.proof.batch == plan.promise.batch
     assert plan.proof.reads == (f"{topic}/0 from 15", f"{topic}/1 from 15")
     promise = Promise("4.2", "resumes", 9, "a false one")
     with pytest.raises(PlanDisprovedError) as caught:
-        Prover.here().prove(replace(plan, promise=promise), survey(str(checkpoint), evidence=evidence))
+        Prover.here().prove(replace(plan, promise=promise), survey(resolve_target(str(checkpoint)), evidence=evidence))
     assert caught.value.found == f"Spark 4.2.0 did batch {plan.promise.batch} instead of 9"
     del spark_jars
 
 
 def test_folder_of_files_is_proven_and_a_checkpoint_on_which_spark_fails_is_not(tmp_path: Path) -> None:
     checkpoint = on_files(tmp_path, orphan=True)
-    plan = make_plan(str(checkpoint), PlanOptions(prove=True))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(prove=True))
     assert plan.proof is not None
     assert (plan.proof.batch, plan.proof.reads) == (3, ("source 0 log entries 3..3",))
     (checkpoint / "offsets/3").write_bytes(b"")
     (checkpoint / "offsets/.3.crc").unlink()
     with pytest.raises(PlanDisprovedError) as caught:
-        Prover.here().prove(plan, survey(str(checkpoint), evidence=EvidenceOptions()))
+        Prover.here().prove(plan, survey(resolve_target(str(checkpoint)), evidence=EvidenceOptions()))
     assert "Incomplete log file" in (caught.value.found or "")
 
 
@@ -171,7 +172,7 @@ def test_query_that_has_nothing_to_read_is_proven_to_start(tmp_path: Path) -> No
     checkpoint = on_files(tmp_path, orphan=False)
     for path in (tmp_path / "input").glob("f00[345].json"):
         path.unlink()
-    plan = make_plan(str(checkpoint), PlanOptions(prove=True))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(prove=True))
     assert plan.proof is not None
     assert plan.proof.line == "proven with Spark 4.2.0: it starts, and has nothing to read yet"
 
@@ -189,8 +190,8 @@ def test_table_is_proven(spark_jars: tuple[Path, ...], tmp_path: Path) -> None:
         line = DeltaOffset(1, table_id, number, -1, is_starting_version=False).to_text().encode()
         entry.write_bytes(b"\n".join([*entry.read_bytes().split(b"\n")[:2], line]))
         (checkpoint / f"offsets/.{number}.crc").unlink()
-    plan = make_plan(str(checkpoint), PlanOptions())
-    found = survey(str(checkpoint), evidence=EvidenceOptions())
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions())
+    found = survey(resolve_target(str(checkpoint)), evidence=EvidenceOptions())
     tables = {"0": DeltaFacts(str(table), table_id)}
     proof = Prover.here().prove(plan, replace(found, world=replace(found.world, tables=tables))).proof
     assert proof is not None

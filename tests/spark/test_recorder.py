@@ -27,6 +27,7 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.records.files import parse_records
 from lastgood.records.record import Crashed, Progress, Record, Started, Terminated
+from lastgood.settings.target import resolve_target
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 
@@ -257,7 +258,7 @@ def check_history(records: list[Record], topic: str, topic_id: str, folder: Path
     with open_ledger(str(folder / "ledger.db")) as ledger:
         ledger.record(records)
         for name in ("recovered", "pattern", "options"):
-            fill_ledger(str(folder / name), ledger)
+            fill_ledger(resolve_target(str(folder / name)), ledger)
         queries = {query.name: query for query in ledger.queries()}
         assert queries.keys() == {"recovered", "pattern", "options", "expired"}
         held = {name: ledger.holding(topic, 0, 3, queries=[query]) for name, query in queries.items()}

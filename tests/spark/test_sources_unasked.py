@@ -14,6 +14,7 @@ from lastgood.operations.diagnose import diagnose
 from lastgood.planning.price import Guarantee
 from lastgood.process.java import Java
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 
@@ -42,10 +43,12 @@ def test_socket_brings_nothing_again_and_the_batch_is_committed(ran: Path) -> No
     assert (len(first["1"]) + len(first["2"]), second["2"]) == (5, [])
     assert (ran / "socket/commits/2").exists()
     for vouched in (False, True):
-        plan = make_plan(str(ran / "socket-left"), PlanOptions(evidence=EvidenceOptions(source_replays=vouched)))
+        plan = make_plan(
+            resolve_target(str(ran / "socket-left")), PlanOptions(evidence=EvidenceOptions(source_replays=vouched))
+        )
         assert plan.guarantee is Guarantee.LOSSY
         assert "cannot serve again" in plan.rests_on[-1]
-    found = {each.condition.name for each in diagnose(str(ran / "socket")).findings}
+    found = {each.condition.name for each in diagnose(resolve_target(str(ran / "socket"))).findings}
     assert "SOURCE_OFFSET_WENT_BACK" in found
 
 
@@ -53,6 +56,6 @@ def test_rate_brings_the_same_again_and_that_is_called_an_assumption(ran: Path) 
     first, second = brought(ran, "rate")
     assert first["1"]
     assert first["1"] == second["1"]
-    plan = make_plan(str(ran / "rate-left"))
+    plan = make_plan(resolve_target(str(ran / "rate-left")))
     assert plan.guarantee is Guarantee.AT_LEAST_ONCE
     assert "source 0 (rate)" in plan.rests_on[-1]

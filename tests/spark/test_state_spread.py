@@ -18,6 +18,7 @@ from lastgood.lab.spark import default_spark, submit
 from lastgood.operations.diagnose import diagnose
 from lastgood.process.java import Java
 from lastgood.query.prediction.restart import Outcome
+from lastgood.settings.target import resolve_target
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 
@@ -61,14 +62,16 @@ def test_state_has_the_partitions_that_are_expected(ran: Path, name: str, operat
     assert len([each for each in (ran / name / "state/0").iterdir() if each.name.isdecimal()]) == count
     assert (found.absent, dict(found.damage)) == ((), {})
     assert found.last_loadable == found.last_committed
-    assert not [each for each in diagnose(str(ran / name)).findings if each.condition.name.startswith("STATE_")]
+    assert not [
+        each for each in diagnose(resolve_target(str(ran / name))).findings if each.condition.name.startswith("STATE_")
+    ]
 
 
 def test_spark_goes_on_with_a_join_of_a_stream_with_itself_which_is_called_healthy(ran: Path) -> None:
     """Of the two lines of each plan the second has no log of its own; the application has started it twice."""
     assert read(ran / "join").shared_logs == {"1": "0"}
     assert [each.name for each in (ran / "join/sources").iterdir()] == ["0"]
-    report = diagnose(str(ran / "join"))
+    report = diagnose(resolve_target(str(ran / "join")))
     assert report.restart.outcome is Outcome.RESUMES
     assert [each for each in report.findings if each.severity is Severity.ERROR] == []
     assert "join" not in json.loads((ran / "refused.json").read_text())

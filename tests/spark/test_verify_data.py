@@ -25,6 +25,7 @@ from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, submit
 from lastgood.operations.verify import SparkSubmit, audit_spec, verify_data
 from lastgood.process.java import Java
+from lastgood.settings.target import resolve_target
 from lastgood.spark.audit import Audit, AuditSpec
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.timeout(1200)]
@@ -89,7 +90,7 @@ class Stage:
         return f"delta:{location}"
 
     def spec(self, checkpoint: str, sink: str, **options: Any) -> AuditSpec:
-        return audit_spec(checkpoint, kafka=self.broker.bootstrap, sink=sink, **options)
+        return audit_spec(resolve_target(checkpoint), kafka=self.broker.bootstrap, sink=sink, **options)
 
 
 def _schema(rows: Sequence[Row]) -> pa.Schema:
@@ -428,7 +429,7 @@ def test_job_runs_on_the_spark_submit_that_is_given(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     told: list[str] = []
     audit = verify_data(
-        str(stage.folder / "file-sink"),
+        resolve_target(str(stage.folder / "file-sink")),
         kafka=stage.broker.bootstrap,
         sink=f"file:{stage.folder}/file-sink.table",
         keys=["id"],

@@ -31,6 +31,7 @@ from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.changes import SinkChanges
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sinks.kind import Opening, SinkKind, SinkTraits
@@ -106,7 +107,7 @@ def test_source_that_nobody_knows_is_not_relied_upon(tmp_path: Path) -> None:
     assert any("a source that lastgood does not know" in line for line in lastgood.plan(str(tmp_path / "chk")).rests_on)
     with pytest.raises(RepairRefusedError, match="cannot be planned anew"):
         lastgood.plan(str(tmp_path / "chk"), goal=lastgood.Replan())
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert [each.name for each in found.not_compared] == ["a source that lastgood does not know"]
 
 
@@ -121,7 +122,7 @@ def test_kind_of_source_goes_the_whole_way(tmp_path: Path) -> None:
     assert not any("does not know" in line for line in plan.rests_on)
     recovery = lastgood.apply(plan, driver_is_dead=True)
     assert (target / f"offsets/{BATCHES}").read_bytes() != before[f"offsets/{BATCHES}"]
-    assert verify_logs(str(target)).not_compared == ()
+    assert verify_logs(resolve_target(str(target))).not_compared == ()
     assert lastgood.undo(recovery.id, driver_is_dead=True).undone
     assert files(target) == before
 
@@ -132,7 +133,7 @@ def test_kind_of_source_tells_when_it_went_back(tmp_path: Path) -> None:
     builder.commit()
     builder.plan(-7)
     builder.commit()
-    assert [seam.condition for seam in verify_logs(str(tmp_path / "chk")).seams] == ["OVERLAP"]
+    assert [seam.condition for seam in verify_logs(resolve_target(str(tmp_path / "chk"))).seams] == ["OVERLAP"]
 
 
 # A kind of sink.
@@ -335,7 +336,7 @@ def test_goal_goes_the_whole_way(tmp_path: Path) -> None:
     builder.run(BATCHES)
     builder.plan()
     before = files(target)
-    plan = make_plan(str(target), PlanOptions("hold", accept=(Waiver.DUPLICATES,)))
+    plan = make_plan(resolve_target(str(target)), PlanOptions("hold", accept=(Waiver.DUPLICATES,)))
     assert (plan.goal, [step.path for step in plan.steps]) == ("hold", [f"offsets/{BATCHES}"])
     recovery = lastgood.apply(plan, driver_is_dead=True)
     assert not (target / f"offsets/{BATCHES}").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar
 
 from lastgood.checkpoint.contents import Mode
@@ -17,6 +16,7 @@ from lastgood.observe.evidence import Evidence, MirrorUse, gather, lineage, reco
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
+from lastgood.settings.target import Target
 from lastgood.values import JsonValue, form
 
 
@@ -94,21 +94,20 @@ class _Committed:
         return self._count + len(self._walk.passed)
 
 
-def verify_logs(target: str, *, config: Path | None = None, progress: Progress | None = None) -> LogAudit:
+def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit:
     """Check that all known committed batches are contiguous, within a query and from one query to the next.
 
     Every file of the logs is read, and held no longer than until the next batch.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
-        config: Another configuration than `lastgood.toml` here.
+        target: Which query.
         progress: Is told how many batches have been read, and of how many.
 
     Raises:
         CheckpointMissingError: there is neither a checkpoint nor a mirror.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS)
+    evidence = gather(target, batches=2, mirror=MirrorUse.ALWAYS)
     walk = Walk(evidence, only_ends=True, progress=progress)
     committed = _Committed(walk)
     steps = SourceSteps(committed, evidence.initial)

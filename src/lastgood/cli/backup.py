@@ -55,8 +55,9 @@ def create(target: str, *, retain_ms: int | None, ledger: str | None, output_for
     10-13 storage.
     """
     from lastgood.operations.backup import create as operation
+    from lastgood.settings.target import resolve_target
 
-    made, removed = operation(target, retain_ms=retain_ms, ledger=ledger)
+    made, removed = operation(resolve_target(target), retain_ms=retain_ms, ledger=ledger)
     if output_format == "json":
         print_json({**made.to_json(), "removed": [each.id for each in removed]})
         return 0
@@ -77,8 +78,9 @@ def list_(target: str, *, output_format: str) -> int:
     from rich.table import Table
 
     from lastgood.operations.backup import backups
+    from lastgood.settings.target import resolve_target
 
-    found = backups(target)
+    found = backups(resolve_target(target))
     if output_format == "json":
         print_json({"backups": [each.to_json() for each in found]})
         return 0
@@ -112,8 +114,9 @@ def keep(target: str, backup_id: str, *, off: bool, output_format: str) -> int:
     Exit codes: 0; 41 no such backup; 10-13 storage.
     """
     from lastgood.operations.backup import keep as operation
+    from lastgood.settings.target import resolve_target
 
-    marked = operation(target, backup_id, kept=not off)
+    marked = operation(resolve_target(target), backup_id, kept=not off)
     if output_format == "json":
         print_json(marked.to_json())
     else:
@@ -140,8 +143,9 @@ def restore(target: str, *, source: str, unsigned_mirror: bool, output_format: s
     80, 81 not signed by a key that is known here; 10-13 storage.
     """
     from lastgood.operations.backup import restore as operation
+    from lastgood.settings.target import resolve_target
 
-    restored = operation(target, source=source, unsigned_mirror=unsigned_mirror)
+    restored = operation(resolve_target(target), source=source, unsigned_mirror=unsigned_mirror)
     if output_format == "json":
         print_json(restored.to_json())
     else:

@@ -100,10 +100,12 @@ def diagnose(
     """
     from lastgood.diagnosis.findings import Severity
     from lastgood.observe.world import DiagnoseOptions
-    from lastgood.operations.diagnose import diagnose_and_save
+    from lastgood.operations.diagnose import asked_about, diagnose_and_save
+    from lastgood.settings.config import Config
 
     done = diagnose_and_save(
-        target, DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save, show_data)
+        asked_about(target, Config()),
+        DiagnoseOptions(options, spark, fail_on_data_loss, log, max_downtime, save, show_data),
     )
     report = done.report
     if output_format == "json":

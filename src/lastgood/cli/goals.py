@@ -154,7 +154,10 @@ _OPTIONS = (
 
 
 def goal_options(command: _F) -> _F:
-    """Add the options to a command, and those of the evidence; it gets them as one `PlanOptions`, named `wanted`."""
+    """Add the options to a command, and those of the evidence; it gets them as one `PlanOptions`, named `wanted`.
+
+    It takes a TARGET, and perhaps a --policy; it gets both as one `Target`.
+    """
 
     @functools.wraps(command)
     def with_options(
@@ -172,10 +175,13 @@ def goal_options(command: _F) -> _F:
         **others: Any,
     ) -> Any:
         from lastgood.recovery.plans import PlanOptions
-        from lastgood.settings.target import policy_of
+        from lastgood.settings.config import Config
+        from lastgood.settings.target import resolve_target
+
+        text, config = others.pop("target"), Config(others.pop("policy", None))
 
         def policy() -> Policy:
-            return policy_of(others["target"], others.get("policy"))
+            return config.policy_of(text)
 
         wanted = PlanOptions(
             goal,
@@ -187,7 +193,7 @@ def goal_options(command: _F) -> _F:
             via=_start_file(via, start_file, start_form, start_key, named=lambda: policy().via),
             takes_any_number=takes_any_number or (via is not None and policy().takes_any_number),
         )
-        return command(*arguments, wanted=wanted, **others)
+        return command(*arguments, target=resolve_target(text, config), wanted=wanted, **others)
 
     decorated: Any = evidence_options(with_options)
     for option in reversed(_OPTIONS):

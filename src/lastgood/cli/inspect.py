@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lastgood.observe.surroundings import EvidenceOptions, Surroundings
     from lastgood.operations.inspect import FileNow, Inspection
     from lastgood.query.history import SourceRead
+    from lastgood.settings.target import Target
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
 
@@ -72,25 +73,27 @@ def inspect(
     """
     from lastgood.observe.shown import Comparison
     from lastgood.operations import inspect as operation
+    from lastgood.settings.target import resolve_target
 
     asked = {"--batch": batch, "--state": state or None, "--offset": place, "--file": file_name, "--time": time_ms}
     questions = [name for name, value in asked.items() if value is not None]
     if len(questions) > 1:
         raise UsageError("one question at a time", found=" and ".join(questions), expected="one of them")
+    query = resolve_target(target)
     if state:
         from lastgood.observe.state_sizes import inspect_state
 
-        _show(inspect_state(target), _print_state, output_format)
+        _show(inspect_state(query), _print_state, output_format)
         return 0
     if not questions and show_all:
         from lastgood.cli.listing import show_listing
 
-        show_listing(target, options, output_format)
+        show_listing(query, options, output_format)
         return 0
     if not questions:
-        _show(operation.inspect_batches(target, limit=limit, options=options), _print_batches, output_format)
+        _show(operation.inspect_batches(query, limit=limit, options=options), _print_batches, output_format)
         return 0
-    row, evidence, how = _find(target, options, batch, place, file_name, time_ms)
+    row, evidence, how = _find(query, options, batch, place, file_name, time_ms)
     around = operation.surroundings_of(evidence, options)
     now = None if file_name is None or how is None else operation.file_now(evidence, how)
     if output_format == "json":
@@ -133,7 +136,7 @@ def _show(found: _Shown, show: Callable[[_Shown, Console], None], output_format:
 
 
 def _find(
-    target: str,
+    target: Target,
     options: EvidenceOptions,
     batch: int | None,
     place: str | None,

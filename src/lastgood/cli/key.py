@@ -148,8 +148,9 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
     """
     from lastgood.operations.key import counted, to_sign
     from lastgood.operations.key import sign as operation
+    from lastgood.settings.target import resolve_target
 
-    found = to_sign(target)
+    found = to_sign(resolve_target(target))
     if output_format == "json":
         if found.wanted and not yes:
             print_json(found.to_json(signed=False))

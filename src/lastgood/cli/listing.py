@@ -16,12 +16,13 @@ from lastgood.observe.rows import AllRows
 from lastgood.observe.shown import Comparison
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.inspect import head_json, inspect_all, row_json, surroundings_of
+from lastgood.settings.target import Target
 from lastgood.visible import json_line, visible
 
 _LINES_AT_ONCE = 500
 
 
-def show_listing(target: str, options: EvidenceOptions, output_format: str) -> None:
+def show_listing(target: Target, options: EvidenceOptions, output_format: str) -> None:
     """Print every known batch, newest first.
 
     What is damaged stands before the lines and is known only after them, and an error leaves no half of an answer: so

@@ -64,9 +64,10 @@ def offsets(
     import json
 
     from lastgood.observe.offsets import offsets_after
+    from lastgood.settings.target import resolve_target
 
     standing = offsets_after(
-        target, batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
+        resolve_target(target), batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
     )
     shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
     if bare:

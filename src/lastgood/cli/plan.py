@@ -17,6 +17,7 @@ from lastgood.errors import UsageError, command_line
 if TYPE_CHECKING:
     from lastgood.planning.plan import Plan
     from lastgood.recovery.plans import PlanOptions
+    from lastgood.settings.target import Target
 
 _UNPROVEN = 3
 
@@ -34,7 +35,7 @@ _UNPROVEN = 3
 )
 @format_option
 def plan(
-    target: str,
+    target: Target,
     *,
     wanted: PlanOptions,
     prove: bool,
@@ -91,7 +92,7 @@ def plan(
     from lastgood.storage.rights import private
 
     wanted = replace(wanted, prove=prove)
-    keys = Keys()
+    keys = Keys(target.config)
     with stages() as tell:
         made = make_plan(target, wanted, tell=tell, keys=keys)
     file = output or Path(f"plan-{made.recovery}.json")
@@ -107,9 +108,9 @@ def plan(
     out = console()
     print_plan(made, out)
     options = [*(["--prove"] if prove else []), "-o", file]
-    next_command = carry_out(made, file)
+    next_command = carry_out(made, file, target.config)
     if made.needs:
-        again = command_line("plan", target, *wanted.words(), "--accept", made.price, *options)
+        again = command_line("plan", target.typed, *wanted.words(), "--accept", made.price, *options)
         next_command = f"Accept what it costs with: {again}"
     out.print(f"Saved {file}. {next_command}")
     nothing_changed()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lastgood.recovery.attempts import FailedBatch
     from lastgood.recovery.decision import Decision
     from lastgood.recovery.plans import PlanOptions
+    from lastgood.settings.config import Config
+    from lastgood.settings.target import Target
 
 
 @click.command()
@@ -52,10 +54,9 @@ if TYPE_CHECKING:
 )
 @format_option
 def recover(
-    target: str,
+    target: Target,
     *,
     wanted: PlanOptions,
-    policy: Path | None,
     observe: bool,
     driver_is_dead: bool,
     first_start: bool,
@@ -88,14 +89,13 @@ def recover(
         driver_is_dead=driver_is_dead,
         save_to=output,
         tell=progress,
-        config=policy,
         first_start=first_start,
         go_on=go_on,
     )
     if output_format == "json":
         print_json(decision.to_json())
     else:
-        _print(decision)
+        _print(decision, target.config)
     return 0 if observe else decision.verdict.exit_code
 
 
@@ -106,7 +106,7 @@ _SENTENCES = {
 }
 
 
-def _print(decision: Decision) -> None:
+def _print(decision: Decision, config: Config) -> None:
     out = console()
     if decision.plan is not None and decision.plan.steps:
         print_plan(decision.plan, out)
@@ -124,7 +124,7 @@ def _print(decision: Decision) -> None:
     if decision.next is not None:
         out.print(f"Allow it with: {decision.next}")
     elif decision.file is not None and decision.plan is not None:
-        out.print(carry_out(decision.plan, decision.file))
+        out.print(carry_out(decision.plan, decision.file, config))
     if decision.recovery is not None and decision.recovery.plan.steps:
         out.print(f"Every file that was touched is kept in {decision.recovery.backup}.")
         out.print(take_back(decision.recovery))

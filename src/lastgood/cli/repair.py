@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lastgood.planning.plan import Plan
     from lastgood.planning.proof import Proof
     from lastgood.recovery.applying import Recovery
+    from lastgood.settings.config import Config
     from lastgood.steps.step import Step
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
@@ -99,11 +100,11 @@ def _print_proof(proof: Proof, out: Console) -> None:
         out.print(styled(f"          not proven: {each}", style="dim"))
 
 
-def carry_out(plan: Plan, file: object) -> str:
+def carry_out(plan: Plan, file: object, config: Config) -> str:
     """How a saved plan is carried out: what to see first, and what to type."""
     from lastgood.recovery.driver_death import word_needed
 
-    words = word_needed(plan.checkpoint, plan)
+    words = word_needed(plan.checkpoint, config, plan)
     return f"{_first(words)}Carry it out with: {command_line('apply', file, *words)}"
 
 

@@ -46,8 +46,10 @@ def report(
     """
     from lastgood.incident.report_page import page
     from lastgood.operations.report import report as operation
+    from lastgood.settings.target import resolve_target
 
-    found = operation(recovery, checkpoint=checkpoint, options=options)
+    target = None if checkpoint is None else resolve_target(checkpoint)
+    found = operation(recovery, target=target, options=options)
     if output is not None:
         _save(json_line(found.to_json()) if output_format == "json" else page(found), output)
     elif output_format == "text":

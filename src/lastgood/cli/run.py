@@ -153,7 +153,7 @@ class _Told(NamedTuple):
 
 
 def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: Path, told: _Told) -> Pipeline:
-    from lastgood.settings.config import choose_pipeline, load_config, pipeline_of_command
+    from lastgood.settings.config import Config, choose_pipeline, pipeline_of_command
 
     if command is not None:
         if names:
@@ -186,7 +186,7 @@ def _pipeline(names: tuple[str, ...], command: tuple[str, ...] | None, config: P
                 expected=f"{name} = … in {config}",
                 next=command_line("run", *options_said(), "--", "COMMAND"),
             )
-    return choose_pipeline(load_config(config), names[0] if names else None, config)
+    return choose_pipeline(Config(config), names[0] if names else None)
 
 
 def _print_check(prepared: Prepared, output_format: str) -> None:

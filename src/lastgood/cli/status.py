@@ -70,12 +70,14 @@ def status(
     from lastgood.observe.below import Reach, is_root
     from lastgood.operations.status import status as one
     from lastgood.operations.status import status_below
+    from lastgood.settings.target import resolve_target
 
-    if query is None and is_root(target):
+    resolved = resolve_target(target)
+    if query is None and is_root(resolved):
         with console(stderr=True).status("looking for checkpoints") as shown:
             reach = Reach()
             found = status_below(
-                target,
+                resolved,
                 options=options,
                 max_downtime_ms=max_downtime,
                 progress=lambda count: shown.update(f"{count} checkpoints read"),
@@ -89,7 +91,7 @@ def status(
             out.print(styled(str(reach), style="dim" if reach.is_whole else "yellow"))
             nothing_changed()
         return 1 if any(each.grade >= Grade.UNREADABLE for each in found) else 0
-    single = one(target, query=query, options=options, max_downtime_ms=max_downtime)
+    single = one(resolved, query=query, options=options, max_downtime_ms=max_downtime)
     if output_format == "json":
         print_json(single.to_json())
     else:

@@ -40,11 +40,12 @@ def undo(
     """
     from lastgood.observe.surroundings import EvidenceOptions
     from lastgood.recovery.applying import undo as operation
+    from lastgood.settings.target import resolve_target
 
     progress = teller(console(stderr=output_format == "json"))
     done = operation(
         recovery,
-        checkpoint=checkpoint,
+        target=None if checkpoint is None else resolve_target(checkpoint),
         driver_is_dead=driver_is_dead,
         tell=progress,
         start_file=start_file,

@@ -130,7 +130,7 @@ def verify(
     spark = SparkSubmit(tuple(shlex.split(spark_submit or "")), packages, jars)
     with stages() as tell:
         audit = verify_data(
-            known.checkpoint,
+            known,
             kafka=kafka,
             kafka_config=kafka_config,
             sink=sink,
@@ -151,9 +151,10 @@ def verify(
 
 def _verify_logs(target: str, output_format: str) -> int:
     from lastgood.audit.logs import verify_logs
+    from lastgood.settings.target import resolve_target
 
     with batches_read() as progress:
-        audit = verify_logs(target, progress=progress)
+        audit = verify_logs(resolve_target(target), progress=progress)
     if output_format == "json":
         print_json(audit.to_json())
         return 0 if audit.is_contiguous is True else 1

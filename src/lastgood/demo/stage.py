@@ -48,6 +48,7 @@ from lastgood.process.java import Java, find_java
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.config import Kafka, Pipeline, Query
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Ranges, planned
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
@@ -294,7 +295,7 @@ class Stage:
         Raises:
             LastgoodError: as `make_plan`.
         """
-        return make_plan(str(self.checkpoint), PlanOptions(goal, where or Where(), self.evidence))
+        return make_plan(Target(str(self.checkpoint)), PlanOptions(goal, where or Where(), self.evidence))
 
     def recover(self, goal: str, where: Where | None = None, *, accept: tuple[Waiver, ...] = ()) -> Decision:
         """What somebody does with `lastgood recover` before the start; the driver is dead, since we have ended it.
@@ -306,7 +307,7 @@ class Stage:
         if self.application.is_running:
             raise DemoFailedError("the application runs", expected="a stop before the repair")
         options = PlanOptions(goal, where or Where(), self.evidence, accept)
-        return recover(str(self.checkpoint), options, driver_is_dead=True)
+        return recover(Target(str(self.checkpoint)), options, driver_is_dead=True)
 
     def incident(self) -> Incident:
         """What lastgood has written down last of a failure, and of what it did about it.

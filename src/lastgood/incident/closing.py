@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lastgood.asked import Asked
@@ -18,9 +17,10 @@ from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.driver_death import word_needed
 from lastgood.recovery.whereabouts import looked_at
-from lastgood.settings.target import resolve_target, target_at
+from lastgood.settings.config import Config
+from lastgood.settings.target import Target, target_at
 from lastgood.signing import NO_KEYS, KeyRing, Standing
-from lastgood.storage.reading import Location, Storage, parse_location
+from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, form
 
@@ -74,7 +74,7 @@ class CarriedOut(JsonValue):
 
 
 def carried_out(
-    storage: WritableStorage, checkpoint: Location, ids: Iterable[str], keys: KeyRing = NO_KEYS
+    storage: WritableStorage, checkpoint: Location, ids: Iterable[str], config: Config, keys: KeyRing = NO_KEYS
 ) -> tuple[CarriedOut, ...]:
     """What became of recoveries; those of which nothing was ever done are left out. Only reads.
 
@@ -83,11 +83,13 @@ def carried_out(
     Raises:
         StorageError: one cannot be read (subclasses).
     """
-    found = (_carried_out(storage, checkpoint, each, keys) for each in ids if is_incident_id(each))
+    found = (_carried_out(storage, checkpoint, each, config, keys) for each in ids if is_incident_id(each))
     return tuple(each for each in found if each is not None)
 
 
-def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str, keys: KeyRing) -> CarriedOut | None:
+def _carried_out(
+    storage: WritableStorage, checkpoint: Location, recovery: str, config: Config, keys: KeyRing
+) -> CarriedOut | None:
     room = Room(checkpoint, recovery, storage)
     entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
     stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
@@ -105,19 +107,18 @@ def _carried_out(storage: WritableStorage, checkpoint: Location, recovery: str, 
         stages,
         proof if isinstance(proof, str) else None,
         str(room.folder / "before"),
-        word_needed(str(checkpoint)),
+        word_needed(str(checkpoint), config),
         worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
     )
 
 
-def closed(  # noqa: PLR0913 - all but the first three by name
+def closed(
     incident: Incident,
     done: Sequence[CarriedOut],
     storage: Storage,
     *,
-    target: str,
+    target: Target,
     options: EvidenceOptions,
-    config: Path | None = None,
     started_by: Plan | None = None,
     rows: int | None = None,
 ) -> Incident:
@@ -127,10 +128,9 @@ def closed(  # noqa: PLR0913 - all but the first three by name
         incident: As it was written down.
         done: Its recoveries that were begun, oldest first.
         storage: Of the checkpoint.
-        target: Location of the checkpoint, or its name in `lastgood.toml`.
+        target: Which query.
         options: The sinks; where none is named, those at which this machine has looked then, else those of the
             configuration.
-        config: Another configuration than `lastgood.toml` here.
         started_by: The plan of the last start, if it is known; None: the last one of `done`.
         rows: How many rows the first new batch read, if the caller saw it.
 
@@ -144,7 +144,7 @@ def closed(  # noqa: PLR0913 - all but the first three by name
     if is_told or is_left or is_waiting or incident.outcome == STOPPED:
         return incident
     # Which checkpoint an incident names lies in the lake; the one that was asked about does not.
-    location = parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)
+    location = target.location
     plan = started_by or (done[-1].plan if done else None)
     first = _first_batch(incident, plan)
     newest = max((int(name) for name in storage.names(location / COMMITS) or () if name.isdecimal()), default=-1)
@@ -158,8 +158,8 @@ def closed(  # noqa: PLR0913 - all but the first three by name
     if later:
         promised = Promised(Kept.UNKNOWN, (f"recovery {later[0]} has changed the logs since",))
     else:
-        evidence = _evidence(incident, location, options, config)
-        promised = check_promise(plan, target, first, evidence=evidence, config=config, rows=rows)
+        evidence = _evidence(incident, location, options, target.config)
+        promised = check_promise(plan, target, first, evidence=evidence, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
     return replace(
@@ -190,7 +190,7 @@ def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
     return planned is not None and planned >= first
 
 
-def _evidence(incident: Incident, location: Location, options: EvidenceOptions, config: Path | None) -> EvidenceOptions:
+def _evidence(incident: Incident, location: Location, options: EvidenceOptions, config: Config) -> EvidenceOptions:
     """Where to look: as the caller says, else where this machine has looked then, else as the configuration says.
 
     What incident and plan say of that lies in the lake, and no host of theirs is asked.

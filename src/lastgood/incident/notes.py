@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import LastgoodError
@@ -16,9 +15,9 @@ from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.keys import Keys
-from lastgood.settings.target import pipeline_of, resolve_target
+from lastgood.settings.target import Target
 from lastgood.signing import SignatureMissingError, SignatureWrongError
-from lastgood.storage.reading import Location, parse_location
+from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 
 if TYPE_CHECKING:
@@ -33,11 +32,10 @@ _NOTHING_ASKED = EvidenceOptions()
 
 def note_recover(
     decision: Decision,
-    target: str,
+    target: Target,
     *,
     began_at_ms: int,
     tell: Tell = lambda _: None,
-    config: Path | None = None,
     evidence: EvidenceOptions = _NOTHING_ASKED,
     keys: Keys | None = None,
 ) -> None:
@@ -49,29 +47,28 @@ def note_recover(
 
     Args:
         decision: What it came to.
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         began_at_ms: When it was called, milliseconds since 1970.
         tell: Gets a line for a person.
-        config: Another configuration than `lastgood.toml` here.
         evidence: Where it looked beside the checkpoint.
         keys: Those of a caller that has read them; None: those of this machine.
     """
     try:
-        resolved = resolve_target(target) if config is None else resolve_target(target, config)
-        location = parse_location(resolved.checkpoint)
-        incidents = Incidents(open_writable(location), location, (keys or Keys(config))())
+        location = target.location
+        incidents = Incidents(open_writable(location), location, (keys or Keys(target.config))())
         if not _is_worth_noting(decision):
-            _close_last(incidents, location, target, evidence, tell, config)
+            _close_last(incidents, location, target, evidence, tell)
             return
         last = _last(incidents, tell)
-        incident = _incident(decision, location, began_at_ms, _pipeline(target, config))
+        pipeline = target.pipeline
+        incident = _incident(decision, location, began_at_ms, None if pipeline is None else pipeline.name)
         if last is not None and decision.recovery is None and _is_same(last, incident):
             attempts = (*last.attempts, *incident.attempts)
             incident = replace(last, attempts=(attempts[0], *attempts[1:][1 - _ATTEMPTS_MAX :]))
         incidents.write(incident)
         # A plan that was decided on looks where this machine looked, also one that was found in the lake.
         looked = () if decision.plan is None else decision.plan.evidence
-        note_whereabouts(incident.id, str(location), looked or evidence.of(resolved).words())
+        note_whereabouts(incident.id, str(location), looked or evidence.of(target).words())
     except LastgoodError as error:
         found = error.found or error.subject
         tell(f"the incident is not written down: {error.sentence}{f' ({found})' if found else ''}")
@@ -131,14 +128,14 @@ def _is_same(last: Incident, new: Incident) -> bool:
 
 
 def _close_last(
-    incidents: Incidents, location: Location, target: str, evidence: EvidenceOptions, tell: Tell, config: Path | None
+    incidents: Incidents, location: Location, target: Target, evidence: EvidenceOptions, tell: Tell
 ) -> None:
     last = _last(incidents, tell)
     if last is None or last.outcome not in (OPEN, PERSON) or last.promise is not None:
         return
     storage = open_writable(location)
-    done = carried_out(storage, location, last.recoveries)
-    found = closed(last, done, storage, target=target, options=evidence, config=config)
+    done = carried_out(storage, location, last.recoveries, target.config)
+    found = closed(last, done, storage, target=target, options=evidence)
     if found == last:
         return
     incidents.write(found)
@@ -156,8 +153,3 @@ def _last(incidents: Incidents, tell: Tell) -> Incident | None:
     except (SignatureMissingError, SignatureWrongError) as error:  # so that nobody else's words get our signature
         tell(f"the last incident is left as it is: {error.sentence} ({error.subject})")
         return None
-
-
-def _pipeline(target: str, config: Path | None) -> str | None:
-    pipeline = pipeline_of(target, config)
-    return None if pipeline is None else pipeline.name

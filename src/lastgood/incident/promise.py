@@ -6,7 +6,6 @@ import enum
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError, reason
@@ -21,7 +20,7 @@ from lastgood.planning.plan import Plan
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.restart import Outcome
 from lastgood.records.record import Progress, Record
-from lastgood.settings.target import pipeline_of
+from lastgood.settings.target import Target
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.values import JsonValue
@@ -47,11 +46,10 @@ class Promised(JsonValue):
 
 def check_promise(
     plan: Plan | None,
-    checkpoint: str,
+    target: Target,
     first_batch: int,
     *,
     evidence: EvidenceOptions,
-    config: Path | None = None,
     rows: int | None = None,
 ) -> Promised:
     """Hold the first new batch against what its plan promised; nothing is changed.
@@ -63,10 +61,9 @@ def check_promise(
     Args:
         plan: What was carried out, or told for a plain restart; None if nobody made a plan: then the batch has to go on
             where the one before it ended.
-        checkpoint: Location, or name in `lastgood.toml`.
+        target: Which query.
         first_batch: The first batch that was committed since.
         evidence: The sinks; Kafka is not asked.
-        config: Another configuration than `lastgood.toml` here.
         rows: How many rows that batch read, if the caller saw it; None: records and ledger are asked.
 
     Raises:
@@ -77,14 +74,14 @@ def check_promise(
     if plan is not None and plan.promise.batch is not None:
         number = min(plan.promise.batch, first_batch)
     try:
-        found = gather(checkpoint, config=config, batches=2)
+        found = gather(target, batches=2)
         following = [number + 1] if (found.checkpoint.last_committed or 0) > number else []
         found = found.with_batches([number - 1, number, *following])
         sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).sinks
     except (StorageError, CheckpointMissingError) as error:
         why = reason(error) if isinstance(error, StorageError) else error.sentence
         return Promised(Kept.UNKNOWN, (f"the checkpoint does not tell: {why}",))
-    seen = _Seen(found, sinks, config, since_ms=0 if plan is None else plan.made_at_ms)
+    seen = _Seen(found, sinks, since_ms=0 if plan is None else plan.made_at_ms)
     batch = seen.batch(number, rows if number == first_batch else None)
     judged = list(_judged(plan, first_batch, batch))
     if following and batch.is_empty and all(each.is_kept is not False for each in judged):
@@ -96,10 +93,9 @@ def check_promise(
 class _Seen:
     """What logs, sinks and recorders tell of the batches of a query."""
 
-    def __init__(self, found: Evidence, sinks: Sequence[SinkEvidence], config: Path | None, *, since_ms: int) -> None:
+    def __init__(self, found: Evidence, sinks: Sequence[SinkEvidence], *, since_ms: int) -> None:
         self._found = found
         self._sinks = sinks
-        self._config = config
         self._since_ms = since_ms
         self._records: list[Record] | None = None
         self.unread: list[str] = []
@@ -112,7 +108,7 @@ class _Seen:
         if rows is None and progress is not None:
             rows = progress.num_input_rows
         if rows is None and record.is_committed:
-            rows, by = _rows_in_ledger(self._found, number, self._config), "the ledger"
+            rows, by = _rows_in_ledger(self._found, number), "the ledger"
         return FirstBatch(
             record=record,
             before=known.get(number - 1),
@@ -173,11 +169,11 @@ def _summed(judged: Sequence[Judged]) -> Promised:
     return Promised(state, tuple(each.line for each in worst_first))
 
 
-def _rows_in_ledger(found: Evidence, number: int, config: Path | None) -> int | None:
+def _rows_in_ledger(found: Evidence, number: int) -> int | None:
     """How many rows a batch read, by the configured ledger; None if there is none, or it does not tell."""
     place = chosen_ledger(None, found.target, os.environ)
     if place is None:
-        pipeline = pipeline_of(str(found.location), config)
+        pipeline = found.target.config.pipeline_of(str(found.location))
         place = None if pipeline is None else pipeline.ledger
     if place is None:
         return None

@@ -13,6 +13,7 @@ from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.world import LeftBehind
+from lastgood.settings.config import Config
 from lastgood.settings.target import word_of_death
 from lastgood.signing import NO_KEYS, KeyRing, Signer
 from lastgood.sources.kafka.start_files import StartFile, StartForm
@@ -23,12 +24,13 @@ MARKS = "marks"
 """Which option of a plan holds the names that sinks knew when it was made."""
 
 
-def left_behind(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> LeftBehind | None:
+def left_behind(storage: Storage, checkpoint: Location, config: Config, keys: KeyRing = NO_KEYS) -> LeftBehind | None:
     """The recovery that left a checkpoint behind, if it was the last that came to stay; None if there is none.
 
     Args:
         storage: Of the checkpoint.
         checkpoint: Beside which it is looked.
+        config: Of this command.
         keys: Of which one has to have signed what it goes by; none: nobody need have.
 
     Raises:
@@ -43,11 +45,12 @@ def left_behind(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS)
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
             plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
-            return _left(plan, checkpoint, read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint)))
+            closed = read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint))
+            return _left(plan, closed, word_of_death(str(checkpoint), config))
     return None
 
 
-def _left(plan: Plan, checkpoint: Location, closed: Mapping[str, Any]) -> LeftBehind | None:
+def _left(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) -> LeftBehind | None:
     """What a plan tells of it; None for any other plan."""
     told, at_ms = plan.options.get("start_file"), closed.get("at_ms")
     if told is None:
@@ -64,7 +67,7 @@ def _left(plan: Plan, checkpoint: Location, closed: Mapping[str, Any]) -> LeftBe
             marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
             topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
             asked=tuple(map(str, plan.options.get(ASKED, ()))),
-            undo_words=word_of_death(str(checkpoint)),
+            undo_words=undo_words,
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise PlanInvalidError(

@@ -19,6 +19,7 @@ from lastgood.errors import LastgoodError, Otherwise, Retry
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.notes import read_json
 from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
+from lastgood.settings.config import Config
 from lastgood.settings.target import word_of_death
 from lastgood.signing import NO_KEYS, STAGE, KeyRing, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.storage.reading import Location, LocationInvalidError, Storage, parse_location
@@ -295,13 +296,16 @@ def plan_kept(checkpoint: Location, recovery: str) -> Location:
     return recoveries_folder(checkpoint) / f"{recovery}/plan.json"
 
 
-def require_no_open(storage: Storage, checkpoint: Location, asked: Asked, *, but: str | None = None) -> None:
+def require_no_open(
+    storage: Storage, checkpoint: Location, asked: Asked, config: Config, *, but: str | None = None
+) -> None:
     """See that no repair of a checkpoint is half done.
 
     Args:
         storage: Of the checkpoint.
         checkpoint: Where it is.
         asked: For the commands that end the repair.
+        config: Of this command.
         but: The recovery that may be.
 
     Raises:
@@ -311,7 +315,7 @@ def require_no_open(storage: Storage, checkpoint: Location, asked: Asked, *, but
     if recovery in (None, but):
         return
     stage = latest(storage, recoveries_folder(checkpoint) / recovery)
-    words, about = word_of_death(str(checkpoint)), asked.about(str(checkpoint))
+    words, about = word_of_death(str(checkpoint), config), asked.about(str(checkpoint))
     finish = about.finishing(plan_kept(checkpoint, recovery), *words)
     back = about.taking_back(recovery, None, *words)
     is_back = stage is not None and stage.is_back

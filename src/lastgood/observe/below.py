@@ -12,8 +12,8 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STAT
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import StorageError
 from lastgood.mirror.mirror import mirror_folder
-from lastgood.settings.target import resolve_target
-from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage, parse_location
+from lastgood.settings.target import Target
+from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
 
 _DEPTH_MAX = 40
@@ -59,14 +59,14 @@ class Reach:
         return "; ".join((found, *more))
 
 
-def is_root(target: str) -> bool:
+def is_root(target: Target) -> bool:
     """True for a folder that is no checkpoint itself, nor was one, and may hold some.
 
     Raises:
         LocationInvalidError: the location is not understood.
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
-    location = parse_location(resolve_target(target).checkpoint)
+    location = target.location
     storage = _leaving_links_out(open_storage(location))
     names = list(storage.names(location) or ())
     if not names or _is_checkpoint(storage, location, names):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastgood.asked import Asked
@@ -31,9 +30,9 @@ from lastgood.mirror.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
 from lastgood.observe.remembered import Remembered, remembered
 from lastgood.query.history import BatchRecord, InitialOffsets, merge
 from lastgood.query.world import LeftBehind
-from lastgood.settings.target import Target, resolve_target
+from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, KeyRing
-from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage, parse_location
+from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
 
 if TYPE_CHECKING:
@@ -281,7 +280,7 @@ def known_left(evidence: Evidence, keys: KeyRing = NO_KEYS) -> Evidence:
     checkpoint = evidence.checkpoint
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         return evidence
-    left = left_behind(evidence.storage, evidence.location, keys)
+    left = left_behind(evidence.storage, evidence.location, evidence.target.config, keys)
     if left is None:
         return evidence
     found = replace(evidence, left=left).with_mirror()
@@ -306,10 +305,9 @@ class MirrorUse(Enum):
     NEVER = auto()
 
 
-def gather(  # noqa: PLR0913 - all but the target by name
-    target: str,
+def gather(
+    target: Target,
     *,
-    config: Path | None = None,
     batches: int | None = None,
     mirror: MirrorUse = MirrorUse.WHERE_WANTED,
     ledger: Ledger | None = None,
@@ -320,8 +318,7 @@ def gather(  # noqa: PLR0913 - all but the target by name
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
-        config: Another configuration than `lastgood.toml` here.
+        target: Which query.
         batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
         mirror: Whether its mirror is read.
         ledger: Knows what neither of them has; open as long as the evidence is used.
@@ -334,9 +331,8 @@ def gather(  # noqa: PLR0913 - all but the target by name
         StorageError: the storage does not answer, or does not let us look (subclasses).
         LedgerError: the ledger does not answer (subclasses).
     """
-    resolved = resolve_target(target) if config is None else resolve_target(target, config)
-    location = parse_location(resolved.checkpoint)
-    evidence = gather_at(resolved, open_storage(location), batches=batches, mirror=mirror)
+    location = target.location
+    evidence = gather_at(target, open_storage(location), batches=batches, mirror=mirror)
     if not may_have_links:
         require_no_links(evidence, said)
     known = remembered(ledger, location, evidence.query_id)
@@ -348,14 +344,14 @@ def gather(  # noqa: PLR0913 - all but the target by name
 def gather_at(
     target: Target, storage: Storage, *, batches: int | None, mirror: MirrorUse = MirrorUse.WHERE_WANTED
 ) -> Evidence:
-    """The same for a target that is resolved, in a storage that is open; that there is nothing is no error.
+    """The same in a storage that is open; that there is nothing is no error.
 
     Raises:
         CheckpointMissingError: there is a file, where Spark wants a folder.
         LocationInvalidError: the location is not understood.
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
-    location = parse_location(target.checkpoint)
+    location = target.location
     storage = storage.leaving_links_out() if isinstance(storage, LocalStorage) else storage
     wanted = ALL_BATCHES if batches is None else batches
 

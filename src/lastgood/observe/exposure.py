@@ -9,6 +9,7 @@ from lastgood.observe.world import BATCHES
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.kafka import Exposure, exposure_of
 from lastgood.query.sink_batches import is_in_sinks
+from lastgood.settings.target import Target
 
 
 def exposure_to_kafka(
@@ -37,11 +38,11 @@ def exposure_to_kafka(
     )
 
 
-def has_unread(target: str, options: EvidenceOptions) -> bool:
+def has_unread(target: Target, options: EvidenceOptions) -> bool:
     """Whether Kafka holds more than the query has planned, as far as Kafka tells; no sink is asked.
 
     Args:
-        target: Location of the checkpoint.
+        target: Which query.
         options: Which Kafka is asked.
 
     Raises:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
@@ -26,9 +25,9 @@ from lastgood.mirror.copies import Copy
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.observe.evidence import now_ms
 from lastgood.records.files import RECORD_FILE, in_order, parse_records
-from lastgood.settings.target import Target, resolve_target
+from lastgood.settings.target import Target
 from lastgood.spark.record_sinks import records_folder
-from lastgood.storage.reading import Location, Storage, open_storage, parse_location, read_part
+from lastgood.storage.reading import Location, Storage, open_storage, read_part
 from lastgood.storage.writing import open_writable
 
 if TYPE_CHECKING:
@@ -49,23 +48,21 @@ class Filled:
     records: int
 
 
-def fill_ledger(target: str, ledger: Ledger, *, config: Path | None = None) -> Filled:
+def fill_ledger(target: Target, ledger: Ledger) -> Filled:
     """Give a ledger all that is known of a query and that it may not have yet.
 
     That is what its logs hold now, what the mirror beside them has copied since the last time, and what recorders have
     written to `CHECKPOINT.lastgood/records`.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         ledger: Where to.
-        config: Another configuration than `lastgood.toml` here.
 
     Raises:
         LedgerError, NoSpaceError: the ledger refuses; what it has got it keeps.
         StorageError: checkpoint, mirror or records cannot be read (subclasses).
     """
-    resolved = resolve_target(target) if config is None else resolve_target(target, config)
-    location = parse_location(resolved.checkpoint)
+    location = target.location
     return fill_with(location, snapshot(location), ledger)
 
 
@@ -90,9 +87,7 @@ def chosen_ledger(named: str | None, target: Target, environment: Mapping[str, s
 
 
 @contextlib.contextmanager
-def asked_ledger(
-    target: str, named: str | None, *, config: Path | None, environment: Mapping[str, str]
-) -> Iterator[Ledger | None]:
+def asked_ledger(target: Target, named: str | None, *, environment: Mapping[str, str]) -> Iterator[Ledger | None]:
     """The ledger to ask about a target while the block runs; None without one.
 
     One that was not named, but configured, is not missed: where it does not answer, an error of the block says so.
@@ -101,8 +96,7 @@ def asked_ledger(
         LedgerUrlError: it cannot be understood.
         ExtraMissingError, LedgerError: the one that was named cannot be opened (subclasses).
     """
-    resolved = resolve_target(target) if config is None else resolve_target(target, config)
-    place = chosen_ledger(named, resolved, environment)
+    place = chosen_ledger(named, target, environment)
     opened, refused = None, None
     if place is not None:
         try:

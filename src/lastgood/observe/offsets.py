@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -15,6 +14,7 @@ from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.query.kafka import expired
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_json, union
 from lastgood.sources.kafka.reader import SourceKindError
 
@@ -102,7 +102,7 @@ class Standing:
 
 
 def offsets_after(  # noqa: PLR0913 - all but the target by name
-    target: str,
+    target: Target,
     *,
     batch: int | None = None,
     time_ms: int | None = None,
@@ -110,13 +110,12 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     options: EvidenceOptions = _NOTHING_ASKED,
     said: tuple[str, ...] = (),
     ledger: str | None = None,
-    config: Path | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Standing:
     """Where a query stood after a batch; after the newest committed one if nothing is said.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         batch: After this batch.
         time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
         stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
@@ -124,7 +123,6 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         said: Where the caller looks, as words of a command line, for the commands that errors name; else `options`.
         ledger: URL or path of a ledger, which knows what neither checkpoint nor mirror has. None: that of the
             configuration, else of `LASTGOOD_LEDGER`, if it answers.
-        config: Another configuration than `lastgood.toml` here.
         clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
@@ -135,9 +133,9 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     """
     if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
         raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
-    with asked_ledger(target, ledger, config=config, environment=os.environ) as opened:
+    with asked_ledger(target, ledger, environment=os.environ) as opened:
         evidence, wanted = _choose(
-            gather(target, config=config, batches=2, ledger=opened, said=said or options.words()),
+            gather(target, batches=2, ledger=opened, said=said or options.words()),
             batch,
             time_ms,
             stable_lag,

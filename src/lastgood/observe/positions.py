@@ -104,20 +104,16 @@ class Where:
 
 
 def chosen_offsets(
-    target: str,
     where: Where,
     found: Survey,
-    config: Path | None = None,
     *,
     topics: Mapping[str, Offsets] | None = None,
 ) -> tuple[Mapping[str, Offsets], str]:
     """The offsets that were chosen, by the id of the source, and how they were chosen in one line.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
         where: What is chosen.
         found: The query and what stands around it.
-        config: Another configuration than `lastgood.toml` here.
         topics: The partitions of each Kafka source; None: as the newest plan names them.
 
     Raises:
@@ -128,7 +124,7 @@ def chosen_offsets(
     where.require_one()
     if where.stable_lag is not None or where.batch is not None:
         standing = offsets_after(
-            target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked.words(), config=config
+            found.evidence.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked.words()
         )
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
         others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning

@@ -8,7 +8,6 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -35,6 +34,7 @@ from lastgood.planning.pricing import ends
 from lastgood.planning.repairs.lost import newest_mirrored
 from lastgood.planning.standing import seen_as
 from lastgood.query.sink_batches import origins
+from lastgood.settings.target import Target
 from lastgood.sinks.delta.offsets import read_offsets
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.offset_columns import OffsetColumnsError, TableOffsets, parse_offset_columns
@@ -52,12 +52,8 @@ _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 class Seeding:
     """A query whose checkpoint is lost, or to be left behind."""
 
-    target: str
-    """Location, or name in `lastgood.toml`."""
     found: Survey
     known: Known
-    config: Path | None = None
-    """Another configuration than `lastgood.toml` here."""
 
     def goal(self, where: Where) -> Fresh:
         """The goal `fresh` with where to start, and how far the sinks have come if anybody tells.
@@ -96,7 +92,7 @@ class Seeding:
 
     def _goal(self, where: Where) -> Fresh:
         if where.at_sink:
-            return _by_mark(self.target, self.found, self.config)
+            return _by_mark(self.found)
         if where.offset_columns is not None:
             return _by_rows(where.offset_columns, where, self.found, self.known)
         topics = _kafka_topics(self.found, self.known)
@@ -111,16 +107,16 @@ class Seeding:
         reads = _reads(self.found, topics)
         if where.at_last_commit:
             return _by_time(where, self.found, reads)
-        offsets, chosen = chosen_offsets(self.target, where, self.found, self.config, topics=topics or None)
+        offsets, chosen = chosen_offsets(where, self.found, topics=topics or None)
         is_whole = where.earliest and reads.facts is not None and not where.only
         return Fresh(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
 
 
-def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
+def _by_mark(found: Survey) -> Fresh:
     """Where the newest batch ended that all sinks show."""
     sinks = found.world.sinks
     if found.evidence.query_id is None:
-        query_id = _remembered_id(target, config)
+        query_id = _remembered_id(found.evidence.target)
         if query_id is not None:
             sinks = seen_as(found.world, query_id).sinks
     shown = {sink.last_batch for sink in sinks}
@@ -132,7 +128,7 @@ def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
             expected="--sink LOCATION, one that shows batches of this query",
         )
     batch = shown.pop() or 0
-    standing = offsets_after(target, batch=batch, said=found.asked.words(), config=config)
+    standing = offsets_after(found.evidence.target, batch=batch, said=found.asked.words())
     planned_ms = {} if standing.time_ms is None else {batch: standing.time_ms}
     for sink in sinks:
         held = origins(sink, planned_ms).get(batch)
@@ -150,10 +146,10 @@ def _by_mark(target: str, found: Survey, config: Path | None) -> Fresh:
     return Fresh(standing.sources, f"the end of batch {batch}, the newest that the sink shows", extent)
 
 
-def _remembered_id(target: str, config: Path | None) -> str | None:
+def _remembered_id(target: Target) -> str | None:
     """The id of a query of which only a ledger knows."""
-    with asked_ledger(target, None, config=config, environment=os.environ) as ledger:
-        return gather(target, config=config, batches=1, ledger=ledger, may_be_missing=True).query_id
+    with asked_ledger(target, None, environment=os.environ) as ledger:
+        return gather(target, batches=1, ledger=ledger, may_be_missing=True).query_id
 
 
 def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from lastgood.checkpoint.operators import OperatorMetadata
 from lastgood.observe.evidence import Evidence, gather
+from lastgood.settings.target import Target
 from lastgood.values import JsonValue, form
 
 
@@ -57,14 +57,14 @@ class StateSizes(JsonValue):
         return {operator: self.skew(operator) for operator in sorted({store.operator for store in self.stores})}
 
 
-def inspect_state(target: str, *, config: Path | None = None) -> StateSizes:
+def inspect_state(target: Target) -> StateSizes:
     """How much state a query keeps, and where.
 
     Raises:
         CheckpointMissingError: there is no checkpoint.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, config=config, batches=2)
+    evidence = gather(target, batches=2)
     state = evidence.checkpoint.state
     found = []
     for operator in state.operators if state else ():

@@ -125,29 +125,29 @@ def asked_of(
     known = target if target.name is not None else _by_whose_name(target, options)
     if known is not None and known.name is not None:
         return Asked(known.name, options.beyond(known).words(), start)
-    return Asked(evidence=options.of(target).words(), start=start, policy=target.policy)
+    return Asked(evidence=options.of(target).words(), start=start, policy=target.config.named)
 
 
-def said_of(checkpoint: str, options: EvidenceOptions) -> Asked:
+def said_of(target: Target, options: EvidenceOptions) -> Asked:
     """The same of a query that is told by its location, with no more said than that and the options.
 
     Args:
-        checkpoint: Its location, or its name here.
+        target: Its location, or its name here.
         options: Where else to look.
     """
-    known = _by_whose_name(Target(checkpoint), options)
+    known = _by_whose_name(Target(target.typed, config=target.config), options)
     if known is None or known.name is None:
-        return Asked(checkpoint, options.words())
+        return Asked(target.typed, options.words())
     return Asked(known.name, options.beyond(known).words())
 
 
 def _by_whose_name(target: Target, options: EvidenceOptions) -> Target | None:
     """The query here whose name says what no command may show, and nothing else; None if there is none, or no need."""
     said = options.of(target)
-    if target.policy is not None or all(without_login(sink) == sink for sink in said.sinks):
+    if target.config.named is not None or all(without_login(sink) == sink for sink in said.sinks):
         return None
     try:
-        known = known_here(target.checkpoint)
+        known = known_here(target.checkpoint, target.config)
     except LastgoodError:  # whoever types the command is told what is wrong with the configuration
         return None
     return known if known is not None and said.of(known) == said else None

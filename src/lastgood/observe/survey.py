@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, STATE
@@ -33,6 +32,7 @@ from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_ve
 from lastgood.query.world import World
 from lastgood.redaction import without_login
 from lastgood.settings.keys import Keys
+from lastgood.settings.target import Target
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
@@ -123,13 +123,12 @@ class Survey:
         return left_out(world, Outcome(promise.outcome), promise.batch or 0, told=told)
 
 
-def survey(  # noqa: PLR0913 - all but the first by name
-    target: str,
+def survey(
+    target: Target,
     *,
     evidence: EvidenceOptions,
     spark: str | None = None,
     fail_on_data_loss: bool = True,
-    config: Path | None = None,
     with_mirror: bool = True,
     may_be_missing: bool = False,
     keys: Keys | None = None,
@@ -137,11 +136,10 @@ def survey(  # noqa: PLR0913 - all but the first by name
     """Look at a query and at what stands around it.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         evidence: Sinks and Kafka.
         spark: The version that will start; None: the newest that can read the logs.
         fail_on_data_loss: The option of the Kafka source.
-        config: Another configuration than `lastgood.toml` here.
         with_mirror: Whether the mirror is read too.
         may_be_missing: Whether there need be no checkpoint yet.
         keys: Those of a caller that has read them; None: those of this machine.
@@ -154,8 +152,8 @@ def survey(  # noqa: PLR0913 - all but the first by name
         StorageError: the checkpoint cannot be read (subclasses).
     """
     said = evidence.words()
-    found = gather(target, config=config, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
-    keys = keys or Keys(config)
+    found = gather(target, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, said=said)
+    keys = keys or Keys(target.config)
     ring = keys()
     require_newest_signed(found.storage, found.location, ring)
     found = known_left(found, ring)
@@ -180,17 +178,15 @@ def survey(  # noqa: PLR0913 - all but the first by name
     return Survey(found, world, asked, newest_reading(world) if spark is None else parse_spark_version(spark))
 
 
-def shown_by_sinks(
-    target: str, *, evidence: EvidenceOptions, config: Path | None = None, keys: Keys | None = None
-) -> tuple[PlannedSink, ...]:
+def shown_by_sinks(target: Target, *, evidence: EvidenceOptions, keys: Keys | None = None) -> tuple[PlannedSink, ...]:
     """What `survey(…).sinks` would be now, where nothing else is asked.
 
     Raises:
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    ring = (keys or Keys(config))()
-    found = known_left(gather(target, config=config, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
+    ring = (keys or Keys(target.config))()
+    found = known_left(gather(target, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
     if found.query_id is None:
         found = _as_left(found.with_mirror(), ring)
     return _planned(look_around(found, evidence.of(found.target), now_ms=now_ms(), kafka=False).sinks)

@@ -152,8 +152,8 @@ def _seal(evidence: Evidence, asked: Asked, keys: Keys | None) -> Seal | None:
     if not paths:
         return None
     if keys is None:
-        keys = Keys(None if evidence.target.policy is None else Path(evidence.target.policy))
-    words = word_of_death(str(evidence.location))
+        keys = Keys(evidence.target.config)
+    words = word_of_death(str(evidence.location), evidence.target.config)
     finish = None
     if stage is None or not stage.is_back:
         finish = asked.finishing(plan_kept(evidence.location, recovery), *words)

@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
@@ -37,9 +36,9 @@ from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.observe.evidence import CheckpointMissingError, now_ms
 from lastgood.observe.ledger import chosen_ledger, fill_with
 from lastgood.settings.keys import signer_of
-from lastgood.settings.target import Target, resolve_target
+from lastgood.settings.target import Target
 from lastgood.signing import Signer
-from lastgood.storage.reading import Location, open_storage, parse_location
+from lastgood.storage.reading import Location, open_storage
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.values import JsonValue, form
 
@@ -67,20 +66,18 @@ class Restored(JsonValue):
 
 
 def create(
-    target: str,
+    target: Target,
     *,
     retain_ms: int | None = None,
     ledger: str | None = None,
-    config: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Backup, list[Backup]]:
     """Back up the logs of a query, into the mirror as well, and fill the ledger if there is one.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         retain_ms: Remove older backups that are not kept; none if None.
         ledger: URL or path; None: that of the configuration, else of `LASTGOOD_LEDGER`, else none.
-        config: Another configuration than `lastgood.toml` here.
         environment: Environment variables; ours if None.
 
     Returns:
@@ -92,11 +89,11 @@ def create(
         LedgerUrlError, ExtraMissingError: the ledger cannot be meant so, or not be opened; nothing was done.
         LedgerError, NoSpaceError: the ledger was not filled; the backup is made.
     """
-    location, storage = _open(target, config)
-    place = chosen_ledger(ledger, _target(target, config), os.environ if environment is None else environment)
+    location, storage = _open(target)
+    place = chosen_ledger(ledger, target, os.environ if environment is None else environment)
     if place is not None:
         require_libraries(place)
-    signer = signer_of(config, location)
+    signer = signer_of(target.config, location)
     at_ms = now_ms()
     writer = MirrorWriter(
         location,
@@ -131,41 +128,38 @@ def _fill(place: LedgerPlace, location: Location, copies: list[Copy], backup: Ba
         raise
 
 
-def backups(target: str, *, config: Path | None = None) -> list[Backup]:
+def backups(target: Target) -> list[Backup]:
     """Every backup of a query, oldest first.
 
     Raises:
         StorageError: the work folder cannot be read (subclasses).
     """
-    location = parse_location(_resolve(target, config))
+    location = target.location
     return list_backups(open_storage(location), backups_folder(location))
 
 
-def keep(target: str, backup_id: str, *, kept: bool = True, config: Path | None = None) -> Backup:
+def keep(target: Target, backup_id: str, *, kept: bool = True) -> Backup:
     """Pin a backup, so that age does not remove it, or unpin it.
 
     Raises:
         BackupMissingError: there is no such backup.
         StorageError: the work folder cannot be written (subclasses).
     """
-    location, storage = _open(target, config)
+    location, storage = _open(target)
     folder = backups_folder(location)
     found = find_backup(storage, folder, backup_id)
-    return keep_backup(storage, folder, found, kept=kept, signer=signer_of(config, location))
+    return keep_backup(storage, folder, found, kept=kept, signer=signer_of(target.config, location))
 
 
-def restore(
-    target: str, *, source: str = MIRROR, unsigned_mirror: bool = False, config: Path | None = None
-) -> Restored:
+def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = False) -> Restored:
     """Put a lost checkpoint back, byte for byte.
 
     Only where offset log and commit log are gone: what is there is never overwritten.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         source: `mirror`, the id of a backup, or `last`.
         unsigned_mirror: Whether a person trusts the mirror, which nobody signs, where there is a key.
-        config: Another configuration than `lastgood.toml` here.
 
     Raises:
         CheckpointNotEmptyError: there is a checkpoint, or a file of one with other content.
@@ -173,8 +167,8 @@ def restore(
         SignatureMissingError, SignatureWrongError: there is a key, and it was not signed by one.
         StorageError: it cannot be read or written (subclasses).
     """
-    location, storage = _open(target, config)
-    signer = signer_of(config, location)
+    location, storage = _open(target)
+    signer = signer_of(target.config, location)
     checkpoint = read_checkpoint(storage, location)
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
         raise CheckpointNotEmptyError(
@@ -214,7 +208,7 @@ def restore(
     )
 
 
-def _mirror_unsigned(signer: Signer, target: str, location: Location) -> LastgoodError:
+def _mirror_unsigned(signer: Signer, target: Target, location: Location) -> LastgoodError:
     error = signer.missing(mirror_folder(location), "a mirror, which is as much worth as the logs that it copies")
     error.effect = "nothing was written"
     error.next = f"{command_line('backup', 'restore', target, '--from', 'last')}, or --unsigned-mirror if you trust it"
@@ -277,14 +271,5 @@ def _log_id(path: str) -> int:
     return log.batch_id if log else 0
 
 
-def _resolve(target: str, config: Path | None) -> str:
-    return _target(target, config).checkpoint
-
-
-def _target(target: str, config: Path | None) -> Target:
-    return resolve_target(target) if config is None else resolve_target(target, config)
-
-
-def _open(target: str, config: Path | None) -> tuple[Location, WritableStorage]:
-    location = parse_location(_resolve(target, config))
-    return location, open_writable(location)
+def _open(target: Target) -> tuple[Location, WritableStorage]:
+    return target.location, open_writable(target.location)

@@ -31,6 +31,8 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
 from lastgood.query.world import World
 from lastgood.redaction import without_login
+from lastgood.settings.config import Config
+from lastgood.settings.target import Target, resolve_target
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.sinks.opening import split_kind
 from lastgood.sources.delta.facts import DeltaFacts
@@ -55,18 +57,17 @@ class Diagnosis:
     saved: SavedBundle | None = None
 
 
-def diagnose(target: str, options: DiagnoseOptions | None = None, *, config: Path | None = None) -> Report:
+def diagnose(target: Target, options: DiagnoseOptions | None = None) -> Report:
     """Diagnose a query; nothing is changed. See `diagnose_and_save`."""
-    return diagnose_and_save(target, options, config=config).report
+    return diagnose_and_save(target, options).report
 
 
-def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, config: Path | None = None) -> Diagnosis:
+def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) -> Diagnosis:
     """Diagnose a query, and keep what the diagnosis rests on if that is asked for.
 
     Args:
-        target: Location of a checkpoint, name in `lastgood.toml`, or a bundle.
+        target: Which query, or a bundle; see `asked_about`.
         options: Where else to look, and for which Spark to predict.
-        config: Another configuration than `lastgood.toml` here.
 
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
@@ -76,10 +77,10 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     """
     options = options or DiagnoseOptions()
     spark = None if options.spark is None else parse_spark_version(options.spark)
-    if _is_file(target):  # no checkpoint is a file: it is a bundle
-        return Diagnosis(_of_bundle(Path(target), options, spark))
+    if _is_file(target.typed):  # no checkpoint is a file: it is a bundle
+        return Diagnosis(_of_bundle(Path(target.typed), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = _gathered(target, config, options.evidence.words())
+    evidence = _gathered(target, options.evidence.words())
     query = _query_of(log, evidence.query_id)
     unasked = _unasked(evidence, query)
     asked = _told_by_log(options, None if query is None else replace(query, sink=None) if unasked else query)
@@ -104,9 +105,22 @@ def diagnose_and_save(target: str, options: DiagnoseOptions | None = None, *, co
     return Diagnosis(_judge(world, spark, failures, removed_idle, show_data=options.show_data), saved)
 
 
-def _is_file(target: str) -> bool:
+def asked_about(text: str, config: Config) -> Target:
+    """Find what is to be diagnosed: a query, as `resolve_target` does it, or a bundle, of which no configuration knows.
+
+    Args:
+        text: Location of a checkpoint, name in `lastgood.toml`, or a bundle.
+        config: Of this command.
+
+    Raises:
+        ConfigError, UsageError: as `resolve_target`.
+    """
+    return Target(text, config=config) if _is_file(text) else resolve_target(text, config)
+
+
+def _is_file(text: str) -> bool:
     try:
-        return Path(target).is_file()
+        return Path(text).is_file()
     except OSError:  # no name that a file of this machine can have
         return False
 
@@ -138,11 +152,11 @@ def examine(
     return judge(replace(advised(world, facts), now_ms=at_ms))
 
 
-def _gathered(target: str, config: Path | None, said: tuple[str, ...]) -> Evidence:
+def _gathered(target: Target, said: tuple[str, ...]) -> Evidence:
     """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
     from lastgood.planning.plan import PlanInvalidError
 
-    evidence = gather(target, config=config, batches=BATCHES, may_be_missing=True, may_have_links=True, said=said)
+    evidence = gather(target, batches=BATCHES, may_be_missing=True, may_have_links=True, said=said)
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
         evidence = known_left(evidence)
     if not (evidence.mirror or evidence.left):

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.commits import CommitEntry
@@ -24,6 +23,7 @@ from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_ar
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
 from lastgood.query.kafka import not_served
+from lastgood.settings.target import Target
 from lastgood.sources.files.facts import FileFacts, Then, then
 from lastgood.sources.files.folders import ask_files
 from lastgood.sources.kafka.facts import KafkaFacts
@@ -82,20 +82,18 @@ def row_json(row: BatchRow, comparison: Comparison) -> dict[str, Any]:
 
 
 def inspect_batches(
-    target: str,
+    target: Target,
     *,
     limit: int | None = 20,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Inspection:
     """The newest batches of a query; all that are known if `limit` is None.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         limit: How many.
         options: The sinks that each batch is held against.
-        config: Another configuration than `lastgood.toml` here.
         clock_ms: Gives the time, milliseconds since 1970.
 
     Raises:
@@ -103,11 +101,11 @@ def inspect_batches(
         StorageError: the storage does not answer (subclasses).
     """
     if limit is None:
-        everything = inspect_all(target, config=config, options=options)
+        everything = inspect_all(target, options=options)
         rows = list(everything)
         evidence, known = everything.evidence, len(rows)
     else:
-        evidence = gather(target, config=config, batches=limit + 1, said=options.words())
+        evidence = gather(target, batches=limit + 1, said=options.words())
         rows = list(rows_of(evidence))[::-1]
         known = max(len(rows), len(evidence.checkpoint.offsets.ids))
     comparison = Comparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
@@ -115,10 +113,9 @@ def inspect_batches(
 
 
 def inspect_all(
-    target: str,
+    target: Target,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
     progress: Progress | None = None,
 ) -> AllRows:
     """Every batch that is known, newest first, to iterate over once: a long log is never held as a whole.
@@ -129,18 +126,18 @@ def inspect_all(
         CheckpointMissingError: there is none.
         StorageError: the storage does not answer (subclasses); also while iterating.
     """
-    return AllRows(gather(target, config=config, batches=2, mirror=MirrorUse.ALWAYS, said=options.words()), progress)
+    return AllRows(gather(target, batches=2, mirror=MirrorUse.ALWAYS, said=options.words()), progress)
 
 
 def inspect_batch(
-    target: str, batch_id: int, *, options: EvidenceOptions = _NOTHING_ASKED, config: Path | None = None
+    target: Target, batch_id: int, *, options: EvidenceOptions = _NOTHING_ASKED
 ) -> tuple[BatchRow, Evidence]:
     """One batch in full.
 
     Raises:
         BatchUnknownError: neither checkpoint nor mirror has it.
     """
-    return _one(gather(target, config=config, batches=2, said=options.words()), batch_id)
+    return _one(gather(target, batches=2, said=options.words()), batch_id)
 
 
 def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
@@ -221,13 +218,12 @@ def _spans(read: SourceRead) -> dict[str, dict[int, Range]]:
 
 
 def find_offset(
-    target: str,
+    target: Target,
     topic: str,
     partition: int,
     offset: int,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[BatchRow, Evidence]:
     """The batch that read an offset of Kafka.
@@ -238,7 +234,7 @@ def find_offset(
     Raises:
         NotFoundInHistoryError: no known batch did; says what is known of that partition.
     """
-    evidence = gather(target, config=config, batches=2, said=options.words())
+    evidence = gather(target, batches=2, said=options.words())
     search = OffsetSearch(topic, partition, offset)
     batch_id = search.quickly(evidence)
     if batch_id is None:
@@ -264,11 +260,10 @@ def find_offset(
 
 
 def find_file(
-    target: str,
+    target: Target,
     name: str,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[BatchRow, str, Evidence]:
     """The batch that read an input file whose path ends with `name`, and that path.
@@ -276,7 +271,7 @@ def find_file(
     Raises:
         NotFoundInHistoryError: no entry of a file source's log names it.
     """
-    evidence = gather(target, config=config, batches=2, said=options.words())
+    evidence = gather(target, batches=2, said=options.words())
     found = find_file_quickly(evidence, name)
     if found is None:
         evidence = evidence.with_mirror()
@@ -326,15 +321,13 @@ def _mirrored_sources(evidence: Evidence) -> list[str]:
     return [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
 
 
-def find_time(
-    target: str, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED, config: Path | None = None
-) -> tuple[BatchRow, Evidence]:
+def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED) -> tuple[BatchRow, Evidence]:
     """The batch that was running at a time: the newest one planned at or before it.
 
     Raises:
         NotFoundInHistoryError: the oldest known batch is younger.
     """
-    evidence = gather(target, config=config, batches=2, said=options.words())
+    evidence = gather(target, batches=2, said=options.words())
     batch_id = evidence.planned_at(time_ms)
     if batch_id is not None:
         return _one(evidence, batch_id)

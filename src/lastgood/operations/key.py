@@ -11,6 +11,7 @@ from typing import Any
 
 from lastgood.errors import UsageError, command_line
 from lastgood.journal.signed_files import SignedFile, signed_files
+from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     TEXT_VARIABLE,
     KeyMissingError,
@@ -20,7 +21,7 @@ from lastgood.settings.keys import (
     read_key_file,
     write_key_file,
 )
-from lastgood.settings.target import resolve_target
+from lastgood.settings.target import Target
 from lastgood.signing import KeyRing, Signer, Standing, new_key
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
@@ -53,7 +54,7 @@ class KeyList(JsonValue):
 class ToSign:
     """What lies beside a checkpoint, and of it what is not signed by the key that signs."""
 
-    target: str
+    target: Target
     checkpoint: str
     key: str
     """The id of the key that signs."""
@@ -110,12 +111,12 @@ def create(file: Path | None = None) -> KeyList:
     return KeyList.of(ring)
 
 
-def rotate(file: Path | None = None, *, config: Path | None = None) -> KeyList:
+def rotate(file: Path | None = None, *, config: Config | None = None) -> KeyList:
     """Put a new key first, which signs from now on; the old ones go on to verify.
 
     Args:
         file: Which file; None: the one that counts on this machine.
-        config: Another configuration than `lastgood.toml` here.
+        config: Of this command; None: the `lastgood.toml` here.
 
     Raises:
         KeyMissingError: there is no such file.
@@ -128,13 +129,13 @@ def rotate(file: Path | None = None, *, config: Path | None = None) -> KeyList:
     return KeyList.of(rotated)
 
 
-def remove(key_id: str, file: Path | None = None, *, config: Path | None = None) -> KeyList:
+def remove(key_id: str, file: Path | None = None, *, config: Config | None = None) -> KeyList:
     """Take a key out of its file: what only it has signed counts as unsigned from now on.
 
     Args:
         key_id: Its id.
         file: Which file; None: the one that counts on this machine.
-        config: Another configuration than `lastgood.toml` here.
+        config: Of this command; None: the `lastgood.toml` here.
 
     Raises:
         KeyMissingError: there is no such key.
@@ -158,7 +159,7 @@ def remove(key_id: str, file: Path | None = None, *, config: Path | None = None)
     return KeyList.of(rest)
 
 
-def key_list(*, config: Path | None = None) -> KeyList:
+def key_list(*, config: Config | None = None) -> KeyList:
     """The keys that count on this machine.
 
     Raises:
@@ -167,18 +168,17 @@ def key_list(*, config: Path | None = None) -> KeyList:
     return KeyList.of(keys_of(config))
 
 
-def to_sign(target: str, *, config: Path | None = None) -> ToSign:
+def to_sign(target: Target) -> ToSign:
     """What lies beside a checkpoint, and what the keys of this machine say of it; nothing is changed.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
-        config: Another configuration than `lastgood.toml` here.
+        target: Which query.
 
     Raises:
         KeyMissingError: there is no key that could sign.
         StorageError: the storage does not answer (subclasses).
     """
-    ring = keys_of(config)
+    ring = keys_of(target.config)
     if not ring:
         raise KeyMissingError(
             "there is no key that could sign",
@@ -186,26 +186,24 @@ def to_sign(target: str, *, config: Path | None = None) -> ToSign:
             expected=f"a file of keys there, in LASTGOOD_KEY_FILE or lastgood.toml, or a key in {TEXT_VARIABLE}",
             next=command_line("key", "create"),
         )
-    resolved = resolve_target(target) if config is None else resolve_target(target, config)
-    location = parse_location(resolved.checkpoint)
+    location = target.location
     files = tuple(signed_files(open_writable(location), location, ring))
     return ToSign(target, str(location), ring.keys[0].id, files)
 
 
-def sign(shown: ToSign, *, config: Path | None = None, tell: Callable[[str], None] = lambda _: None) -> ToSign:
+def sign(shown: ToSign, *, tell: Callable[[str], None] = lambda _: None) -> ToSign:
     """Sign what a person was shown, exactly as it was shown.
 
     Args:
         shown: From `to_sign`.
-        config: Another configuration than `lastgood.toml` here.
         tell: Gets a line for each file.
 
     Raises:
         LastgoodError: as `to_sign`. What was changed since it was shown is left as it is, and told.
     """
-    location, ring = parse_location(shown.checkpoint), keys_of(config)
+    location, ring = parse_location(shown.checkpoint), keys_of(shown.target.config)
     storage, signer = open_writable(location), Signer.at(ring, location)
-    now = {each.file: each for each in to_sign(shown.target, config=config).files}
+    now = {each.file: each for each in to_sign(shown.target).files}
     for each in shown.wanted:
         found = now.get(each.file)
         if found is None or found.told != each.told:
@@ -214,14 +212,14 @@ def sign(shown: ToSign, *, config: Path | None = None, tell: Callable[[str], Non
         signed = signer.signed(each.purpose, each.names, each.told)
         storage.write(each.file, _content(signed))
         tell(f"{each.label}: signed")
-    return to_sign(shown.target, config=config)
+    return to_sign(shown.target)
 
 
 def _content(told: Mapping[str, Any]) -> bytes:
     return json.dumps(told, ensure_ascii=True).encode() + b"\n"
 
 
-def _file(file: Path | None, config: Path | None) -> tuple[Path, KeyRing]:
+def _file(file: Path | None, config: Config | None) -> tuple[Path, KeyRing]:
     """The file whose keys are to be changed."""
     if file is None and os.environ.get(TEXT_VARIABLE) and not os.environ.get("LASTGOOD_KEY_FILE"):
         raise UsageError(

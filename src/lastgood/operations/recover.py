@@ -10,17 +10,17 @@ from lastgood.recovery.deciding import Tell, decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.keys import Keys
+from lastgood.settings.target import Target
 
 
 def recover(  # noqa: PLR0913 - all but the first two by name
-    target: str,
+    target: Target,
     options: PlanOptions | None = None,
     *,
     observe: bool = False,
     driver_is_dead: bool = False,
     save_to: Path | None = None,
     tell: Tell = lambda _: None,
-    config: Path | None = None,
     first_start: bool = False,
     go_on: bool = False,
 ) -> Decision:
@@ -30,13 +30,12 @@ def recover(  # noqa: PLR0913 - all but the first two by name
     would try, in its order, until a person is called.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         options: What is wanted; what the policy of the target's pipeline accepts is accepted too.
         observe: Change nothing; say what would be done.
         driver_is_dead: Whether a person says so.
         save_to: File for a plan that a person has to decide on; by default one of this user's state folder.
         tell: Gets a line for a person at each turn.
-        config: Another configuration than `lastgood.toml` here.
         first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
         go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
 
@@ -45,7 +44,7 @@ def recover(  # noqa: PLR0913 - all but the first two by name
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = options or PlanOptions()
-    keys = Keys(config)
+    keys = Keys(target.config)
     began_at_ms = now_ms()
     decision = decide(
         target,
@@ -54,12 +53,11 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         driver_is_dead=driver_is_dead,
         save_to=save_to,
         tell=tell,
-        config=config,
         first_start=first_start,
         go_on=go_on,
         keys=keys,
     )
     if not observe:
         looked = options.evidence
-        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, config=config, evidence=looked, keys=keys)
+        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, evidence=looked, keys=keys)
     return decision

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from lastgood.asked import Asked
 from lastgood.errors import StorageError, UsageError
@@ -21,9 +20,9 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress
 from lastgood.recovery.whereabouts import whereabouts
-from lastgood.settings.config import CONFIG_NAME, load_config
+from lastgood.settings.config import Config
 from lastgood.settings.keys import keys_of
-from lastgood.settings.target import resolve_target
+from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, Storage, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import open_writable
@@ -36,9 +35,9 @@ _NOTHING_ASKED = EvidenceOptions()
 def report(
     recovery: str,
     *,
-    checkpoint: str | None = None,
+    target: Target | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
+    config: Config | None = None,
 ) -> Report:
     """All that is known of an incident or of a recovery; nothing is changed.
 
@@ -46,11 +45,11 @@ def report(
 
     Args:
         recovery: Id of an incident or of a recovery, or `last`.
-        checkpoint: Location, or name in `lastgood.toml`; None: where this machine remembers it to have been, else the
+        target: Of which query; None: where this machine remembers it to have been, else the
             checkpoints of the configuration.
         options: Sinks that are asked whether they show the batch; else those at which this machine has looked
             then, else those of the configuration.
-        config: Another configuration than `lastgood.toml` here.
+        config: What was set on this machine, as this command has read it; None: `lastgood.toml` here.
 
     Raises:
         RecoveryUnknownError: there is no such incident, nor such a recovery.
@@ -58,13 +57,15 @@ def report(
         UsageError: nobody knows which checkpoint is meant; an option is not understood (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
-    target, location = _place(recovery, checkpoint, options, config)
+    config = (config or Config()) if target is None else target.config
+    target = _place(recovery, options, config) if target is None else target
+    location = target.location
     storage = open_writable(location)
     incident = _incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
     ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
     keys = keys_of(config)
-    found = carried_out(storage, location, ids, keys)
+    found = carried_out(storage, location, ids, config, keys)
     if not isinstance(incident, Incident):
         if not found:
             raise RecoveryUnknownError(
@@ -72,7 +73,7 @@ def report(
             )
         incident = _by_hand(found[0], str(location))
     incident = replace(incident, checkpoint=str(location))  # what its file names lies in the lake, and is pasted
-    incident = closed(incident, found, storage, target=target, options=options, config=config)
+    incident = closed(incident, found, storage, target=target, options=options)
     signature = worst(file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
     return Report(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
 
@@ -156,20 +157,15 @@ def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[
     yield from lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
 
 
-def _place(
-    recovery: str, checkpoint: str | None, options: EvidenceOptions, config: Path | None
-) -> tuple[str, Location]:
-    """The checkpoint that is meant, as it was named and where it is."""
-    if checkpoint is not None:
-        resolved = resolve_target(checkpoint) if config is None else resolve_target(checkpoint, config)
-        return checkpoint, parse_location(resolved.checkpoint)
+def _place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
+    """The query that is meant, where nobody has named it."""
     remembered = None if recovery == LAST else whereabouts(recovery)
     if remembered is not None:
-        return str(remembered), remembered
+        return Target(str(remembered), config=config)
     configured = _configured(config)
     if recovery == LAST:
         if len(configured) == 1:
-            return str(configured[0]), configured[0]
+            return Target(str(configured[0]), config=config)
         raise UsageError(
             "the last incident of which checkpoint?",
             found=", ".join(map(str, configured)) or None,
@@ -179,7 +175,7 @@ def _place(
     for location in configured:
         storage = open_writable(location)
         if recovery in (*list_incidents(storage, location), *recoveries(storage, location)):
-            return str(location), location
+            return Target(str(location), config=config)
     raise RecoveryUnknownError(
         f"this machine does not remember {recovery}, nor does a checkpoint of its configuration",
         expected="--checkpoint TARGET",
@@ -187,7 +183,6 @@ def _place(
     )
 
 
-def _configured(config: Path | None) -> list[Location]:
-    path = Path(CONFIG_NAME) if config is None else config
-    pipelines = load_config(path).values() if path.exists() else ()
+def _configured(config: Config) -> list[Location]:
+    pipelines = config.pipelines().values() if config.is_there else ()
     return [parse_location(query.checkpoint) for pipeline in pipelines for query in pipeline.queries]

@@ -173,7 +173,11 @@ def supervise(
         if prepared.agent is not None:
             _make_agent_folder(prepared.agent, tell)
             named = {location.identity: str(location) for location in prepared.watches}
-            agent = Agents(prepared.agent, on_checkpoint=_adopted(held, holds, tell, filled, healer), named=named)
+            agent = Agents(
+                prepared.agent,
+                on_checkpoint=_adopted(prepared.pipeline, held, holds, tell, filled, healer),
+                named=named,
+            )
             if healer is not None:
                 healer.agents = agent
         elif not prepared.watches:
@@ -262,6 +266,7 @@ def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
 
 
 def _adopted(
+    pipeline: Pipeline,
     held: contextlib.ExitStack,
     holds: list[int],
     tell: Callable[[Event], None],
@@ -275,7 +280,7 @@ def _adopted(
             holds.append(held.enter_context(hold_checkpoint(str(location), lock_file(location))))
             held.enter_context(mirroring([location], tell, filled))
             if healer is not None:
-                healer.adopt(location, Target(str(location)))
+                healer.adopt(location, Target(str(location), config=pipeline.config))
         except LastgoodError as error:
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 

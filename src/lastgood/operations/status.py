@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lastgood.asked import Asked, downtime
@@ -37,11 +36,12 @@ from lastgood.query.kafka import Exposure
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.world import LeftBehind, views_of
+from lastgood.settings.config import Config
 from lastgood.settings.keys import keys_of
-from lastgood.settings.target import Target, resolve_target
+from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, Standing
 from lastgood.sources.kafka.ranges import Offsets
-from lastgood.storage.reading import Location, Storage, open_storage, parse_location
+from lastgood.storage.reading import Location, Storage, open_storage
 
 if TYPE_CHECKING:
     from lastgood.recovery.attempts import FailedBatch
@@ -227,21 +227,19 @@ class Status:
 
 
 def status(
-    target: str,
+    target: Target,
     *,
     query: str | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
-    config: Path | None = None,
     max_downtime_ms: int | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Status:
     """Where one query stands: from its files, and from its sinks and Kafka where these are named.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         query: `target` is a session-wide checkpoint root; the name of the query in it.
         options: Sinks and Kafka.
-        config: Another configuration than `lastgood.toml` here.
         max_downtime_ms: How long it may be down without losing anything; None: as its pipeline says.
         clock_ms: Gives the time, milliseconds since 1970.
 
@@ -250,15 +248,14 @@ def status(
         StorageError: the storage does not answer (subclasses).
         LastgoodError: an option is not understood; see `look_around`.
     """
-    resolved = resolve_target(target) if config is None else resolve_target(target, config)
     if query is not None:
-        target = str(parse_location(resolved.checkpoint) / query)
-        resolved = replace(resolved, checkpoint=target)
-    location = parse_location(resolved.checkpoint)
+        below = str(target.location / query)
+        target = replace(target, checkpoint=below, typed=below)
+    location = target.location
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(_last_incident, storage, location)
-        evidence = _with_left(gather_at(resolved, storage, batches=BATCHES))
+        evidence = _with_left(gather_at(target, storage, batches=BATCHES))
         if not (evidence.mirror or evidence.left):
             require_checkpoint(location, evidence.checkpoint, options.words())
         at_ms = clock_ms()
@@ -269,15 +266,15 @@ def status(
         return replace(
             found,
             incident=last,
-            incident_signature=_signature(storage, location, last, config),
+            incident_signature=_signature(storage, location, last, target.config),
             failed=_failed(evidence),
-            target=target,
+            target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )
 
 
 def status_below(
-    root: str,
+    root: Target,
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     max_downtime_ms: int | None = None,
@@ -288,8 +285,7 @@ def status_below(
     """Where every query below a folder stands, worst first.
 
     Args:
-        root: A folder full of checkpoints, such as `spark.sql.streaming.checkpointLocation`, or a name in
-            `lastgood.toml`.
+        root: A folder full of checkpoints, such as `spark.sql.streaming.checkpointLocation`.
         options: Sinks and Kafka of them all; each sink tells itself which of the queries write to it.
         max_downtime_ms: How long each of them may be down; None: as the pipeline says whose name this is, if any does.
         progress: Told how many have been read so far.
@@ -300,26 +296,27 @@ def status_below(
         StorageError: the folder itself cannot be listed.
         LastgoodError: an option is not understood; see `look_around`.
     """
-    resolved = resolve_target(root)
-    options = options.of(resolved)
-    wanted_ms = resolved.max_downtime_ms if max_downtime_ms is None else max_downtime_ms
-    location = parse_location(resolved.checkpoint)
+    options = options.of(root)
+    wanted_ms = root.max_downtime_ms if max_downtime_ms is None else max_downtime_ms
+    location = root.location
     storage = open_storage(location)
     asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look = _read if asks else partial(_look, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
+        look: Callable[[Storage, Location], Evidence | Status | None] = partial(_read, root.config)
+        if not asks:
+            look = partial(_look, root.config, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
         asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location, reach)]
         looked = []
         for done in as_completed(asked):
             looked.append(done.result())
             if progress is not None:
                 progress(len(looked))
-        read = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
+        gathered = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
         at_ms = clock_ms()
-        around = look_around_all(read, options, now_ms=at_ms) if asks else []
+        around = look_around_all(gathered, options, now_ms=at_ms) if asks else []
         again = partial(_look_again, options=options, max_downtime_ms=wanted_ms, at_ms=at_ms)
-        found = list(pool.map(again, read, around))
+        found = list(pool.map(again, gathered, around))
     found += [each for each in looked if isinstance(each, Status)]
     found = [  # of unreadable ones, too
         replace(each, target=str(each.location), options=options, max_downtime_ms=wanted_ms) for each in found
@@ -337,8 +334,8 @@ def _one_of_many(
         return Status(location, None, error)
 
 
-def _read(storage: Storage, location: Location) -> Evidence:
-    return _with_left(gather_at(Target(str(location)), storage, batches=BATCHES))
+def _read(config: Config, storage: Storage, location: Location) -> Evidence:
+    return _with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES))
 
 
 def _with_left(evidence: Evidence) -> Evidence:
@@ -349,10 +346,16 @@ def _with_left(evidence: Evidence) -> Evidence:
 
 
 def _look(
-    storage: Storage, location: Location, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
+    config: Config,
+    storage: Storage,
+    location: Location,
+    *,
+    options: EvidenceOptions,
+    max_downtime_ms: int | None,
+    at_ms: int,
 ) -> Status | None:
     """One that nobody else tells of; None if it is none."""
-    evidence = _read(storage, location)
+    evidence = _read(config, storage, location)
     if not _is_any(evidence):
         return None
     return _look_again(evidence, Surroundings(), options=options, max_downtime_ms=max_downtime_ms, at_ms=at_ms)
@@ -382,7 +385,7 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
 
 
 def _signature(
-    storage: Storage, location: Location, last: Incident | LastgoodError | None, config: Path | None
+    storage: Storage, location: Location, last: Incident | LastgoodError | None, config: Config
 ) -> Standing | None:
     keys = keys_of(config) if isinstance(last, Incident) else NO_KEYS
     if not keys or not isinstance(last, Incident):

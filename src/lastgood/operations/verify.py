@@ -30,6 +30,7 @@ from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
 from lastgood.query.topics import identify, recorded_ids
+from lastgood.settings.target import Target
 from lastgood.sinks.files.kind import FILE_SINK
 from lastgood.sinks.kinds import SINK_KINDS
 from lastgood.sources.kafka.cluster import ask_kafka
@@ -109,7 +110,7 @@ class SparkSubmit:
 
 
 def verify_data(  # noqa: PLR0913 - the options of the command, all by name
-    checkpoint: str,
+    target: Target,
     *,
     kafka: str,
     kafka_config: Path | None = None,
@@ -128,7 +129,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     lost, and begins where Kafka still has the records.
 
     Args:
-        checkpoint: Location of the query's checkpoint.
+        target: Which query.
         kafka: `bootstrap.servers` of the brokers.
         kafka_config: A `client.properties`, as Kafka's own tools take it.
         sink: A table: `delta:LOCATION`, `file:LOCATION` (Parquet files), `table:NAME`, or a location alone.
@@ -154,7 +155,7 @@ def verify_data(  # noqa: PLR0913 - the options of the command, all by name
     if progress is not None:
         progress("reading the checkpoint and asking Kafka")
     spec = audit_spec(
-        checkpoint,
+        target,
         kafka=kafka,
         kafka_config=kafka_config,
         sink=sink,
@@ -189,7 +190,7 @@ def run_audit(
 
 
 def audit_spec(  # noqa: PLR0913 - as verify_data
-    checkpoint: str,
+    target: Target,
     *,
     kafka: str,
     kafka_config: Path | None = None,
@@ -205,10 +206,11 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
         raise UsageError("no such isolation level", found=isolation_level, expected=" or ".join(ISOLATION_LEVELS))
     columns, compared = parse_columns(keys), parse_columns(compare)
     table = sink_table(sink)
+    checkpoint = target.checkpoint
     committed = read_committed(checkpoint)
     config = None if kafka_config is None else read_kafka_config(kafka_config)
     topics = {each.topic for each in committed.ranges}
-    evidence = gather(checkpoint, batches=BATCHES)
+    evidence = gather(target, batches=BATCHES)
     stands = reading(evidence)
     facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
     ranges = served_ranges(committed.ranges, facts)

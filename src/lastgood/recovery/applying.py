@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lastgood.asked import DEAD, Asked
 from lastgood.delta_log.actions import TableCommit
@@ -41,8 +40,9 @@ from lastgood.recovery.warrant import (
     place_of,
 )
 from lastgood.recovery.whereabouts import note_begun, whereabouts
+from lastgood.settings.config import Config
 from lastgood.settings.keys import Keys
-from lastgood.settings.target import pipeline_of, resolve_target
+from lastgood.settings.target import Target
 from lastgood.storage.overlay import OverlayStorage
 from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import Location, open_storage, parse_location
@@ -123,7 +123,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     *,
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
-    config: Path | None = None,
+    config: Config | None = None,
     owner: Owner | None = None,
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
@@ -137,7 +137,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
             location.
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
-        config: Another configuration than `lastgood.toml` here.
+        config: What was set on this machine, as this command has read it; None: `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that the plan may write. What a recovery keeps lies in the lake,
             and says that as little as any other command; a plan of one's own does.
@@ -161,6 +161,7 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         StorageError: the storage does not answer, or cannot keep others out (subclasses).
     """
+    config = config or Config()
     keys = keys or Keys(config)
     named = _named(evidence, start_file, owner, config)
     place = None if isinstance(planned, Plan) else place_of(planned)
@@ -190,16 +191,16 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         done = engine.apply(proof)
     if not done.already:
         _note_topics(plan, tell)
-    return replace(_recovered(done, location), proof=proof)
+    return replace(_recovered(done, location, config), proof=proof)
 
 
 def undo(  # noqa: PLR0913 - all but the first by name
     recovery: str,
     *,
-    checkpoint: str | None = None,
+    target: Target | None = None,
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
-    config: Path | None = None,
+    config: Config | None = None,
     owner: Owner | None = None,
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
@@ -209,10 +210,10 @@ def undo(  # noqa: PLR0913 - all but the first by name
 
     Args:
         recovery: Its id, or `last`.
-        checkpoint: Location, or name in `lastgood.toml`; None: this machine remembers where the recovery was.
+        target: Of which query; None: this machine remembers where the recovery was.
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
-        config: Another configuration than `lastgood.toml` here.
+        config: As for `apply_plan`, where no target is told that brings it.
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
         evidence: The sinks that may be put back; as for `apply_plan`.
@@ -225,10 +226,11 @@ def undo(  # noqa: PLR0913 - all but the first by name
         UndoRefusedError: the query has gone on since; nothing has been changed.
         DriverNotProvenDeadError, LeaseHeldError, CheckpointHeldError, StorageError: as `apply_plan`.
     """
-    if checkpoint is None:
+    if target is None:
         location = _where(recovery, evidence, _said(start_file, driver_is_dead=driver_is_dead))
     else:
-        location = parse_location(_target(checkpoint, config))
+        location = target.location
+    config = (config or Config()) if target is None else target.config
     keys = keys or Keys(config)
     found = find_recovery(open_writable(location), location, recovery)
     named = _named(evidence, start_file, owner, config)
@@ -237,7 +239,7 @@ def undo(  # noqa: PLR0913 - all but the first by name
         done = engine.undo(proof)
     if not done.already:
         _note_topics(warrant.plan, tell, undone=True)
-    return _recovered(done, location, undone=True)
+    return _recovered(done, location, config, undone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class _Work:
     location: Location
     driver_is_dead: bool
     tell: Tell
-    config: Path | None
+    config: Config
     owner: Owner | None
     keys: Keys
 
@@ -270,14 +272,16 @@ class _Work:
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
             asked = Asked(evidence=self.warrant.evidence.words())
-            require_no_open(storage, self.location, asked, but=self.plan.recovery)
+            require_no_open(storage, self.location, asked, self.config, but=self.plan.recovery)
             is_forth = found is not None
             proof = self._proof(room, is_forth=is_forth)
             if found is not None and room.stage() in (None, Stage.BEGUN):
                 _require_same(self.plan, found, room)
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
-            engine = Engine(room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle)
+            engine = Engine(
+                room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle, config=self.config
+            )
             engine.require_means()
             yield engine, proof
             sweep_drafts(storage, self.location, now_ms=now_ms())
@@ -313,7 +317,7 @@ class _Work:
         """The command of the pipeline that has this checkpoint; none if nobody knows it."""
         if self.owner is not None:
             return self.owner.driver_check
-        pipeline = pipeline_of(str(self.location), self.config)
+        pipeline = self.config.pipeline_of(str(self.location))
         return () if pipeline is None else pipeline.driver_check
 
     def _known(self) -> str | None:
@@ -322,7 +326,8 @@ class _Work:
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
         warrant = self.warrant
-        return shown_by_sinks(self.plan.checkpoint, evidence=warrant.evidence, config=self.config, keys=self.keys)
+        target = Target(self.plan.checkpoint, config=self.config)
+        return shown_by_sinks(target, evidence=warrant.evidence, keys=self.keys)
 
     def _shut_out(self) -> str | None:
         """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
@@ -347,7 +352,7 @@ class _Work:
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
 
 
-def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Path | None) -> Named:
+def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | None, config: Config) -> Named:
     return Named(evidence, (start_file, None if owner is None else owner.start_file), config)
 
 
@@ -468,23 +473,22 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(warrant: Warrant, config: Path | None, keys: Keys) -> Survey:
+def _survey(warrant: Warrant, config: Config, keys: Keys) -> Survey:
     plan = warrant.plan
     return survey(
-        plan.checkpoint,
+        Target(plan.checkpoint, config=config),
         evidence=warrant.evidence,
         spark=plan.promise.spark,
         fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
-        config=config,
         with_mirror=False,
         may_be_missing=is_begun_anew(plan.goal),
         keys=keys,
     )
 
 
-def _recovered(done: Done, location: Location, *, undone: bool = False) -> Recovery:
+def _recovered(done: Done, location: Location, config: Config, *, undone: bool = False) -> Recovery:
     folder = Room(location, done.plan.recovery, open_writable(location)).before
-    words = word_needed(str(location))
+    words = word_needed(str(location), config)
     return Recovery(done.plan, str(folder), undone=undone, already=done.already, undo_words=words)
 
 
@@ -493,10 +497,6 @@ def _note_topics(plan: Plan, tell: Tell, *, undone: bool = False) -> None:
         note_topics(plan, undone=undone)
     except LastgoodError as error:
         tell(f"of which topics the offsets are is not noted down: {error.sentence}")
-
-
-def _target(text: str, config: Path | None) -> str:
-    return (resolve_target(text) if config is None else resolve_target(text, config)).checkpoint
 
 
 def _where(recovery: str, evidence: EvidenceOptions, said: Sequence[str]) -> Location:

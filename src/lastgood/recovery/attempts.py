@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
@@ -28,6 +27,7 @@ from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.records.record import Record
 from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
+from lastgood.settings.target import Target
 from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, Storage
@@ -154,7 +154,7 @@ class Attempts:
     Begin with `Attempts.found`.
     """
 
-    target: str
+    target: Target
     location: Location
     policy: Policy
     began_ms: int
@@ -169,31 +169,29 @@ class Attempts:
     """What signs them, and is to have signed them."""
 
     @classmethod
-    def found(  # noqa: PLR0913 - all by name
+    def found(
         cls,
         *,
-        target: str,
+        target: Target,
         location: Location,
         policy: Policy,
         evidence: EvidenceOptions,
         began_ms: int,
         tell: Tell,
-        config: Path | None = None,
         keys: Keys | None = None,
     ) -> Attempts:
         """Count the start that was told last, if it has failed.
 
         Args:
-            target: As the user named the query.
+            target: Which query.
             location: Its checkpoint.
             policy: How often the same batch may fail.
             evidence: Where it is looked whether Kafka answers: while it does not, nothing is counted.
             began_ms: When this call began, milliseconds since 1970.
             tell: Gets a line for a person.
-            config: Another configuration than `lastgood.toml` here.
             keys: Those of a caller that has read them; None: those of this machine.
         """
-        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(config))
+        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(target.config))
         try:
             storage = open_writable(location)
             kept = read_attempts(storage, location)
@@ -208,7 +206,7 @@ class Attempts:
             found = judged(policy, before, stand, Cause(), began_ms, has_failed=ended)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
                 cause = _cause(location, records)
-                if not cause.passes_by_itself and _is_kafka_away(target, evidence, config):
+                if not cause.passes_by_itself and _is_kafka_away(target, evidence):
                     cause = replace(cause, passes_by_itself=True)
                 found = judged(policy, before, stand, cause, began_ms, has_failed=ended)
         except ValueError as error:
@@ -340,8 +338,8 @@ def _is_recorded(storage: Storage, location: Location) -> bool:
     return bool(storage.names(location.sibling(WORK_SUFFIX) / RECORDS_FOLDER))
 
 
-def _is_kafka_away(target: str, evidence: EvidenceOptions, config: Path | None) -> bool:
-    found = gather(target, config=config, batches=1)
+def _is_kafka_away(target: Target, evidence: EvidenceOptions) -> bool:
+    found = gather(target, batches=1)
     kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).kafka
     return kafka is not None and kafka.unknown is not None
 

@@ -39,7 +39,7 @@ from lastgood.recovery.warrant import FileNotNamedError, Named, SinkNotNamedErro
 from lastgood.recovery.whereabouts import note_made
 from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
-from lastgood.settings.target import name_policy, pipeline_of, require_known, resolve_target
+from lastgood.settings.target import Target, require_known
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.kinds import traits_of
@@ -63,14 +63,13 @@ _FOR_A_PERSON = (
 
 
 def decide(  # noqa: PLR0913 - all but the first two by name
-    target: str,
+    target: Target,
     options: PlanOptions | None = None,
     *,
     observe: bool = False,
     driver_is_dead: bool = False,
     save_to: Path | None = None,
     tell: Tell = lambda _: None,
-    config: Path | None = None,
     owner: Owner | None = None,
     lost: Where | None = None,
     first_start: bool = False,
@@ -83,13 +82,12 @@ def decide(  # noqa: PLR0913 - all but the first two by name
     would try, in its order, until a person is called.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         options: What is wanted; what the policy of the target's pipeline accepts is accepted too.
         observe: Change nothing; say what would be done.
         driver_is_dead: Whether a person says so.
         save_to: File for a plan that a person has to decide on; by default one of this user's state folder.
         tell: Gets a line for a person at each turn.
-        config: Another configuration than `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
         lost: Where to start if the checkpoint is lost, and a sink holds batches; None: as `lastgood.toml` tells, else
             where a mirror or the sink's mark say.
@@ -101,9 +99,9 @@ def decide(  # noqa: PLR0913 - all but the first two by name
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
-    options = _allowed(target, options or PlanOptions(), config)
+    options = _allowed(target, options or PlanOptions())
     work = _Work(
-        target, options, observe, driver_is_dead, save_to, tell, config, keys or Keys(config), owner, lost, first_start
+        target, options, observe, driver_is_dead, save_to, tell, keys or Keys(target.config), owner, lost, first_start
     )
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
@@ -117,13 +115,12 @@ def decide(  # noqa: PLR0913 - all but the first two by name
 class _Work:
     """One recovery, and how to go about it."""
 
-    target: str
+    target: Target
     options: PlanOptions
     observe: bool
     driver_is_dead: bool
     save_to: Path | None
     tell: Tell
-    config: Path | None
     keys: Keys
     owner: Owner | None = None
     lost: Where | None = None
@@ -131,16 +128,14 @@ class _Work:
 
     def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
         """What the ladder comes to, by how often the same batch has failed; kept for the next call."""
-        pipeline = pipeline_of(self.target, self.config)
-        policy = Policy() if pipeline is None else pipeline.policy
+        policy = self.target.policy
         attempts = Attempts.found(
             target=self.target,
-            location=_location(self.target, self.config),
+            location=self.target.location,
             policy=policy,
             evidence=self.options.evidence,
             began_ms=began_at_ms,
             tell=self.tell,
-            config=self.config,
             keys=self.keys,
         )
         if go_on:
@@ -157,7 +152,8 @@ class _Work:
         if outage is None and attempts.gives_up and not (decision.changes and found.rung is not Rung.RESUME):
             decision = self._given_up(decision, found.waiting, attempts)
         elif found.waiting is not None:
-            way_on = "" if found.waiting.way_on is None else f"; {found.waiting.way_on}"
+            command = found.waiting.way_on(self.target.config)
+            way_on = "" if command is None else f"; {command}"
             self.tell(f"more could be done than a restart: {found.waiting.because}{way_on}")
         if not self.observe:
             attempts.keep(decision, found.rung)
@@ -171,7 +167,7 @@ class _Work:
             goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
 
             def towards() -> Decision | None:
-                if rung is Rung.STABLE and not has_passed(attempts.location, self.keys):
+                if rung is Rung.STABLE and not has_passed(self.target, self.keys):
                     return None
                 return self._towards(goal, where)
 
@@ -181,7 +177,7 @@ class _Work:
 
     def _towards(self, goal: str, where: Where) -> Decision:
         """The same with another goal."""
-        options = _allowed(self.target, replace(self.options, goal=goal, where=where), self.config)
+        options = _allowed(self.target, replace(self.options, goal=goal, where=where))
         return replace(self, options=options).decide()
 
     def _given_up(self, decision: Decision, waiting: Decision | None, attempts: Attempts) -> Decision:
@@ -207,7 +203,7 @@ class _Work:
 
     def finish(self) -> Decision | None:
         """Finish a repair that was interrupted; None if there is none, or none any more."""
-        location = _location(self.target, self.config)
+        location = self.target.location
         storage = open_storage(location)
         recovery = open_recovery(storage, location)
         if recovery is None:
@@ -257,17 +253,16 @@ class _Work:
     def _named(self) -> Named:
         """What is named on this machine."""
         owner = self.owner
-        return Named(self.options.evidence, (self._start_file, owner.start_file if owner else None), self.config)
+        return Named(self.options.evidence, (self._start_file, owner.start_file if owner else None), self.target.config)
 
     def _take_back(self, recovery: str) -> None:
         """Take an open recovery back, since it cannot be finished; what is right now is planned anew."""
         self.tell(f"recovery {recovery} was interrupted and cannot be finished: it is taken back")
         undo(
             recovery,
-            checkpoint=self.target,
+            target=self.target,
             driver_is_dead=self.driver_is_dead,
             tell=self.tell,
-            config=self.config,
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
@@ -276,7 +271,7 @@ class _Work:
 
     def plan(self) -> Decision:
         """Plan, and do it."""
-        plan = make_plan(self.target, self.options, config=self.config, keys=self.keys)
+        plan = make_plan(self.target, self.options, keys=self.keys)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
             return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
@@ -311,7 +306,6 @@ class _Work:
             self.target,
             evidence=options.evidence,
             spark=options.spark,
-            config=self.config,
             may_be_missing=True,
             keys=self.keys,
         ).wanting(options.goal_words(), options.accept)
@@ -323,7 +317,7 @@ class _Work:
             if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
-        if self.config is None:
+        if self.target.config.named is None:
             require_known(self.target)
         for sink in sinks:
             if not sink.known and sink.traits.tells_batches and not self.first_start:
@@ -332,7 +326,7 @@ class _Work:
         absent = ", ".join(sink.location for sink in sinks if not sink.traits.is_there)
         told = "" if sinks else ", and no sink was named"
         told += f"; nothing is at {absent}" if absent else ""
-        where = str(_location(self.target, self.config))
+        where = str(self.target.location)
         silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
         warning = None if is_proven else first_start_unproven(where, silent)
@@ -408,7 +402,7 @@ class _Work:
         if self.options.goal != _RESUME or not is_a_way:
             return None
         try:
-            stands = Where(batch=offsets_after(self.target, config=self.config).batch)
+            stands = Where(batch=offsets_after(self.target).batch)
             return replace(self, options=replace(self.options, goal=_STANDS, where=stands)).plan()
         except LastgoodError as error:  # of a refusal the first one says more
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
@@ -420,8 +414,8 @@ class _Work:
         """The command of the same recovery, with more said."""
         options = self.options
         accepted = tuple(waiver.value for waiver in options.accept)
-        policy = name_policy(self.config)
-        asked = Asked(self.target, options.evidence.words())
+        policy = self.target.config.named
+        asked = Asked(self.target.typed, options.evidence.words())
         if policy is None:
             asked = said_of(self.target, options.evidence)
         asked = replace(asked, start=options.start_words(), accepted=accepted, policy=policy)
@@ -434,7 +428,7 @@ class _Work:
             planned,
             driver_is_dead=self.driver_is_dead,
             tell=self.tell,
-            config=self.config,
+            config=self.target.config,
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
@@ -470,8 +464,8 @@ class _Work:
     def _where_if_lost(self) -> Where:
         if self.lost is not None or self.options.where.is_chosen:
             return self.lost or self.options.where
-        pipeline = pipeline_of(self.target, self.config)
-        identity = _location(self.target, self.config).identity
+        pipeline = self.target.pipeline
+        identity = self.target.location.identity
         for query in () if pipeline is None else pipeline.queries:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
                 return Where(offset_columns=query.offset_columns)
@@ -485,9 +479,9 @@ def _why_plain(plan: Plan) -> str:
     return f"recovery {left_by} left the checkpoint behind on purpose, and the application is told where it begins"
 
 
-def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOptions:
+def _allowed(target: Target, options: PlanOptions) -> PlanOptions:
     """With what the policy of the target's pipeline accepts, and how it starts a query afresh."""
-    pipeline = pipeline_of(target, config)
+    pipeline = target.pipeline
     if pipeline is None:
         return options
     policy = pipeline.policy
@@ -496,7 +490,3 @@ def _allowed(target: str, options: PlanOptions, config: Path | None) -> PlanOpti
     if options.goal == FRESH and options.via is None and policy.via is not None:
         return replace(options, via=policy.via, takes_any_number=policy.takes_any_number)
     return options
-
-
-def _location(target: str, config: Path | None) -> Location:
-    return parse_location((resolve_target(target) if config is None else resolve_target(target, config)).checkpoint)

@@ -13,6 +13,7 @@ from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery
 from lastgood.recovery.attempts import FailedBatch
 from lastgood.recovery.driver_death import word_needed
+from lastgood.settings.config import Config
 from lastgood.values import JsonValue, form
 
 
@@ -62,13 +63,12 @@ class Decision(JsonValue):
         is_planned = self.plan is not None and bool(self.plan.steps)
         return self.recovery is not None or (self.verdict is Verdict.START and is_planned)
 
-    @property
-    def way_on(self) -> str | None:
-        """The command by which a person goes on; None if there is none."""
+    def way_on(self, config: Config) -> str | None:
+        """The command by which a person goes on; None if there is none. `config` is that of this command."""
         if self.next is not None:
             return self.next
         if self.file is not None:
-            words = () if self.plan is None else word_needed(self.plan.checkpoint, self.plan)
+            words = () if self.plan is None else word_needed(self.plan.checkpoint, config, self.plan)
             return command_line("apply", self.file, *words)
         return None if self.error is None else self.error.next
 

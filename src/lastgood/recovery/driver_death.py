@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Plan
 from lastgood.redaction import as_told, redacted_words
+from lastgood.settings.config import Config
 from lastgood.settings.target import word_of_death
 from lastgood.storage.reading import parse_location
 
@@ -37,16 +38,17 @@ def driver_shut_out(plan: Plan) -> str | None:
     return f"none is needed: batch {used[0].used_up} is used up, and a driver inside it can write nothing any more"
 
 
-def word_needed(checkpoint: str, plan: Plan | None = None) -> tuple[str, ...]:
+def word_needed(checkpoint: str, config: Config, plan: Plan | None = None) -> tuple[str, ...]:
     """What a person who types `apply` or `undo` here has to add, having seen that the driver is dead; often nothing.
 
     Args:
         checkpoint: Location of the query.
+        config: Of this command.
         plan: Is to be carried out; None: a recovery is to be taken back, for which the driver has to be dead.
     """
     if plan is not None and (not plan.steps or driver_shut_out(plan) is not None):
         return ()
-    return word_of_death(checkpoint)
+    return word_of_death(checkpoint, config)
 
 
 def prove_driver_dead(

@@ -19,6 +19,7 @@ from lastgood.journal.seal import put_up, seal_of, stands, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.steps import digest, files_after, files_before
 from lastgood.recovery.driver_death import word_needed
+from lastgood.settings.config import Config
 from lastgood.sinks.changes import fence_at
 from lastgood.steps.carrying import Carrying, CheckpointChangedError, Site, UndoRefusedError
 from lastgood.steps.kinds import carried
@@ -64,7 +65,7 @@ Tell = Callable[[str], None]
 class Engine:
     """One plan, its place, and the right to work there."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last two by name
         self,
         room: Room,
         plan: Plan,
@@ -74,6 +75,7 @@ class Engine:
         now_ms: int,
         *,
         settle: Callable[[], None] = lambda: None,
+        config: Config | None = None,
     ) -> None:
         """Prepare; nothing is done yet.
 
@@ -85,6 +87,7 @@ class Engine:
             tell: Gets a line for a person at each turn.
             now_ms: The time, for what is noted down.
             settle: Waits as long as a driver's write may take that began before the seal stood.
+            config: Of this command; None: the `lastgood.toml` here.
         """
         self._room = room
         self._plan = plan
@@ -93,6 +96,7 @@ class Engine:
         self._tell = tell
         self._now_ms = now_ms
         self._settle = settle
+        self._config = config or Config()
         self._site = Site(
             recovery=plan.recovery,
             checkpoint=room.checkpoint,
@@ -380,7 +384,7 @@ class Engine:
         return {"at_ms": self._now_ms, "lease": self._lease.number, **more}
 
     def _undo_command(self) -> str:
-        return self._looking("undo", self._plan.recovery, *word_needed(str(self._room.checkpoint)))
+        return self._looking("undo", self._plan.recovery, *word_needed(str(self._room.checkpoint), self._config))
 
     def _looking(self, verb: str, *options: str) -> str:
         """A command about the query, which looks where the plan did."""

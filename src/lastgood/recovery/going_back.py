@@ -12,14 +12,14 @@ from lastgood.journal.room import Room, Stage, newest_first
 from lastgood.observe.offsets import offsets_after
 from lastgood.planning.plan import Plan
 from lastgood.settings.keys import Keys
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges
-from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 
 _GO_BACK = ("reposition", "fresh")
 
 
-def has_passed(checkpoint: Location, keys: Keys) -> bool:
+def has_passed(target: Target, keys: Keys) -> bool:
     """Whether more is committed than had been read when the query was taken back last; True if it never was.
 
     Raises:
@@ -28,6 +28,7 @@ def has_passed(checkpoint: Location, keys: Keys) -> bool:
         SourceKindError, BatchUnknownError: no plan tells offsets of Kafka.
         StorageError: the storage does not answer (subclasses).
     """
+    checkpoint = target.location
     storage = open_writable(checkpoint)
     for recovery in newest_first(storage, checkpoint):
         room = Room(checkpoint, recovery, storage, keys())
@@ -35,7 +36,7 @@ def has_passed(checkpoint: Location, keys: Keys) -> bool:
             continue
         again = _read_again(room.plan())
         if again:
-            standing = offsets_after(str(checkpoint))
+            standing = offsets_after(target)
             return standing.is_committed and all(_is_beyond(standing.sources.values(), each) for each in again)
     return True
 

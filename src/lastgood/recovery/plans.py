@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from lastgood import __version__
@@ -42,7 +41,7 @@ from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps
 from lastgood.recovery.topic_notes import topic_ids_of
 from lastgood.settings.keys import Keys
-from lastgood.settings.target import start_file_of
+from lastgood.settings.target import Target
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -99,19 +98,17 @@ class PlanOptions:
 
 
 def make_plan(
-    target: str,
+    target: Target,
     options: PlanOptions | None = None,
     *,
-    config: Path | None = None,
     tell: Tell = lambda _: None,
     keys: Keys | None = None,
 ) -> Plan:
     """Plan how a query is to run again; nothing is changed.
 
     Args:
-        target: Location, or name in `lastgood.toml`.
+        target: Which query.
         options: What is wanted.
-        config: Another configuration than `lastgood.toml` here.
         tell: Is told, in a few words, what takes time.
         keys: Those of a caller that has read them; None: those of this machine.
 
@@ -131,15 +128,14 @@ def make_plan(
         evidence=options.evidence,
         spark=options.spark,
         fail_on_data_loss=options.fail_on_data_loss,
-        config=config,
         may_be_missing=is_begun_anew(options.goal),
         keys=keys,
     ).wanting(options.goal_words(), options.accept)
-    require_no_open(found.evidence.storage, found.location, found.world.asked)
-    found = _with_start_file(found, options.via or options.named or start_file_of(target, config))
+    require_no_open(found.evidence.storage, found.location, found.world.asked, target.config)
+    found = _with_start_file(found, options.via or options.named or target.policy.via)
     known = found.known()
-    goal = _goal(target, options, found, known, config)
-    drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(target, found, known, config))
+    goal = _goal(options, found, known)
+    drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(found, known))
     plan = _whole(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
 
@@ -163,7 +159,7 @@ def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
     return replace(found, world=replace(found.world, left=replace(left, says=says)))
 
 
-def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config: Path | None) -> Goal:
+def _goal(options: PlanOptions, found: Survey, known: Known) -> Goal:
     where, kind = options.where, GOAL_KINDS[options.goal]
     if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
@@ -174,8 +170,8 @@ def _goal(target: str, options: PlanOptions, found: Survey, known: Known, config
             raise UsageError(f"{options.goal} chooses its own offsets", expected="--goal reposition or fresh")
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
-        return kind.make(*chosen_offsets(target, where, found, config))
-    seeding = Seeding(target, found, known, config)
+        return kind.make(*chosen_offsets(where, found))
+    seeding = Seeding(found, known)
     if options.via is not None:
         left, asked = found.world.left, (*options.goal_words(), *options.start_words())
         if left is not None and left.says and (not where.is_chosen or asked == left.asked):

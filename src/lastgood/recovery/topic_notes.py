@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lastgood.checkpoint.layout import METADATA
@@ -15,6 +14,7 @@ from lastgood.observe.survey import Survey
 from lastgood.planning.plan import Plan
 from lastgood.planning.pricing import ends
 from lastgood.query.world import World
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import parse_location
@@ -68,7 +68,7 @@ def note_before_first_start(found: Survey) -> None:
         write_topic_ids(open_writable(found.location), found.location, None, ids)
 
 
-def note_first_topics(checkpoint: str, options: EvidenceOptions, *, config: Path | None = None) -> None:
+def note_first_topics(target: Target, options: EvidenceOptions) -> None:
     """The query has begun to read: note down of which topics, if nobody has yet.
 
     Raises:
@@ -76,7 +76,7 @@ def note_first_topics(checkpoint: str, options: EvidenceOptions, *, config: Path
     """
     if options.kafka is None and options.kafka_config is None:
         return
-    found = gather(checkpoint, config=config, batches=1)
+    found = gather(target, batches=1)
     if found.query_id is None:
         return
     ids = read_topic_ids(found.storage, found.location, found.query_id)

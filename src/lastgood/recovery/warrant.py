@@ -24,7 +24,8 @@ from lastgood.planning.steps import files_after, files_outside
 from lastgood.recovery.start_file import require_named
 from lastgood.recovery.whereabouts import Note, noted
 from lastgood.redaction import without_login
-from lastgood.settings.target import start_file_of, target_at
+from lastgood.settings.config import Config
+from lastgood.settings.target import target_at
 from lastgood.signing import KeyRing
 from lastgood.sinks.opening import same_sink
 from lastgood.steps.written_file import LOG_BYTES_MAX
@@ -73,8 +74,8 @@ class Named:
     """By the command line."""
     start_files: tuple[str | None, ...] = ()
     """By the command line, or by who supervises the application."""
-    config: Path | None = None
-    """Another configuration than `lastgood.toml` here."""
+    config: Config = field(default_factory=Config)
+    """What was set here."""
 
     def at(self, location: Location, note: Note | None = None) -> EvidenceOptions:
         """All that is named of where to look around the query at a location.
@@ -103,7 +104,7 @@ class Named:
         Raises:
             ConfigError: the configuration is broken.
         """
-        configured = start_file_of(str(location), self.config)
+        configured = self.config.policy_of(str(location)).via
         noted_file = None if note is None else note.start_file
         return (*self.start_files, None if configured is None else configured.location, noted_file)
 

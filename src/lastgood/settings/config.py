@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from lastgood.errors import ConfigError, UsageError, command_line
@@ -21,9 +22,117 @@ from lastgood.storage.reading import LocationInvalidError, parse_location
 
 CONFIG_NAME = "lastgood.toml"
 APP_CONFIG = "app-config"
+NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
+"""What a TARGET looks like that may be a name in it."""
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+class Config:
+    """A `lastgood.toml`: read when something of it is first asked for, and never again.
+
+    So all of one command goes by one configuration, whatever becomes of the file meanwhile.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Nothing is read yet.
+
+        Args:
+            path: Which file; None: the `lastgood.toml` here, if there is one.
+        """
+        self.path = Path(CONFIG_NAME) if path is None else path
+        self._reading = RLock()
+        self._document: Mapping[str, Any] | None = None
+        self._pipelines: dict[str, Pipeline] | None = None
+        self._here: Config | None = None
+
+    @property
+    def named(self) -> str | None:
+        """How a command has to name it; None where it is the one that a command finds here by itself."""
+        is_here = self.path.absolute() == Path(CONFIG_NAME).absolute()
+        return None if is_here else str(self.path)
+
+    @property
+    def here(self) -> Config:
+        """The one that a command typed here finds by itself."""
+        with self._reading:
+            if self._here is None:
+                self._here = self if self.named is None else Config()
+            return self._here
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self._document is not None or self.path.exists()
+
+    def pipelines(self) -> Mapping[str, Pipeline]:
+        """Every pipeline, by name.
+
+        Relative paths in it are meant from its own folder. The one that is found here by itself is obeyed only if it is
+        this user's own; a path that somebody gives is obeyed as given.
+
+        Raises:
+            ConfigError: no such file, another user's, no TOML, or an unknown, missing or wrong entry; it names file and
+                key.
+        """
+        with self._reading:
+            if self._pipelines is None:
+                self._pipelines = self._parsed(self._top())
+            return self._pipelines
+
+    def key_file(self) -> Path | None:
+        """The file of keys that it names; None if it names none. The rest of it is not looked at.
+
+        Raises:
+            ConfigError: as `pipelines`.
+        """
+        return _key_file(self._top())
+
+    def pipeline_of(self, text: str) -> Pipeline | None:
+        """The pipeline that a TARGET names, or that has its checkpoint there; None if this does not know it.
+
+        Raises:
+            ConfigError: there is a configuration, and it is broken.
+            LocationInvalidError: TARGET is neither a name nor a location.
+        """
+        if not self.is_there:
+            return None
+        pipelines = self.pipelines()
+        name = text.partition(".")[0]
+        if NAME.fullmatch(text) and name in pipelines:
+            return pipelines[name]
+        wanted = parse_location(text).identity
+        for pipeline in pipelines.values():
+            if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
+                return pipeline
+        return None
+
+    def policy_of(self, text: str) -> Policy:
+        """The policy of the pipeline that has a TARGET; the default one if this does not know it.
+
+        Raises:
+            ConfigError, LocationInvalidError: as `pipeline_of`.
+        """
+        pipeline = self.pipeline_of(text)
+        return Policy() if pipeline is None else pipeline.policy
+
+    def _top(self) -> _Table:
+        with self._reading:
+            if self._document is None:
+                self._document = _read(self.path)
+            return _Table(self._document, self.path, "")
+
+    def _parsed(self, top: _Table) -> dict[str, Pipeline]:
+        ledger = top.ledger()
+        _redact(top)
+        _key_file(top)
+        pipelines = {
+            name: replace(_pipeline(name, table, ledger), is_configured=True, config=self)
+            for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
+        }
+        top.finish()
+        return pipelines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +178,10 @@ class Pipeline:
     """A command whose exit code 0 means that the driver is dead; empty if there is none."""
     max_downtime_ms: int | None = None
     """How long its queries may be down without losing anything; None if nobody said."""
-    config: Path | None = None
-    """The file it stands in; None if it stands in none."""
+    is_configured: bool = False
+    """Whether it stands in the configuration; else a command line has named it."""
+    config: Config = field(default_factory=Config, compare=False, repr=False)
+    """What is set on this machine."""
 
 
 def parse_duration(text: object) -> float:
@@ -87,37 +198,6 @@ def parse_duration(text: object) -> float:
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
-def load_config(path: Path) -> dict[str, Pipeline]:
-    """Read every pipeline of a `lastgood.toml`, by name.
-
-    Relative paths in it are meant from its own folder. The one that is found here by itself is obeyed only if it is
-    this user's own; a path that somebody gives is obeyed as given.
-
-    Raises:
-        ConfigError: no such file, another user's, no TOML, or an unknown, missing or wrong entry; it names file and
-            key.
-    """
-    top = _read(path)
-    ledger = top.ledger()
-    _redact(top)
-    _key_file(top)
-    pipelines = {
-        name: replace(_pipeline(name, table, ledger), config=path)
-        for name, table in top.tables("pipeline", required="a [pipeline.NAME] table").items()
-    }
-    top.finish()
-    return pipelines
-
-
-def key_file_in(path: Path) -> Path | None:
-    """The file of keys that a `lastgood.toml` names; None if it names none. The rest of it is not looked at.
-
-    Raises:
-        ConfigError: as `load_config`.
-    """
-    return _key_file(_read(path))
-
-
 def _key_file(top: _Table) -> Path | None:
     """`key_file` of `[trust]`."""
     trust = top.table("trust")
@@ -128,8 +208,8 @@ def _key_file(top: _Table) -> Path | None:
     return None if file is None else trust.folder.absolute() / Path(file).expanduser()
 
 
-def _read(path: Path) -> _Table:
-    """The file as it stands."""
+def _read(path: Path) -> Mapping[str, Any]:
+    """The file as it stands: the one place that opens it."""
     try:
         with path.open(encoding="utf-8") as stream:
             if path == Path(CONFIG_NAME):
@@ -146,18 +226,19 @@ def _read(path: Path) -> _Table:
     except (OSError, ValueError) as error:  # no UTF-8, or a name that no file can have
         raise ConfigError(f"{path.name} cannot be read", subject=str(path), found=str(error)) from error
     try:
-        document = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path.name} is no valid TOML", subject=str(path), found=str(error)) from error
-    return _Table(document, path, "")
 
 
-def choose_pipeline(pipelines: Mapping[str, Pipeline], name: str | None, path: Path) -> Pipeline:
+def choose_pipeline(config: Config, name: str | None) -> Pipeline:
     """The pipeline called `name`, or the only one.
 
     Raises:
         UsageError: there is none of that name, or several and no name.
+        ConfigError: as `Config.pipelines`.
     """
+    pipelines, path = config.pipelines(), config.path
     known = ", ".join(pipelines)
     if name is None:
         if len(pipelines) == 1:

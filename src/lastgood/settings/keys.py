@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from lastgood.errors import LastgoodError, NoSpaceError, Retry, StorageError, UsageError, command_line, owners_of
-from lastgood.settings.config import CONFIG_NAME, key_file_in
+from lastgood.settings.config import Config
 from lastgood.signing import NO_KEYS, KeyRing, Signer, parse_keys, to_text
 from lastgood.storage.reading import Location
 from lastgood.storage.rights import make_private
@@ -46,7 +46,7 @@ class KeyFileExistsError(UsageError):
 class Keys:
     """The keys of one command, which all of it goes by: read when they are first asked for, and never again."""
 
-    def __init__(self, config: Path | None = None) -> None:
+    def __init__(self, config: Config | None = None) -> None:
         """Nothing is read yet; `config` as for `keys_of`."""
         self._config = config
         self._ring: KeyRing | None = None
@@ -62,13 +62,13 @@ class Keys:
         return self._ring
 
 
-def keys_of(config: Path | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
+def keys_of(config: Config | None = None, environment: Mapping[str, str] | None = None) -> KeyRing:
     """The keys that this machine is given: the first of these that says anything.
 
     `LASTGOOD_KEY_FILE`, `LASTGOOD_KEY`, `key_file` of `[trust]` in the configuration, `default_file`.
 
     Args:
-        config: Another configuration than `lastgood.toml` here.
+        config: Of this command; None: the `lastgood.toml` here.
         environment: Environment variables; ours if None.
 
     Raises:
@@ -93,7 +93,7 @@ def keys_of(config: Path | None = None, environment: Mapping[str, str] | None = 
     return ring or NO_KEYS
 
 
-def key_file(config: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[Path, str | None]:
+def key_file(config: Config | None = None, environment: Mapping[str, str] | None = None) -> tuple[Path, str | None]:
     """The file whose keys count, and who names it; None: it is where one is looked for anyhow.
 
     Raises:
@@ -102,9 +102,9 @@ def key_file(config: Path | None = None, environment: Mapping[str, str] | None =
     told = os.environ if environment is None else environment
     if told.get(FILE_VARIABLE):
         return Path(told[FILE_VARIABLE]), FILE_VARIABLE
-    path = Path(CONFIG_NAME) if config is None else config
-    named = key_file_in(path) if path.exists() else None
-    return (default_file(), None) if named is None else (named, f"{path}: trust.key_file")
+    config = config or Config()
+    named = config.key_file() if config.is_there else None
+    return (default_file(), None) if named is None else (named, f"{config.path}: trust.key_file")
 
 
 def default_file() -> Path:
@@ -112,7 +112,7 @@ def default_file() -> Path:
     return platformdirs.user_config_path("lastgood") / "key"
 
 
-def signer_of(config: Path | None, checkpoint: Location) -> Signer:
+def signer_of(config: Config | None, checkpoint: Location) -> Signer:
     """The keys of this machine, at one checkpoint.
 
     Raises:

@@ -1,9 +1,8 @@
-"""TARGET: a checkpoint location, or the name of a pipeline in `lastgood.toml`."""
+"""TARGET: a checkpoint location, or the name of a pipeline in `lastgood.toml`; resolved once, and handed down."""
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +10,11 @@ from pathlib import Path
 from lastgood.asked import DEAD
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import LedgerPlace
-from lastgood.settings.config import CONFIG_NAME, Kafka, Pipeline, Query, load_config
+from lastgood.settings.config import NAME, Config, Kafka, Pipeline, Query
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
-
-_NAME = re.compile(r"[\w-]+(\.[\w-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,43 @@ class Target:
     """How long it may be down without losing anything; None if nobody said."""
     name: str | None = field(default=None, compare=False)
     """By which the `lastgood.toml` here knows it; None for a location, and for a name in another configuration."""
-    policy: str | None = field(default=None, compare=False)
-    """Another configuration than the `lastgood.toml` here."""
+    typed: str = field(default="", compare=False)
+    """As it was named: a name or a location."""
+    config: Config = field(default_factory=Config, compare=False, repr=False)
+    """Where that comes from; all that follows goes by this one, and reads none anew."""
+
+    def __post_init__(self) -> None:
+        """Where nobody has named it otherwise it goes by its location."""
+        if not self.typed:
+            object.__setattr__(self, "typed", self.checkpoint)
+
+    @property
+    def location(self) -> Location:
+        """Where its checkpoint lies.
+
+        Raises:
+            LocationInvalidError: that is no location.
+        """
+        return parse_location(self.checkpoint)
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Whose query it is; None if the configuration does not know it.
+
+        Raises:
+            ConfigError: there is a configuration, and it is broken.
+            LocationInvalidError: it is neither a name nor a location.
+        """
+        return self.config.pipeline_of(self.typed)
+
+    @property
+    def policy(self) -> Policy:
+        """What its pipeline allows; the default one if the configuration does not know it.
+
+        Raises:
+            ConfigError, LocationInvalidError: as `pipeline`.
+        """
+        return self.config.policy_of(self.typed)
 
 
 def target_of(pipeline: Pipeline, query: Query) -> Target:
@@ -55,94 +87,73 @@ def target_of(pipeline: Pipeline, query: Query) -> Target:
         query.source_replays,
         pipeline.policy.via,
         pipeline.max_downtime_ms,
+        config=pipeline.config,
     )
 
 
-def resolve_target(text: str, config: Path = Path(CONFIG_NAME)) -> Target:
-    """Find what TARGET means.
+def resolve_target(text: str, config: Config | None = None) -> Target:
+    """Find what TARGET means; who does it hands the answer down.
 
     A name of a pipeline counts before a folder of that name (`./orders` is the folder); `PIPELINE.QUERY` is one of
     several queries. Where there is a configuration, a bare name is not taken for a folder that is not there: it is
     mistyped, and would look like a query that never ran.
 
+    Args:
+        text: What was typed.
+        config: Of this command; None: the `lastgood.toml` here.
+
     Raises:
         ConfigError: there is a configuration, and it is broken.
         UsageError: there is neither such a pipeline nor such a folder; the pipeline has several queries, or none.
     """
-    if _NAME.fullmatch(text) and config.exists():
+    config = config or Config()
+    if NAME.fullmatch(text) and config.is_there:
         name, _, query = text.partition(".")
-        pipelines = load_config(config)
+        pipelines = config.pipelines()
         if name in pipelines:
-            return _known_here(target_of(pipelines[name], _query(pipelines[name], query, config)), text, config)
+            found = target_of(pipelines[name], _query(pipelines[name], query, config.path))
+            return replace(found, name=text if config.named is None else None, typed=text)
         if not any(Path(place).exists() for place in (text, f"{text}{WORK_SUFFIX}")):
-            raise _unknown(text, pipelines.values(), config)
-    return _known_here(Target(text), None, config)
+            raise _unknown(text, pipelines.values(), config.path)
+    return Target(text, config=config)
 
 
-def _known_here(target: Target, name: str | None, config: Path) -> Target:
-    """With the name that stands for it in a command typed here, or the configuration that one has to name."""
-    policy = name_policy(config)
-    return replace(target, name=name) if policy is None else replace(target, policy=policy)
-
-
-def name_policy(config: Path | None) -> str | None:
-    """How a command has to name a configuration; None where it is the one that it finds here by itself."""
-    is_here = config is None or config.absolute() == Path(CONFIG_NAME).absolute()
-    return None if is_here else str(config)
-
-
-def require_known(text: str, config: Path = Path(CONFIG_NAME)) -> None:
+def require_known(target: Target) -> None:
     """Refuse a bare name that stands for nothing, where no configuration tells whether it is a pipeline.
 
     Raises:
         UsageError: it is one.
     """
-    if _NAME.fullmatch(text) and not config.exists() and not Path(text).exists():
-        raise _unknown(text, (), config)
+    text, config = target.typed, target.config
+    if NAME.fullmatch(text) and not config.is_there and not Path(text).exists():
+        raise _unknown(text, (), config.path)
 
 
-def pipeline_of(target: str, config: Path | None = None) -> Pipeline | None:
-    """The pipeline that TARGET names, or that has its checkpoint there; None if no configuration knows it.
-
-    Raises:
-        ConfigError: there is a configuration, and it is broken.
-        LocationInvalidError: TARGET is neither a name nor a location.
-    """
-    path = Path(CONFIG_NAME) if config is None else config
-    if not path.exists():
-        return None
-    pipelines = load_config(path)
-    name = target.partition(".")[0]
-    if _NAME.fullmatch(target) and name in pipelines:
-        return pipelines[name]
-    wanted = parse_location(target).identity
-    for pipeline in pipelines.values():
-        if any(parse_location(query.checkpoint).identity == wanted for query in pipeline.queries):
-            return pipeline
-    return None
-
-
-def target_at(location: Location, config: Path | None = None) -> Target:
-    """What a configuration knows of the query at a checkpoint; the location alone if none knows it.
+def target_at(location: Location, config: Config) -> Target:
+    """What a configuration knows of the query at a checkpoint; the location alone if it does not know it.
 
     Raises:
         ConfigError: there is a configuration, and it is broken.
     """
-    pipeline = pipeline_of(str(location), config)
+    pipeline = config.pipeline_of(str(location))
     for query in () if pipeline is None else pipeline.queries:
         if pipeline is not None and parse_location(query.checkpoint).identity == location.identity:
             return target_of(pipeline, query)
-    return Target(str(location))
+    return Target(str(location), config=config)
 
 
-def known_here(checkpoint: str) -> Target | None:
+def known_here(checkpoint: str, config: Config) -> Target | None:
     """The query of the `lastgood.toml` here that has its checkpoint there, by its name; None if there is none.
+
+    Args:
+        checkpoint: Its location.
+        config: Of this command.
 
     Raises:
         ConfigError: there is a configuration, and it is broken.
         LocationInvalidError: it is no location.
     """
-    pipeline = pipeline_of(checkpoint)
+    pipeline = config.here.pipeline_of(checkpoint)
     wanted = parse_location(checkpoint).identity
     for query in () if pipeline is None else pipeline.queries:
         if pipeline is not None and parse_location(query.checkpoint).identity == wanted:
@@ -152,38 +163,18 @@ def known_here(checkpoint: str) -> Target | None:
     return None
 
 
-def policy_of(target: str, config: Path | None = None) -> Policy:
-    """The policy of the pipeline that has TARGET; the default one if no configuration knows it.
-
-    Raises:
-        ConfigError: there is a configuration, and it is broken.
-        LocationInvalidError: TARGET is neither a name nor a location.
-    """
-    pipeline = pipeline_of(target, config)
-    return Policy() if pipeline is None else pipeline.policy
-
-
-def word_of_death(checkpoint: str) -> tuple[str, ...]:
+def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
     """What a person who types `apply` or `undo` here has to add, having seen that the driver is dead; often nothing.
 
     Args:
         checkpoint: Location of the query.
+        config: Of this command; these verbs take none but the one that they find here.
     """
     try:
-        pipeline = pipeline_of(checkpoint)
+        pipeline = config.here.pipeline_of(checkpoint)
     except LastgoodError:  # whoever types the command is told what is wrong with the configuration
         return (DEAD,)
     return () if pipeline is not None and pipeline.driver_check else (DEAD,)
-
-
-def start_file_of(target: str, config: Path | None = None) -> StartFile | None:
-    """The file by which the application of a pipeline is told where to begin; None if no configuration names one.
-
-    Raises:
-        ConfigError: there is a configuration, and it is broken.
-        LocationInvalidError: TARGET is neither a name nor a location.
-    """
-    return policy_of(target, config).via
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:

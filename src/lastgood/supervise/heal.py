@@ -28,7 +28,7 @@ from lastgood.recovery.outage import Outage, after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import Keys
-from lastgood.settings.target import Target, name_policy
+from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.care import PersonNeededError, Wait
@@ -191,7 +191,7 @@ class Healer:
         if query is None or query.evidence.kafka is None:
             return False
         try:
-            return has_unread(checkpoint, query.evidence)
+            return has_unread(self._at(checkpoint), query.evidence)
         except LastgoodError:  # what cannot be looked at is the business of whoever starts next
             return False
 
@@ -207,7 +207,7 @@ class Healer:
         for checkpoint, query in self._queries.items():
             query.story.gave_up("nothing else is left to try", query.waiting)
             if query.waiting is not None and found is None:
-                found = _person(checkpoint, query.evidence, query.waiting)
+                found = _person(self._at(checkpoint), query.evidence, query.waiting)
         return found
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class Healer:
             return Wait(decision.because)
         if decision.verdict is Verdict.PERSON:
             query.story.went(decision, seconds)
-            raise _person(checkpoint, query.evidence, decision)
+            raise _person(self._at(checkpoint), query.evidence, decision)
         if decision.recovery is not None:
             if climbed.rung is not Rung.RESUME:
                 query.tried.add(climbed.rung)
@@ -283,7 +283,7 @@ class Healer:
         if decision.warning is not None and not query.is_warned:
             query.is_warned = True
             warning = decision.warning
-            named = "--sink" if self._pipeline.config is None else "sink in lastgood.toml"
+            named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
             sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
         because = decision.because
@@ -296,15 +296,16 @@ class Healer:
         if query.waiting is None:
             return before.exhausted(self._go_on_command(checkpoint, query))
         return _person(
-            checkpoint, query.evidence, replace(query.waiting, because=f"{before.because}, and {query.waiting.because}")
+            self._at(checkpoint),
+            query.evidence,
+            replace(query.waiting, because=f"{before.because}, and {query.waiting.because}"),
         )
 
     def _go_on_command(self, checkpoint: str, query: _Query) -> str:
         """By which a person who has looked starts the query as it stands."""
-        config = self._pipeline.config
-        if config is None:  # a command that was named on the command line has no other name
-            return said_of(checkpoint, query.evidence).command("recover", "--go-on")
-        named = name_policy(config)
+        if not self._pipeline.is_configured:  # a command that was named on the command line has no other name
+            return said_of(self._at(checkpoint), query.evidence).command("recover", "--go-on")
+        named = self._pipeline.config.named
         return command_line("run", self._pipeline.name, "--go-on", *(() if named is None else ("--config", named)))
 
     def _outage(self, checkpoint: str) -> Outage | None:
@@ -324,7 +325,7 @@ class Healer:
         goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
 
         def towards() -> Decision | None:
-            if rung is Rung.STABLE and not has_passed(parse_location(checkpoint), Keys(self._pipeline.config)):
+            if rung is Rung.STABLE and not has_passed(self._at(checkpoint), Keys(self._pipeline.config)):
                 return None
             return self._recover(checkpoint, query, goal, where)
 
@@ -341,14 +342,17 @@ class Healer:
         columns = query.target.offset_columns
         lost = None if columns is None else Where(offset_columns=columns)
         return decide(
-            checkpoint,
+            self._at(checkpoint),
             options,
             observe=observe,
-            config=self._pipeline.config,
             owner=owner,
             lost=lost,
             first_start=self._first_start,
         )
+
+    def _at(self, checkpoint: str) -> Target:
+        """A query by its location alone: what is known beside it goes with what is asked."""
+        return Target(checkpoint, config=self._pipeline.config)
 
     def _repaired(self, checkpoint: str, query: _Query, decision: Decision, seconds: float) -> None:
         done = decision.recovery
@@ -371,11 +375,11 @@ class Healer:
         )
 
 
-def _person(checkpoint: str, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
-    asked, error = said_of(checkpoint, evidence), decision.error
+def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
+    asked, error = said_of(target, evidence), decision.error
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
-        subject=checkpoint,
+        subject=target.checkpoint,
         found=error.found if error is not None else None,
         expected=error.expected if error is not None else None,
         effect="the command is not started",

@@ -16,6 +16,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.recovery.attempts import Attempts, said, stand_of, write_tally
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import signer_of
+from lastgood.settings.target import Target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 
@@ -54,13 +55,12 @@ class RunAttempts:
             go_on: A person has looked: what has failed before counts no more.
         """
         attempts = Attempts.found(
-            target=str(self._location),
+            target=Target(str(self._location), config=self._pipeline.config),
             location=self._location,
             policy=self._pipeline.policy,
             evidence=self._evidence,
             began_ms=now_ms(),
             tell=self._tell,
-            config=self._pipeline.config,
         )
         if go_on:
             attempts = attempts.forgotten(is_for_good=True)

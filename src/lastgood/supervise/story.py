@@ -25,6 +25,7 @@ from lastgood.recovery.topic_notes import note_first_topics
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import keys_of
+from lastgood.settings.target import Target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Ended, Event, Noticed, Promised
@@ -59,6 +60,7 @@ class Story:
         self._checkpoint = checkpoint
         self._evidence = evidence
         self._pipeline = pipeline
+        self._target = Target(str(checkpoint), config=pipeline.config)
         self._tell = tell
         self._rows_of = rows_of
         self._is_closing = threading.Event()
@@ -141,7 +143,7 @@ class Story:
         try:
             if self._incidents is None:
                 self._incidents = Incidents(
-                    open_writable(self._checkpoint), self._checkpoint, keys_of(self._pipeline.config)
+                    open_writable(self._checkpoint), self._checkpoint, keys_of(self._target.config)
                 )
             self._incidents.write(incident)
             self._has_trouble = False
@@ -153,7 +155,7 @@ class Story:
 
     def _note_topics(self) -> None:
         try:
-            note_first_topics(str(self._checkpoint), self._evidence, config=self._pipeline.config)
+            note_first_topics(self._target, self._evidence)
         except LastgoodError as error:
             sentence = f"of which topics the offsets of {self._checkpoint} are is not noted down: {error.sentence}"
             self._tell(Noticed(at=time.time(), condition=error.condition, sentence=sentence))
@@ -169,15 +171,14 @@ class Story:
             self._tell(Promised(at=time.time(), checkpoint=str(self._checkpoint), batch=batch, **found.promise))
 
     def _closed(self, incident: Incident, plan: Plan | None, rows: int | None) -> Incident:
-        checkpoint, config = self._checkpoint, self._pipeline.config
+        checkpoint, config = self._checkpoint, self._target.config
         storage = open_writable(checkpoint)
         return closed(
             incident,
-            carried_out(storage, checkpoint, incident.recoveries),
+            carried_out(storage, checkpoint, incident.recoveries, config),
             storage,
-            target=str(checkpoint),
+            target=self._target,
             options=self._evidence,
-            config=config,
             started_by=plan,
             rows=rows,
         )

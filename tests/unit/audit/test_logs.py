@@ -10,6 +10,7 @@ from lastgood.audit.logs import LogAudit, verify_logs
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.query.history import Seam
 from lastgood.query.source_steps import NotCompared
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -34,7 +35,7 @@ def test_a_log_of_batches_that_follow_each_other_is_contiguous(tmp_path: Path) -
     query.run(100)
     query.plan()
     told: list[tuple[int, int]] = []
-    found = verify_logs(str(tmp_path / "chk"), progress=lambda *now: told.append(now))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")), progress=lambda *now: told.append(now))
     assert (found.is_contiguous, found.first, found.last, found.batches) == (True, 0, 99, 100)
     assert told[-1] == (101, 101)
     assert len(found.evidence.records()) < 5  # a log may be long
@@ -48,7 +49,7 @@ def test_what_is_read_twice_missing_or_damaged_is_told(tmp_path: Path) -> None:
     query.run(40)
     (tmp_path / "chk/offsets/60").write_bytes(b"v1\n{")
     (tmp_path / "chk/commits/70").write_bytes(b"")
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert found.seams == (
         Seam("OVERLAP", 40, "orders", 0, (193, 200)),
         Seam("OVERLAP", 40, "orders", 1, (193, 200)),
@@ -65,14 +66,14 @@ def test_a_query_that_began_anew_is_compared_with_the_one_before(tmp_path: Path)
     shutil.rmtree(checkpoint)
     CheckpointBuilder(checkpoint).run(2)
     mirror(checkpoint, at_ms=STARTED_MS + 1)
-    found = verify_logs(str(checkpoint))
+    found = verify_logs(resolve_target(str(checkpoint)))
     assert found.queries == (OTHER_ID, QUERY_ID)
     assert [seam.condition for seam in found.seams] == ["OVERLAP", "OVERLAP"]
 
 
 def test_a_checkpoint_without_a_commit_has_nothing_to_compare(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk").plan()
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert (found.is_contiguous, found.first, found.last, found.batches) == (None, None, None, 0)
 
 
@@ -83,7 +84,7 @@ def test_a_committed_batch_whose_plan_is_damaged_is_not_called_contiguous(
     CheckpointBuilder(tmp_path / "chk").run(4)
     for batch in lost:
         (tmp_path / f"chk/offsets/{batch}").write_bytes(b"v1\n")
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert (found.is_contiguous, found.unread, found.seams) == (None, lost, ())
     assert (found.batches, found.to_json()["unread"]) == (4 - len(lost), list(lost))
 
@@ -93,16 +94,16 @@ def test_a_committed_batch_whose_plan_is_lost_is_not_known_but_old_plans_are_pur
 ) -> None:
     CheckpointBuilder(tmp_path / "chk").run(4)
     (tmp_path / "chk/offsets/0").unlink()
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert (found.is_contiguous, found.unread, found.first) == (True, (), 1)
     (tmp_path / "chk/offsets/3").unlink()
-    found = verify_logs(str(tmp_path / "chk"))
+    found = verify_logs(resolve_target(str(tmp_path / "chk")))
     assert (found.is_contiguous, found.unread, found.last) == (None, (3,), 2)
 
 
 def run(folder: Path, *texts: str, began_ms: int | None = None) -> LogAudit:
     CheckpointBuilder(folder, Lines(texts, began_ms)).run(len(texts))
-    return verify_logs(str(folder))
+    return verify_logs(resolve_target(str(folder)))
 
 
 DELTA = '{{"sourceVersion":1,"reservoirId":"{}","reservoirVersion":{},"index":-1,"isStartingVersion":false}}'
@@ -145,6 +146,6 @@ def test_a_new_query_on_a_source_that_is_not_kafka_is_not_known(tmp_path: Path) 
     shutil.rmtree(checkpoint)
     CheckpointBuilder(checkpoint, FileInput(), started_ms=STARTED_MS + 1_000_000).run(2)
     mirror(checkpoint, at_ms=STARTED_MS + 2_000_000)
-    found = verify_logs(str(checkpoint))
+    found = verify_logs(resolve_target(str(checkpoint)))
     assert (found.is_contiguous, found.compared) == (None, {})
     assert found.not_compared == (NotCompared("0", "file", 0),)

@@ -11,6 +11,8 @@ from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.room import Stage
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.recovery.whereabouts import note_whereabouts
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
@@ -51,7 +53,7 @@ def incident(query: CheckpointBuilder, **others: Any) -> Incident:
 
 
 def close(query: CheckpointBuilder, found: Incident, *done: CarriedOut, options: EvidenceOptions = NOTHING) -> Incident:
-    return closed(found, done, LocalStorage(), target=str(query.folder), options=options)
+    return closed(found, done, LocalStorage(), target=resolve_target(str(query.folder)), options=options)
 
 
 def done(query: CheckpointBuilder, *stages: Stage) -> CarriedOut:
@@ -135,13 +137,13 @@ def test_sink_is_that_of_this_machine_or_of_the_configuration(
 
 def test_recovery_that_was_never_begun_is_none(query: CheckpointBuilder) -> None:
     location, storage = parse_location(str(query.folder)), LocalWriter()
-    assert carried_out(storage, location, [RECOVERY]) == ()
+    assert carried_out(storage, location, [RECOVERY], Config()) == ()
     folder = Path(f"{query.folder}.lastgood/recoveries/{RECOVERY}")
     folder.mkdir(parents=True)
     (folder / "plan.json").write_bytes(b"{}")
-    assert carried_out(storage, location, [RECOVERY]) == ()
+    assert carried_out(storage, location, [RECOVERY], Config()) == ()
     (folder / "begun.json").write_bytes(b'{"proof": "it was our own child"}')
-    (found,) = carried_out(storage, location, [RECOVERY])
+    (found,) = carried_out(storage, location, [RECOVERY], Config())
     assert (found.plan, found.proof, found.state, found.stage) == (
         None,
         "it was our own child",

@@ -17,6 +17,7 @@ from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.plans import PlanOptions
 from lastgood.recovery.whereabouts import whereabouts
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
@@ -33,7 +34,7 @@ def query(tmp_path: Path) -> CheckpointBuilder:
     """Seven batches are committed, and the file sink has them."""
     built = CheckpointBuilder(tmp_path / "chk")
     built.run(7)
-    create(str(built.folder))
+    create(resolve_target(str(built.folder)))
     log = tmp_path / "sink/_spark_metadata"
     log.mkdir(parents=True)
     for number in range(7):
@@ -51,13 +52,13 @@ def incidents(query: CheckpointBuilder) -> Incidents:
 def noted(query: CheckpointBuilder, decision: Decision, at_ms: int = STARTED_MS) -> list[str]:
     """What a person is told."""
     told: list[str] = []
-    note_recover(decision, str(query.folder), began_at_ms=at_ms, tell=told.append)
+    note_recover(decision, resolve_target(str(query.folder)), began_at_ms=at_ms, tell=told.append)
     return told
 
 
 def decided(query: CheckpointBuilder, options: PlanOptions | None = None) -> Decision:
     """What `recover` comes to for a supervisor, which writes it down itself."""
-    return decide(str(query.folder), options, driver_is_dead=True, owner=Owner())
+    return decide(resolve_target(str(query.folder)), options, driver_is_dead=True, owner=Owner())
 
 
 def repaired(query: CheckpointBuilder) -> Decision:
@@ -113,7 +114,7 @@ def test_person_who_is_called_again_and_again_is_one_incident(query: CheckpointB
 
 def test_pipeline_is_named_where_the_configuration_knows_it(query: CheckpointBuilder) -> None:
     Path("lastgood.toml").write_text(f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{query.folder}"\n')
-    note_recover(repaired(query), "orders", began_at_ms=STARTED_MS)
+    note_recover(repaired(query), resolve_target("orders"), began_at_ms=STARTED_MS)
     assert only(query).pipeline == "orders"
 
 
@@ -161,6 +162,6 @@ def test_what_cannot_be_written_down_is_told_and_no_error(query: CheckpointBuild
 
 def test_recover_writes_down_what_it_did_by_itself(query: CheckpointBuilder) -> None:
     (query.folder / "offsets/6").write_bytes(b"v1\n{")
-    decision = recover(str(query.folder), PlanOptions(evidence=SINK), driver_is_dead=True)
+    decision = recover(resolve_target(str(query.folder)), PlanOptions(evidence=SINK), driver_is_dead=True)
     assert decision.recovery is not None
     assert [attempt.recovery for attempt in only(query).attempts] == [decision.recovery.id]

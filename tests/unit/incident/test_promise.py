@@ -16,6 +16,7 @@ from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress, Source
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 from lastgood.testing.storage import RefusingStorage
@@ -40,7 +41,7 @@ def query(tmp_path: Path) -> CheckpointBuilder:
 
 
 def check(query: CheckpointBuilder, plan: Plan | None, first: int = 7, **options: Any) -> Promised:
-    return check_promise(plan, str(query.folder), first, **{"evidence": NOTHING, **options})
+    return check_promise(plan, resolve_target(str(query.folder)), first, **{"evidence": NOTHING, **options})
 
 
 def record(query: CheckpointBuilder, rows: int, *, start: int = 35, end: int = 40, at_ms: int = LATER_MS) -> None:
@@ -64,7 +65,7 @@ def file_sink(folder: Path, batches: int) -> EvidenceOptions:
 
 
 def test_plain_restart_that_ran_its_batch_again_keeps_its_promise(query: CheckpointBuilder) -> None:
-    plan = make_plan(str(query.folder))
+    plan = make_plan(resolve_target(str(query.folder)))
     query.commit()
     for each in (plan, None):
         found = check(query, each)
@@ -74,7 +75,7 @@ def test_plain_restart_that_ran_its_batch_again_keeps_its_promise(query: Checkpo
 
 def test_plain_restart_is_kept_with_the_sink_and_broken_without_it(query: CheckpointBuilder, tmp_path: Path) -> None:
     sink = file_sink(tmp_path, 7)
-    plan = make_plan(str(query.folder), PlanOptions(evidence=sink))
+    plan = make_plan(resolve_target(str(query.folder)), PlanOptions(evidence=sink))
     query.commit()
     found = check(query, plan, evidence=sink)
     assert (found.state, found.because[0]) == (
@@ -86,7 +87,7 @@ def test_plain_restart_is_kept_with_the_sink_and_broken_without_it(query: Checkp
 
 
 def test_batch_that_is_not_committed_breaks_the_promise(query: CheckpointBuilder) -> None:
-    found = check(query, make_plan(str(query.folder)))
+    found = check(query, make_plan(resolve_target(str(query.folder))))
     assert found == Promised(Kept.BROKEN, ("batch 7 is planned, and not in the commit log",))
     assert found.to_json() == {"state": "broken", "because": list(found.because)}
 
@@ -96,10 +97,10 @@ def restored(tmp_path: Path) -> tuple[CheckpointBuilder, Plan]:
     """The newest plan was cut off, and came back from the mirror."""
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(7)
-    create(str(query.folder))
+    create(resolve_target(str(query.folder)))
     whole = (query.folder / "offsets/6").read_bytes()
     (query.folder / "offsets/6").write_bytes(b"v1\n{")
-    plan = make_plan(str(query.folder), PlanOptions(evidence=file_sink(tmp_path, 7)))
+    plan = make_plan(resolve_target(str(query.folder)), PlanOptions(evidence=file_sink(tmp_path, 7)))
     assert plan.steps
     (query.folder / "offsets/6").write_bytes(whole)
     query.plan(at_ms=LATER_MS)
@@ -176,7 +177,7 @@ def test_reposition_is_kept_where_the_batch_begins_at_the_chosen_offsets(tmp_pat
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(7)
     options = PlanOptions("reposition", Where(stable_lag=2), accept=(Waiver.DUPLICATES,))
-    plan = make_plan(str(query.folder), options)
+    plan = make_plan(resolve_target(str(query.folder)), options)
     entry = query.folder / "offsets/6"
     text = entry.read_text()
     query.plan()
@@ -188,8 +189,8 @@ def test_reposition_is_kept_where_the_batch_begins_at_the_chosen_offsets(tmp_pat
 
 def test_purged_batch_is_told_by_the_mirror_and_else_unknown(query: CheckpointBuilder) -> None:
     query.commit()
-    plan = make_plan(str(query.folder))
-    create(str(query.folder))
+    plan = make_plan(resolve_target(str(query.folder)))
+    create(resolve_target(str(query.folder)))
     query.run(150)
     query.purge()
     assert check(query, None).state is Kept.KEPT
@@ -205,14 +206,14 @@ def test_files_are_counted_by_their_log(tmp_path: Path) -> None:
     query = CheckpointBuilder(tmp_path / "chk", FileInput())
     query.run(3)
     assert check(query, None, 2).state is Kept.KEPT
-    plan = make_plan(str(query.folder))
+    plan = make_plan(resolve_target(str(query.folder)))
     query.run(1)
     assert check(query, plan, 3, rows=1).state is Kept.KEPT
     assert check(query, plan, 3, rows=0).because[0].startswith("no row was read of 1 log entries")
 
 
 def test_checkpoint_that_is_gone_is_unknown(tmp_path: Path) -> None:
-    found = check_promise(None, str(tmp_path / "none"), 7, evidence=NOTHING)
+    found = check_promise(None, resolve_target(str(tmp_path / "none")), 7, evidence=NOTHING)
     assert found == Promised(Kept.UNKNOWN, ("the checkpoint does not tell: there is no checkpoint",))
 
 
@@ -220,7 +221,7 @@ def test_where_the_first_batch_only_used_up_its_number_the_next_one_is_looked_at
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(7)
     query.plan(0)
-    plan = make_plan(str(query.folder))
+    plan = make_plan(resolve_target(str(query.folder)))
     query.commit()
     assert check(query, plan).because[-1] == "batch 7 had nothing to read"
     query.plan()

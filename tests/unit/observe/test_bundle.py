@@ -34,6 +34,7 @@ from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.world import LeftBehind, Seal, World
 from lastgood.records.record import Cause, Progress, Source, Started, Terminated
 from lastgood.records.record import Failure as RecordedFailure
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
@@ -92,7 +93,7 @@ def test_a_bundle_of_an_object_store_gives_the_same_report(checkpoint: Path, sav
     damaged.mkdir(parents=True)
     for version in (1, 2, 3):
         (damaged / f"{version}.delta").write_bytes(b"LZ4Block" + ROW.encode())
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     if parallel:
         from lastgood.checkpoint.reader import read_checkpoint
 
@@ -160,7 +161,7 @@ def everything(evidence: Evidence) -> World:
 
 
 def test_every_field_of_a_world_comes_back(checkpoint: Path, saved: Path) -> None:
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     about = everything(evidence)
     told = {field.name: getattr(about, field.name) for field in dataclasses.fields(World)}
     defaults = {field.name: getattr(World(about.checkpoint), field.name) for field in dataclasses.fields(World)}
@@ -190,7 +191,7 @@ def test_of_a_drivers_log_the_chain_and_the_class_of_its_failure_are_saved(check
         user_code=CodeLine(file="/app/orders.py", line=7),
         lines=(1, 9),
     )
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence), failures=[failure])
     with open_bundle(saved) as bundle:
         (found,) = bundle.failures
@@ -265,7 +266,7 @@ def test_no_row_and_no_secret_is_in_a_bundle(checkpoint: Path, saved: Path) -> N
     plant(checkpoint)
     plant_records(checkpoint)
     mirror(checkpoint)
-    evidence = gather(str(checkpoint), batches=BATCHES, mirror=MirrorUse.ALWAYS)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES, mirror=MirrorUse.ALWAYS)
     for file in ("offsets/2", "commits/2"):  # all of it was there to be found
         assert {ROW, SECRET} & set((checkpoint / file).read_text().replace('"', " ").split())
     failure = Failure(cls=FailureClass.UNKNOWN, because="", message=f"{ROW} {SECRET}", chain=chain())
@@ -284,7 +285,7 @@ def test_mirror_and_records_come_along(checkpoint: Path, saved: Path) -> None:
     plant_records(checkpoint)
     mirror(checkpoint)
     shutil.rmtree(checkpoint / "offsets")
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence))
     with open_bundle(saved) as bundle:
         read = bundle.evidence(batches=BATCHES)
@@ -300,7 +301,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
 
     from lastgood import __version__
 
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     made = save_bundle(saved, evidence, world(evidence))
     with open_bundle(saved) as bundle:
         told = bundle.manifest
@@ -316,7 +317,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
 
 def test_a_source_log_and_its_compaction_come_along(tmp_path: Path, saved: Path) -> None:
     CheckpointBuilder(tmp_path / "clicks", FileInput()).run(12)
-    evidence = gather(str(tmp_path / "clicks"), batches=BATCHES)
+    evidence = gather(resolve_target(str(tmp_path / "clicks")), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence))
     _, read = read_again(saved)
     assert list(read.source_files("0")) == list(evidence.source_files("0"))
@@ -325,7 +326,7 @@ def test_a_source_log_and_its_compaction_come_along(tmp_path: Path, saved: Path)
 def test_a_lost_checkpoint_is_saved_as_lost(checkpoint: Path, saved: Path) -> None:
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence))
     again, _ = read_again(saved)
     assert again.checkpoint.presence is evidence.checkpoint.presence
@@ -333,7 +334,7 @@ def test_a_lost_checkpoint_is_saved_as_lost(checkpoint: Path, saved: Path) -> No
 
 
 def test_nothing_is_overwritten_and_nothing_lands_in_the_checkpoint(checkpoint: Path, saved: Path) -> None:
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     saved.write_text("mine")
     (saved.parent / "link").symlink_to("nowhere")
     work = checkpoint.with_name("orders.lastgood")
@@ -354,13 +355,13 @@ def test_saving_changes_nothing_in_the_checkpoint(checkpoint: Path, saved: Path)
         return [(str(each.st_ino), each.st_size, each.st_mtime_ns) for each in found]
 
     before = state()
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence))
     assert state() == before
 
 
 def test_a_storage_that_fails_leaves_no_half_bundle(checkpoint: Path, saved: Path) -> None:
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     silent = RefusingStorage(evidence.location / "commits")
     with pytest.raises(StorageError):
         save_bundle(saved, replace(evidence, storage=silent), world(evidence))
@@ -368,7 +369,7 @@ def test_a_storage_that_fails_leaves_no_half_bundle(checkpoint: Path, saved: Pat
 
 
 def test_a_file_that_cannot_be_made_is_a_storage_error(checkpoint: Path, saved: Path) -> None:
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     with pytest.raises(StorageError) as caught:
         save_bundle(saved.parent / ("b" * 300), evidence, world(evidence))
     assert caught.value.found == "File name too long"
@@ -376,7 +377,7 @@ def test_a_file_that_cannot_be_made_is_a_storage_error(checkpoint: Path, saved: 
 
 @pytest.fixture
 def parts(checkpoint: Path, saved: Path) -> dict[str, bytes]:
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, everything(evidence))
     with zipfile.ZipFile(saved) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -447,7 +448,7 @@ def test_a_bundle_is_a_file_and_a_checkpoint_is_none(checkpoint: Path, saved: Pa
 def test_a_file_too_large_for_a_log_is_listed_without_its_content(checkpoint: Path, saved: Path, size: int) -> None:
     with (checkpoint / "sources/0/9").open("wb") as stream:
         stream.truncate(size)
-    evidence = gather(str(checkpoint), batches=BATCHES)
+    evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     save_bundle(saved, evidence, world(evidence))
     with open_bundle(saved) as bundle:
         entry = bundle.storage.stat(evidence.location / "sources/0/9")

@@ -8,13 +8,14 @@ from trips import fewest
 from lastgood.observe import evidence as gathering
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.find import FileFound, OffsetSearch, find_file_quickly, find_file_thoroughly
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Storage
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 from lastgood.testing.storage import SlowStorage
 
 
 def look(folder: Path) -> Evidence:
-    return gather(str(folder), batches=2)
+    return gather(resolve_target(str(folder)), batches=2)
 
 
 def quick(folder: Path, offset: int) -> int | None:

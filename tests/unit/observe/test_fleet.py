@@ -13,6 +13,7 @@ from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka import cluster as kafka_cluster
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
 
@@ -38,7 +39,7 @@ def fleet(tmp_path: Path) -> list[Evidence]:
     """Two queries on topics, one on files."""
     for query_id, source in ((QA, KafkaInput("a")), (QB, KafkaInput("b")), (QF, FileInput())):
         CheckpointBuilder(tmp_path / query_id, source, query_id=query_id).run(3)
-    return [gather(str(tmp_path / query_id), batches=2) for query_id in (QA, QB, QF)]
+    return [gather(resolve_target(str(tmp_path / query_id)), batches=2) for query_id in (QA, QB, QF)]
 
 
 def test_nobody_is_asked_who_is_not_named(fleet: list[Evidence]) -> None:

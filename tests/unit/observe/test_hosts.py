@@ -8,6 +8,7 @@ import pytest
 
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.hosts import open_named
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, StorageDeniedError, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -18,7 +19,7 @@ CORE = """<configuration><property><name>dfs.nameservices</name><value>lake</val
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
     CheckpointBuilder(tmp_path / "chk").run(1)
-    return gather(str(tmp_path / "chk"), said=("--sink", "delta:hdfs://sinks/orders"))
+    return gather(resolve_target(str(tmp_path / "chk")), said=("--sink", "delta:hdfs://sinks/orders"))
 
 
 @pytest.mark.parametrize("text", ["hdfs://evil/in", "webhdfs://evil:9870/in", "abfss://in@evil.example.com/in"])

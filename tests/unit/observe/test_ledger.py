@@ -28,7 +28,7 @@ from lastgood.observe.ledger import (
     filled_until,
     snapshot,
 )
-from lastgood.settings.target import Target
+from lastgood.settings.target import Target, resolve_target
 from lastgood.spark.agent.files import FileSink, encode_records
 from lastgood.spark.record_sinks import records_folder
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -78,7 +78,7 @@ def test_ledger_knows_what_checkpoint_and_mirror_know(mirrored: Mirrored, ledger
     mirrored.look()
     mirrored.query.purge(retain=4)
     mirrored.query.plan()
-    assert fill_ledger(str(mirrored.query.folder), ledger).records == 0
+    assert fill_ledger(resolve_target(str(mirrored.query.folder)), ledger).records == 0
     (query,) = ledger.queries(mirrored.location.identity)
     found = ledger.batches(query, range(12))
     assert (query.query_id, sorted(found)) == (QUERY_ID, list(range(11)))
@@ -95,10 +95,10 @@ def test_ledger_knows_what_checkpoint_and_mirror_know(mirrored: Mirrored, ledger
 def test_filling_again_changes_nothing(mirrored: Mirrored, ledger: Ledger) -> None:
     mirrored.query.run(3)
     mirrored.look()
-    fill_ledger(str(mirrored.query.folder), ledger)
+    fill_ledger(resolve_target(str(mirrored.query.folder)), ledger)
     (query,) = ledger.queries()
     before = ledger.batches(query, range(3))
-    fill_ledger(str(mirrored.query.folder), ledger)
+    fill_ledger(resolve_target(str(mirrored.query.folder)), ledger)
     after = ledger.batches(query, range(3))
     for batch_id, batch in before.items():
         assert (batch.plan, batch.is_committed, batch.committed_at_ms) == (
@@ -140,7 +140,7 @@ def test_query_that_was_begun_anew_is_another(mirrored: Mirrored, ledger: Ledger
     mirrored.query = CheckpointBuilder(mirrored.query.folder, query_id=other, started_ms=STARTED_MS + HOUR_MS)
     mirrored.query.run(1)
     mirrored.look("b")
-    fill_ledger(str(mirrored.query.folder), ledger)
+    fill_ledger(resolve_target(str(mirrored.query.folder)), ledger)
     queries = ledger.queries(mirrored.location.identity)
     assert [(query.query_id, ledger.batch_ids(query)) for query in queries] == [(QUERY_ID, [0, 1, 2]), (other, [0])]
 
@@ -170,7 +170,7 @@ def test_damaged_and_foreign_files_say_nothing(mirrored: Mirrored, ledger: Ledge
 
 def test_files_are_a_source_without_ranges(tmp_path: Path, ledger: Ledger) -> None:
     CheckpointBuilder(tmp_path / "files", FileInput()).run(2)
-    fill_ledger(str(tmp_path / "files"), ledger)
+    fill_ledger(resolve_target(str(tmp_path / "files")), ledger)
     (query,) = ledger.queries()
     assert dict(ledger.batches(query, [1])[1].ends) == {"0": '{"logOffset":1}'}
 
@@ -210,7 +210,7 @@ def test_records_beside_the_checkpoint_are_filled_in(mirrored: Mirrored, records
     mirrored.query.run(1)
     told = progress(0, query_id=QUERY_ID, checkpoint=str(mirrored.query.folder), recorded_at_ms=STARTED_MS + 1)
     FileSink(Path(records.path)).write([told.to_json()])
-    assert fill_ledger(str(mirrored.query.folder), ledger) == Filled(copies=4, records=1)
+    assert fill_ledger(resolve_target(str(mirrored.query.folder)), ledger) == Filled(copies=4, records=1)
     (query,) = ledger.queries()
     batch = ledger.batches(query, [0])[0]
     assert (query.name, batch.is_committed, batch.committed_at_ms) == ("orders", True, STARTED_MS + 1)
@@ -231,17 +231,17 @@ def test_ledger_is_the_one_named_else_configured_else_in_the_environment() -> No
 
 def test_ledger_that_is_not_named_may_be_missing(tmp_path: Path) -> None:
     env = {"LASTGOOD_LEDGER": str(tmp_path / "none.db")}
-    with asked_ledger("/chk", None, config=None, environment=env) as opened:
+    with asked_ledger(resolve_target("/chk"), None, environment=env) as opened:
         assert opened is None
     with (
         pytest.raises(BatchUnknownError) as unknown,
-        asked_ledger("/chk", None, config=None, environment=env),
+        asked_ledger(resolve_target("/chk"), None, environment=env),
     ):
         raise BatchUnknownError("batch 7 is not known")
     assert unknown.value.effect == f"the ledger sqlite:///{tmp_path}/none.db could not be asked: there is no ledger"
     with (
         pytest.raises(LedgerMissingError),
-        asked_ledger("/chk", str(tmp_path / "none.db"), config=None, environment={}),
+        asked_ledger(resolve_target("/chk"), str(tmp_path / "none.db"), environment={}),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -251,6 +251,6 @@ def test_ledger_without_its_library_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with (
         pytest.raises(ExtraMissingError),
-        asked_ledger("/chk", "postgresql://db/streams", config=None, environment={}),
+        asked_ledger(resolve_target("/chk"), "postgresql://db/streams", environment={}),
     ):
         pass

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lastgood.observe.evidence import MirrorUse, gather
 from lastgood.observe.rows import AllRows, rows_of
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 
@@ -13,9 +14,9 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
     query.plan()
     (tmp_path / "offsets/70").write_bytes(b"")
     (tmp_path / "offsets/90").unlink()
-    rows = AllRows(gather(str(tmp_path), batches=2, mirror=MirrorUse.ALWAYS))
+    rows = AllRows(gather(resolve_target(str(tmp_path)), batches=2, mirror=MirrorUse.ALWAYS))
     met = list(rows)
-    assert met == list(rows_of(gather(str(tmp_path))))[::-1]
+    assert met == list(rows_of(gather(resolve_target(str(tmp_path)))))[::-1]
     assert (met[0].batch, met[0].committed, met[-1].batch) == (150, False, 0)
     assert met[-1].reads[0].count == 10
     assert (met[150 - 91].reads[0].ranges, met[150 - 92].reads[0].count) == (None, 10)
@@ -26,4 +27,4 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
 
 def test_a_checkpoint_without_a_batch_has_no_row(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path)
-    assert list(AllRows(gather(str(tmp_path), batches=2, mirror=MirrorUse.ALWAYS))) == []
+    assert list(AllRows(gather(resolve_target(str(tmp_path)), batches=2, mirror=MirrorUse.ALWAYS))) == []

@@ -19,6 +19,7 @@ from lastgood.observe.seeds import Seeding
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import survey
 from lastgood.planning.price import Guarantee
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
@@ -46,9 +47,9 @@ def write(table: str, offsets: Iterable[int], *, batch: int = 0, query_id: str |
 def seeding(*tables: str, facts: KafkaFacts | None = None) -> Seeding:
     """A query that was lost, as it is found now."""
     options = EvidenceOptions(sinks=tables, topics=("orders",))
-    found = survey("chk", evidence=options, may_be_missing=True)
+    found = survey(resolve_target("chk"), evidence=options, may_be_missing=True)
     found = replace(found, world=replace(found.world, kafka=facts))
-    return Seeding("chk", found, found.known())
+    return Seeding(found, found.known())
 
 
 def test_rows_are_measured_against_where_the_source_began(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.rows import rows_of
 from lastgood.observe.shown import Comparison, ShownBatch, shown_batch
 from lastgood.query.sinks import Shown
+from lastgood.settings.target import resolve_target
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
 
@@ -98,7 +99,7 @@ def evidence(tmp_path: Path) -> Evidence:
     query.plan(0)
     query.commit()
     query.plan()
-    return gather(str(query.folder))
+    return gather(resolve_target(str(query.folder)))
 
 
 def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: Evidence) -> None:
@@ -129,7 +130,7 @@ def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: Eviden
 
 def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    evidence = gather(str(tmp_path))
+    evidence = gather(resolve_target(str(tmp_path)))
     newest = next(row for row in rows_of(evidence) if row.batch == 3)
     for ahead_ms, told in ((400_000, "of an older plan in the sink"), (-500, None)):
         at_ms = STARTED_MS + 3000 - ahead_ms

@@ -23,8 +23,8 @@ from lastgood.observe.surroundings import (
     reading,
 )
 from lastgood.query.kafka import Reading
-from lastgood.settings.config import Kafka
-from lastgood.settings.target import Target, name_policy
+from lastgood.settings.config import Config, Kafka
+from lastgood.settings.target import Target, resolve_target
 from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources.kafka import cluster as kafka_cluster
 from lastgood.sources.kafka.retention import FROM_THE_FIRST_MS, MAX_CLOCK_SKEW_MS, ReadUpTo
@@ -68,7 +68,7 @@ def mirror(checkpoint: Path) -> None:
 
 def look(checkpoint: Path, *, headroom: bool = False, **options: object) -> Surroundings:
     given = EvidenceOptions(**options)  # type: ignore[arg-type]
-    return look_around(gather(str(checkpoint), batches=2), given, now_ms=NOW, headroom=headroom)
+    return look_around(gather(resolve_target(str(checkpoint)), batches=2), given, now_ms=NOW, headroom=headroom)
 
 
 def test_nobody_is_asked_who_is_not_named(checkpoint: Path) -> None:
@@ -88,7 +88,10 @@ def test_sinks_answer_in_the_order_in_which_they_are_named(checkpoint: Path, tab
 
 def test_only_those_are_asked_who_are_wanted(checkpoint: Path, table: Path, facts: str) -> None:
     CheckpointBuilder(checkpoint).run(3)
-    evidence, options = gather(str(checkpoint), batches=2), EvidenceOptions(sinks=(str(table),), kafka=facts)
+    evidence, options = (
+        gather(resolve_target(str(checkpoint)), batches=2),
+        EvidenceOptions(sinks=(str(table),), kafka=facts),
+    )
     assert look_around(evidence, options, now_ms=NOW, sinks=False).sinks == ()
     assert look_around(evidence, options, now_ms=NOW, kafka=False).kafka is None
 
@@ -174,7 +177,7 @@ def test_a_missing_library_is_an_error_only_where_an_option_needs_it(
 ) -> None:
     CheckpointBuilder(checkpoint).run(1)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    evidence = gather(str(checkpoint), batches=2)
+    evidence = gather(resolve_target(str(checkpoint)), batches=2)
     if not is_default:
         with pytest.raises(ExtraMissingError):
             look_around(evidence, EvidenceOptions(kafka="b:9092"), now_ms=NOW)
@@ -189,7 +192,7 @@ def test_a_missing_library_is_an_error_only_where_an_option_needs_it(
 def test_the_password_of_a_database_is_not_shown(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     CheckpointBuilder(checkpoint).run(1)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    evidence = gather(str(checkpoint), batches=2)
+    evidence = gather(resolve_target(str(checkpoint)), batches=2)
     target = Target(str(checkpoint), sink="postgresql://me:hush@db/fences")
     evidence = Evidence(target, evidence.location, evidence.storage, evidence.checkpoint, ())
     sink = look_around(evidence, EvidenceOptions(), now_ms=NOW).sinks[0]
@@ -229,7 +232,7 @@ def test_a_query_stands_where_its_newest_committed_batch_ends(checkpoint: Path) 
     query = CheckpointBuilder(checkpoint)
     query.run(3)
     query.plan()
-    found = reading(gather(str(checkpoint), batches=2))
+    found = reading(gather(resolve_target(str(checkpoint)), batches=2))
     planned, committed = ReadUpTo(STARTED_MS + 3000, {0: 20, 1: 20}), ReadUpTo(STARTED_MS + 2000, {0: 15, 1: 15})
     assert found == Reading(
         ("orders",),
@@ -245,13 +248,13 @@ def test_before_its_first_commit_it_stands_where_its_sources_began(checkpoint: P
     planned = {"orders": (ReadUpTo(STARTED_MS, {0: 5, 1: 5}),)}
     after = (STARTED_MS + 1, STARTED_MS + 1 + MAX_CLOCK_SKEW_MS, FROM_THE_FIRST_MS)
     expected = Reading(("orders",), {"orders": {0: 0, 1: 0}}, None, planned, after)
-    assert reading(gather(str(checkpoint), batches=2)) == expected
+    assert reading(gather(resolve_target(str(checkpoint)), batches=2)) == expected
 
 
 def test_without_any_commit_the_newest_plan_is_run_again(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(4)
     shutil.rmtree(checkpoint / "commits")
-    assert reading(gather(str(checkpoint), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_a_lost_checkpoint_stands_where_its_mirror_does(checkpoint: Path) -> None:
@@ -260,21 +263,24 @@ def test_a_lost_checkpoint_stands_where_its_mirror_does(checkpoint: Path) -> Non
     query.plan()
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
-    assert reading(gather(str(checkpoint))).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert reading(gather(resolve_target(str(checkpoint)))).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_of_several_sources_on_one_partition_the_lowest_counts(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(2)
     plan = checkpoint / "offsets" / "1"
     plan.write_text(plan.read_text() + '\n{"orders":{"0":7},"more":{"0":1}}')
-    assert reading(gather(str(checkpoint), batches=2)).next_offsets == {"orders": {0: 7, 1: 10}, "more": {0: 1}}
+    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {
+        "orders": {0: 7, 1: 10},
+        "more": {0: 1},
+    }
 
 
 def test_a_damaged_plan_is_read_from_the_mirror(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     mirror(checkpoint)
     (checkpoint / "offsets" / "2").write_bytes(b"")
-    assert reading(gather(str(checkpoint), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
+    assert reading(gather(resolve_target(str(checkpoint)), batches=2)).next_offsets == {"orders": {0: 15, 1: 15}}
 
 
 def test_words_that_are_kept_hold_no_password_and_are_understood_again() -> None:
@@ -297,7 +303,8 @@ def test_a_pipeline_is_named_and_only_what_is_said_beyond_its_configuration() ->
 
 
 def test_a_location_is_told_with_all_that_the_configuration_knows() -> None:
-    target = Target("/chk", "postgresql://me:secret@db/f", Kafka(bootstrap="b:9092"), policy="other.toml")
+    config = Config(Path("other.toml"))
+    target = Target("/chk", "postgresql://me:secret@db/f", Kafka(bootstrap="b:9092"), config=config)
     asked = asked_of(target, EvidenceOptions())
     assert asked.about("/chk") == Asked(
         "/chk", ("--sink", "postgresql://me@db/f", "--kafka", "b:9092"), policy="other.toml"
@@ -308,5 +315,5 @@ def test_a_command_names_a_configuration_only_where_it_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert name_policy(None) is name_policy(Path("lastgood.toml")) is name_policy(tmp_path / "lastgood.toml") is None
-    assert name_policy(Path("other.toml")) == "other.toml"
+    assert Config().named is Config(Path("lastgood.toml")).named is Config(tmp_path / "lastgood.toml").named is None
+    assert Config(Path("other.toml")).named == "other.toml"

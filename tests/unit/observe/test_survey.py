@@ -11,6 +11,7 @@ from lastgood.observe.survey import survey
 from lastgood.operations.backup import create
 from lastgood.planning.repairs.lost import RETAINED
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 BATCHES, KEPT = 400, 100
@@ -22,7 +23,7 @@ def query(tmp_path: Path) -> CheckpointBuilder:
     """Its logs hold the newest batches, and its mirror all that it ever had."""
     made = CheckpointBuilder(tmp_path / "chk")
     made.run(BATCHES)
-    create(str(made.folder))
+    create(resolve_target(str(made.folder)))
     made.purge(KEPT)
     return made
 
@@ -36,7 +37,7 @@ def mirrored(query: CheckpointBuilder, sink: int | None = None) -> tuple[int, se
         for number in range(sink + 1):
             (log / str(number)).write_bytes(b"v1")
         sinks = (f"file:{log.parent}",)
-    found = survey(str(query.folder), evidence=EvidenceOptions(sinks=sinks)).known().mirror
+    found = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions(sinks=sinks)).known().mirror
     plans = [int(path.rpartition("/")[2]) for path in found if path.startswith("offsets/")]
     return min(plans), {path for path in found if not path.startswith(("offsets/", "commits/"))}
 
@@ -50,7 +51,7 @@ def test_a_damaged_plan_is_found_in_it(query: CheckpointBuilder) -> None:
     whole = damaged.read_bytes()
     damaged.write_bytes(b"v1")
     assert mirrored(query)[0] == OLDEST - RETAINED
-    plan = make_plan(str(query.folder), PlanOptions())
+    plan = make_plan(resolve_target(str(query.folder)), PlanOptions())
     assert whole in [getattr(step, "after", None) for step in plan.steps]
 
 
@@ -69,6 +70,6 @@ def test_where_a_sink_is_in_reach_it_is_not(query: CheckpointBuilder) -> None:
 
 
 def test_an_older_batch_is_read_when_it_is_asked_for(query: CheckpointBuilder) -> None:
-    evidence = survey(str(query.folder), evidence=EvidenceOptions()).evidence
+    evidence = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions()).evidence
     assert 7 not in evidence.records()
     assert evidence.with_batches([7]).records()[7].is_committed

@@ -10,6 +10,7 @@ from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
 from lastgood.observe import unread_files as module
 from lastgood.observe.evidence import Evidence, gather
 from lastgood.observe.unread_files import files_after, unread_files
+from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import FileState
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
@@ -20,7 +21,7 @@ def builder(tmp_path: Path) -> CheckpointBuilder:
 
 
 def evidence(builder: CheckpointBuilder) -> Evidence:
-    return gather(str(builder.folder))
+    return gather(resolve_target(str(builder.folder)))
 
 
 def note(builder: CheckpointBuilder, log_id: int, *files: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.evidence import MirrorUse, gather
 from lastgood.observe.walk import Walk
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder
@@ -25,7 +26,7 @@ def mirror(checkpoint: Path) -> None:
 
 
 def walk(checkpoint: Path, **how: object) -> Walk:
-    return Walk(gather(str(checkpoint), batches=2, mirror=MirrorUse.ALWAYS), **how)
+    return Walk(gather(resolve_target(str(checkpoint)), batches=2, mirror=MirrorUse.ALWAYS), **how)
 
 
 def test_a_walk_meets_what_a_look_at_everything_finds(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_a_walk_meets_what_a_look_at_everything_finds(tmp_path: Path) -> None:
         (checkpoint / f"offsets/{batch_id}").write_bytes(content)
     (checkpoint / "commits/160").write_bytes(b"v9")
     (checkpoint / "commits/117").unlink()
-    whole = gather(str(checkpoint))
+    whole = gather(resolve_target(str(checkpoint)))
     way = walk(checkpoint)
     met = list(way)
     assert met == list(whole.records().values())

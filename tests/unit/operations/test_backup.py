@@ -12,6 +12,8 @@ from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.evidence import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
 from lastgood.operations.backup import backups, create, keep, restore
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
@@ -54,7 +56,7 @@ def test_a_lost_checkpoint_comes_back_byte_for_byte(
     look(checkpoint)
     before = logs(checkpoint)
     shutil.rmtree(checkpoint)
-    restored = restore(str(checkpoint))
+    restored = restore(resolve_target(str(checkpoint)))
     assert (restored.source, restored.absent) == ("mirror", ())
     assert (restored.last_planned, restored.last_committed) == (8 if in_flight else 7, 7)
     if isinstance(source, FileInput):  # what its newest compact file holds is not needed beside it
@@ -72,10 +74,10 @@ def test_a_backup_brings_back_all_that_was_there(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, FileInput(compact_interval=3), checksums=True).run(8)
     (checkpoint / "offsets/9").write_bytes(b"\0\xff not a plan")
     before = logs(checkpoint)
-    made, removed = create(str(checkpoint))
+    made, removed = create(resolve_target(str(checkpoint)))
     assert (made.files, made.query_id, made.last_planned, removed) == (len(before), QUERY_ID, 9, [])
     shutil.rmtree(checkpoint)
-    assert restore(str(checkpoint), source="last").source == made.id
+    assert restore(resolve_target(str(checkpoint)), source="last").source == made.id
     assert logs(checkpoint) == before
 
 
@@ -101,7 +103,7 @@ def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
     look(checkpoint)
     shutil.rmtree(checkpoint)
     monkeypatch.setattr(operation, "open_writable", open_recording)
-    restore(str(checkpoint))
+    restore(resolve_target(str(checkpoint)))
     numbers = range(12)
     expected = ["metadata", *(f"{log}/{n}" for log in ("sources/0", "offsets", "commits") for n in numbers)]
     assert writes == expected
@@ -126,8 +128,8 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
     with monkeypatch.context() as patch:
         patch.setattr(operation, "open_writable", open_full)
         with pytest.raises(StorageError):
-            restore(str(checkpoint))
-    restore(str(checkpoint))
+            restore(resolve_target(str(checkpoint)))
+    restore(resolve_target(str(checkpoint)))
     assert logs(checkpoint) == before
 
 
@@ -140,7 +142,7 @@ def test_a_checkpoint_that_is_there_is_never_overwritten(lost: tuple[str, ...], 
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     before = {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]}
     with pytest.raises(CheckpointNotEmptyError) as refused:
-        restore(str(checkpoint))
+        restore(resolve_target(str(checkpoint)))
     assert refused.value.next == f"lastgood inspect {checkpoint}"
     assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
 
@@ -153,7 +155,7 @@ def test_a_file_with_other_content_is_never_overwritten(checkpoint: Path) -> Non
     kept = (checkpoint / "metadata").stat().st_mtime_ns
     (checkpoint / "sources/0/0").write_bytes(b"\0v1\n{}")
     with pytest.raises(CheckpointNotEmptyError) as refused:
-        restore(str(checkpoint))
+        restore(resolve_target(str(checkpoint)))
     assert (refused.value.subject, refused.value.effect) == (str(checkpoint / "sources/0/0"), "nothing was written")
     assert logs(checkpoint).keys() == {"metadata", "sources/0/0"}
     assert (checkpoint / "metadata").stat().st_mtime_ns == kept
@@ -169,7 +171,7 @@ def test_checksums_that_were_left_over_do_not_outlive_the_restore(checkpoint: Pa
             file.unlink()
     (checkpoint / "offsets/.1.crc").write_bytes(HadoopChecksum.of(b"another plan").to_bytes())
     (checkpoint / "offsets/.7.crc").write_bytes(b"not in the mirror")
-    restore(str(checkpoint))
+    restore(resolve_target(str(checkpoint)))
     assert sorted(path.name for path in (checkpoint / "offsets").iterdir()) == [".7.crc", "0", "1"]
     assert sorted(path.name for path in (checkpoint / "commits").iterdir()) == ["0", "1"]
 
@@ -178,11 +180,11 @@ def test_the_mirror_restores_as_many_batches_as_spark_keeps(checkpoint: Path) ->
     CheckpointBuilder(checkpoint).run(150)
     look(checkpoint)
     shutil.rmtree(checkpoint)
-    restored = restore(str(checkpoint))
+    restored = restore(resolve_target(str(checkpoint)))
     kept = sorted(int(path.name) for path in (checkpoint / "offsets").iterdir())
     assert kept == sorted(int(path.name) for path in (checkpoint / "commits").iterdir()) == list(range(49, 150))
     assert (restored.files, restored.last_committed) == (2 + 202, 149)
-    assert len(gather(str(checkpoint)).records()) == 150
+    assert len(gather(resolve_target(str(checkpoint))).records()) == 150
 
 
 def test_the_newest_query_is_restored(checkpoint: Path) -> None:
@@ -193,7 +195,7 @@ def test_the_newest_query_is_restored(checkpoint: Path) -> None:
     look(checkpoint, STARTED_MS + 1)
     before = logs(checkpoint)
     shutil.rmtree(checkpoint)
-    restore(str(checkpoint))
+    restore(resolve_target(str(checkpoint)))
     assert logs(checkpoint) == before
 
 
@@ -207,7 +209,7 @@ def test_what_was_taken_back_is_not_restored(checkpoint: Path) -> None:
     look(checkpoint, STARTED_MS + 1)
     before = logs(checkpoint)
     shutil.rmtree(checkpoint)
-    restored = restore(str(checkpoint))
+    restored = restore(resolve_target(str(checkpoint)))
     assert (restored.last_planned, restored.last_committed) == (4, 3)
     assert logs(checkpoint) == before
 
@@ -220,7 +222,7 @@ def test_a_damaged_version_is_not_restored_where_there_is_a_whole_one(checkpoint
     (checkpoint / "metadata").write_bytes(b"")
     look(checkpoint, STARTED_MS + 1)
     shutil.rmtree(checkpoint)
-    restore(str(checkpoint))
+    restore(resolve_target(str(checkpoint)))
     assert logs(checkpoint) == before
 
 
@@ -231,7 +233,7 @@ def test_state_that_is_lost_is_told(checkpoint: Path) -> None:
     for name in ("offsets", "commits", "state/0/1"):
         shutil.rmtree(checkpoint / name)
     (checkpoint / "state/0/1").mkdir()
-    restored = restore(str(checkpoint))
+    restored = restore(resolve_target(str(checkpoint)))
     assert restored.absent == ("state/0/1/1.delta",)
     assert restored.to_json()["absent"] == list(restored.absent)
 
@@ -239,25 +241,25 @@ def test_state_that_is_lost_is_told(checkpoint: Path) -> None:
 @pytest.mark.parametrize("source", ["mirror", "last", "20200101-000000-0000"])
 def test_nothing_to_restore_from_is_an_error_and_writes_nothing(source: str, checkpoint: Path) -> None:
     with pytest.raises(BackupMissingError):
-        restore(str(checkpoint), source=source)
+        restore(resolve_target(str(checkpoint)), source=source)
     assert not checkpoint.exists()
 
 
 def test_nothing_to_back_up_is_an_error(checkpoint: Path) -> None:
     with pytest.raises(CheckpointMissingError):
-        create(str(checkpoint))
+        create(resolve_target(str(checkpoint)))
     assert not Path(f"{checkpoint}.lastgood").exists()
 
 
 def test_a_backup_goes_into_the_mirror_too_and_the_checkpoint_is_not_touched(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     before = {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]}
-    create(str(checkpoint))
-    create(str(checkpoint))
+    create(resolve_target(str(checkpoint)))
+    create(resolve_target(str(checkpoint)))
     assert {path: path.stat().st_mtime_ns for path in [checkpoint, *checkpoint.rglob("*")]} == before
     shutil.rmtree(checkpoint)
-    assert restore(str(checkpoint)).last_planned == 2
-    assert len(backups(str(checkpoint))) == 2
+    assert restore(resolve_target(str(checkpoint))).last_planned == 2
+    assert len(backups(resolve_target(str(checkpoint)))) == 2
 
 
 def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,31 +267,36 @@ def test_old_backups_go_and_kept_ones_stay(checkpoint: Path, monkeypatch: pytest
     made = []
     for hour in range(4):
         monkeypatch.setattr(operation, "now_ms", lambda hour=hour: STARTED_MS + 3_600_000 * hour)
-        made.append(create(str(checkpoint))[0])
-    assert keep(str(checkpoint), made[0].id).kept
+        made.append(create(resolve_target(str(checkpoint)))[0])
+    assert keep(resolve_target(str(checkpoint)), made[0].id).kept
     monkeypatch.setattr(operation, "now_ms", lambda: STARTED_MS + 3_600_000 * 4)
-    newest, removed = create(str(checkpoint), retain_ms=2 * 3_600_000)
+    newest, removed = create(resolve_target(str(checkpoint)), retain_ms=2 * 3_600_000)
     assert removed == [made[1]]
-    assert [each.id for each in backups(str(checkpoint))] == [made[0].id, made[2].id, made[3].id, newest.id]
-    assert not keep(str(checkpoint), made[0].id, kept=False).kept
+    assert [each.id for each in backups(resolve_target(str(checkpoint)))] == [
+        made[0].id,
+        made[2].id,
+        made[3].id,
+        newest.id,
+    ]
+    assert not keep(resolve_target(str(checkpoint)), made[0].id, kept=False).kept
     with pytest.raises(BackupMissingError):
-        keep(str(checkpoint), made[1].id)
+        keep(resolve_target(str(checkpoint)), made[1].id)
 
 
 def test_an_unwritable_work_folder_is_an_error(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(1)
     Path(f"{checkpoint}.lastgood").write_bytes(b"in the way")
     with pytest.raises(StorageError):
-        create(str(checkpoint))
+        create(resolve_target(str(checkpoint)))
 
 
 def test_a_pipelines_name_is_resolved(checkpoint: Path, tmp_path: Path) -> None:
     CheckpointBuilder(checkpoint).run(1)
     config = tmp_path / "lastgood.toml"
     config.write_text(f'[pipeline.orders]\ncommand = ["x"]\ncheckpoint = "{checkpoint}"\n')
-    made, _ = create("orders", config=config)
-    assert backups("orders", config=config) == [made]
-    assert keep("orders", "last", config=config).id == made.id
+    made, _ = create(resolve_target("orders", Config(config)))
+    assert backups(resolve_target("orders", Config(config))) == [made]
+    assert keep(resolve_target("orders", Config(config)), "last").id == made.id
     shutil.rmtree(checkpoint)
-    assert restore("orders", source=made.id, config=config).checkpoint == str(checkpoint)
+    assert restore(resolve_target("orders", Config(config)), source=made.id).checkpoint == str(checkpoint)
     assert [path.name for path in (checkpoint / "offsets").iterdir()] == ["0"]

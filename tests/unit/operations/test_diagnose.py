@@ -21,6 +21,7 @@ from lastgood.operations.recover import recover
 from lastgood.planning.price import Waiver
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 ROWS = pa.table({"i": [1, 2, 3]})
@@ -69,7 +70,7 @@ def log_of(table: Path, table_id: str | None) -> str:
 def report(tmp_path: Path, table: Path, told: str | None) -> Report:
     log = tmp_path / "driver.log"
     log.write_text(log_of(table, told))
-    return diagnose(str(tmp_path / "checkpoint"), DiagnoseOptions(log=str(log)))
+    return diagnose(resolve_target(str(tmp_path / "checkpoint")), DiagnoseOptions(log=str(log)))
 
 
 def conditions(found: Report) -> list[str]:
@@ -100,7 +101,7 @@ def test_table_of_another_id_is_not_taken_for_one_of_several(table: Path, tmp_pa
     CheckpointBuilder(tmp_path / "checkpoint", Table("8f7ff7b4-7ae8-4b51-9ec0-8d3c7b0a9a37")).run(2)
     log = log_of(table, "another").replace("}}", "}, DeltaSource[file:/other]: {}}")
     (tmp_path / "driver.log").write_text(log)
-    found = diagnose(str(tmp_path / "checkpoint"), DiagnoseOptions(log=str(tmp_path / "driver.log")))
+    found = diagnose(resolve_target(str(tmp_path / "checkpoint")), DiagnoseOptions(log=str(tmp_path / "driver.log")))
     assert found.world.tables == {}
 
 
@@ -108,7 +109,7 @@ def test_table_at_a_place_that_nobody_can_read_is_unknown(tmp_path: Path) -> Non
     CheckpointBuilder(tmp_path / "checkpoint", Table("8f7ff7b4-7ae8-4b51-9ec0-8d3c7b0a9a37")).run(2)
     log = log_of(Path("/t"), None).replace("file:///t", "strange://t")
     (tmp_path / "driver.log").write_text(log)
-    found = diagnose(str(tmp_path / "checkpoint"), DiagnoseOptions(log=str(tmp_path / "driver.log")))
+    found = diagnose(resolve_target(str(tmp_path / "checkpoint")), DiagnoseOptions(log=str(tmp_path / "driver.log")))
     assert conditions(found) == ["SOURCE_UNKNOWN"]
 
 
@@ -121,7 +122,9 @@ def test_function_that_gives_its_own_name_is_asked_by_it_and_nothing_is_proven(t
         table, ROWS, mode="append", commit_properties=CommitProperties(app_transactions=[Transaction("my-app", 5, 1)])
     )
     CheckpointBuilder(tmp_path / "checkpoint", started_ms=4_000_000_000_000).run(2)
-    found = diagnose(str(tmp_path / "checkpoint"), DiagnoseOptions(EvidenceOptions(sinks=(f"delta:{table}",))))
+    found = diagnose(
+        resolve_target(str(tmp_path / "checkpoint")), DiagnoseOptions(EvidenceOptions(sinks=(f"delta:{table}",)))
+    )
     (skip,) = [finding for finding in found.findings if finding.condition.name == "SINK_WOULD_SKIP"]
     assert (skip.severity.name, skip.evidence["would_skip"]) == ("WARNING", [2, 5])
     assert skip.effect.startswith("If the query writes as my-app, the only name in the table: batches 2 to 5")
@@ -136,11 +139,11 @@ def test_plan_that_was_moved_back_by_a_recovery_is_told_as_that(
     query.run(7)
     target = str(query.folder)
     options = PlanOptions("reposition", Where(stable_lag=2), accept=(Waiver.DUPLICATES,))
-    done = recover(target, options, driver_is_dead=True).recovery
+    done = recover(resolve_target(target), options, driver_is_dead=True).recovery
     assert done is not None
 
     def told() -> list[tuple[str, str]]:
-        found = diagnose(target).findings
+        found = diagnose(resolve_target(target)).findings
         return [(each.severity.name, each.next) for each in found if each.condition.name == "SOURCE_OFFSET_WENT_BACK"]
 
     assert told() == [("INFO", f"lastgood report {done.id} --checkpoint {target}")]
@@ -177,5 +180,5 @@ def test_log_tells_how_the_topic_that_is_gone_was_subscribed(
     log.write_text("\n".join(lines))
     told = None if subscription is None else str(log)
     options = DiagnoseOptions(EvidenceOptions(kafka=str(facts)), fail_on_data_loss=False, log=told)
-    restart = diagnose(str(tmp_path / "chk"), options).restart
+    restart = diagnose(resolve_target(str(tmp_path / "chk")), options).restart
     assert (restart.outcome, len(restart.unknowns)) == (outcome, unknowns)

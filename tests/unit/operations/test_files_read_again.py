@@ -12,6 +12,7 @@ from planning import query
 from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
 from lastgood.operations.diagnose import diagnose
 from lastgood.recovery.plans import make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import FileInput
 
 DAY_SECONDS = 24 * 60 * 60
@@ -41,8 +42,8 @@ def test_plan_counts_a_file_whose_name_is_forgotten(tmp_path: Path, touched: str
     query(tmp_path / "chk", 3, source=Days(folder=(tmp_path / "in").as_uri()))
 
     def told() -> tuple[bool, bool]:
-        lines = make_plan(str(tmp_path / "chk")).rests_on
-        found = {each.condition.name for each in diagnose(str(tmp_path / "chk")).findings}
+        lines = make_plan(resolve_target(str(tmp_path / "chk"))).rests_on
+        found = {each.condition.name for each in diagnose(resolve_target(str(tmp_path / "chk"))).findings}
         return any("SOURCE_FILES_CHANGED" in line for line in lines), "SOURCE_FILES_CHANGED" in found
 
     assert told() == (False, False)

@@ -24,6 +24,7 @@ from lastgood.operations.inspect import (
     parse_place,
     surroundings_of,
 )
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput, KafkaInput
@@ -49,14 +50,16 @@ def mirror(checkpoint: Path) -> None:
 
 
 def notes(checkpoint: Path) -> dict[int, tuple[str, ...]]:
-    return {row.batch: row.notes for row in inspect_batches(str(checkpoint), limit=None).rows if row.notes}
+    return {
+        row.batch: row.notes for row in inspect_batches(resolve_target(str(checkpoint)), limit=None).rows if row.notes
+    }
 
 
 def test_batches_are_shown_newest_first_as_many_as_asked_for(checkpoint: Path) -> None:
     query = CheckpointBuilder(checkpoint)
     query.run(30)
     query.plan()
-    found = inspect_batches(str(checkpoint), limit=3)
+    found = inspect_batches(resolve_target(str(checkpoint)), limit=3)
     assert [(row.batch, row.planned, row.committed) for row in found.rows] == [
         (30, True, False),
         (29, True, True),
@@ -65,12 +68,12 @@ def test_batches_are_shown_newest_first_as_many_as_asked_for(checkpoint: Path) -
     assert found.known == 31
     assert found.rows[-1].reads[0].count == 10  # the batch before the last one shown is read as well
     assert found.rows[0].time_ms == STARTED_MS + 30_000
-    assert len(inspect_batches(str(checkpoint), limit=None).rows) == 31
+    assert len(inspect_batches(resolve_target(str(checkpoint)), limit=None).rows) == 31
 
 
 def test_the_json_names_every_field(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(1)
-    assert inspect_batches(str(checkpoint)).to_json() == {
+    assert inspect_batches(resolve_target(str(checkpoint))).to_json() == {
         "checkpoint": str(checkpoint),
         "query_id": QUERY_ID,
         "mode": "micro_batch",
@@ -117,7 +120,7 @@ def test_purged_batches_come_from_the_mirror(checkpoint: Path) -> None:
     query.run(10)
     mirror(checkpoint)
     query.purge(retain=2)
-    found = inspect_batches(str(checkpoint))
+    found = inspect_batches(resolve_target(str(checkpoint)))
     assert [row.batch for row in found.rows if row.mirrored] == [6, 5, 4, 3, 2, 1, 0]
     assert all(row.committed and row.reads[0].count == 10 for row in found.rows)
     assert found.rows[-1].to_json()["from"] == "mirror"
@@ -127,7 +130,7 @@ def test_the_oldest_known_batch_does_not_claim_what_it_read(checkpoint: Path) ->
     query = CheckpointBuilder(checkpoint, FileInput())
     query.run(10)
     query.purge(retain=2)
-    oldest = inspect_batches(str(checkpoint)).rows[-1]
+    oldest = inspect_batches(resolve_target(str(checkpoint))).rows[-1]
     assert (oldest.batch, oldest.reads[0].files, oldest.reads[0].count) == (7, None, None)
 
 
@@ -175,7 +178,7 @@ def test_batches_that_were_taken_back_are_marked(checkpoint: Path) -> None:
 
 def test_one_batch_is_shown_in_full_with_how_to_read_it_again(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, KafkaInput(partitions=1)).run(300)
-    row, evidence = inspect_batch(str(checkpoint), 7)
+    row, evidence = inspect_batch(resolve_target(str(checkpoint)), 7)
     facts = batch_json(row, evidence)
     assert facts["conf"] == dict(sorted(PINNED_CONF.items()))
     assert facts["next_batch_watermark_ms"] == 0
@@ -193,7 +196,7 @@ def test_a_batch_of_files_names_them(checkpoint: Path) -> None:
     query.plan(2)
     query.commit()
     query.run(9)
-    row, evidence = inspect_batch(str(checkpoint), 3)
+    row, evidence = inspect_batch(resolve_target(str(checkpoint)), 3)
     assert batch_json(row, evidence)["again"] == [
         'spark.read…load(["file:///data/input/f003.json", "file:///data/input/f004.json"])'
     ]
@@ -203,7 +206,7 @@ def test_a_batch_without_data_has_nothing_to_read_again(checkpoint: Path) -> Non
     query = CheckpointBuilder(checkpoint)
     query.run(1)
     query.plan(0)
-    row, evidence = inspect_batch(str(checkpoint), 1)
+    row, evidence = inspect_batch(resolve_target(str(checkpoint)), 1)
     assert batch_json(row, evidence)["again"] == []
 
 
@@ -212,10 +215,10 @@ def test_a_purged_batch_is_shown_from_the_mirror(checkpoint: Path) -> None:
     query.run(10)
     mirror(checkpoint)
     query.purge(retain=2)
-    row, _ = inspect_batch(str(checkpoint), 4)
+    row, _ = inspect_batch(resolve_target(str(checkpoint)), 4)
     assert (row.mirrored, row.committed, row.reads[0].count) == (True, True, 10)
     with pytest.raises(BatchUnknownError) as unknown:
-        inspect_batch(str(checkpoint), 10)
+        inspect_batch(resolve_target(str(checkpoint)), 10)
     assert unknown.value.found == "batches 0 to 9"
 
 
@@ -225,13 +228,13 @@ def test_the_batch_that_read_an_offset_is_found(checkpoint: Path) -> None:
     mirror(checkpoint)
     query.purge(retain=2)
     for offset, batch_id in ((0, 0), (4, 0), (5, 1), (37, 7), (49, 9)):
-        row, _ = find_offset(str(checkpoint), "orders", 1, offset)
+        row, _ = find_offset(resolve_target(str(checkpoint)), "orders", 1, offset)
         assert row.batch == batch_id
     with pytest.raises(NotFoundInHistoryError) as beyond:
-        find_offset(str(checkpoint), "orders", 1, 50)
+        find_offset(resolve_target(str(checkpoint)), "orders", 1, 50)
     assert (beyond.value.found, beyond.value.expected) == ("offsets 0 to 49", "an offset below 50")
     with pytest.raises(NotFoundInHistoryError) as unknown:
-        find_offset(str(checkpoint), "orders", 2, 1)
+        find_offset(resolve_target(str(checkpoint)), "orders", 2, 1)
     assert unknown.value.found == "no offset of that partition"
 
 
@@ -241,24 +244,24 @@ def test_of_several_batches_that_read_an_offset_the_newest_is_meant(checkpoint: 
     query.plan(-10)
     query.commit()
     query.run(2)
-    row, _ = find_offset(str(checkpoint), "orders", 0, 3)
+    row, _ = find_offset(resolve_target(str(checkpoint)), "orders", 0, 3)
     assert row.batch == 3
 
 
 def test_the_batch_that_read_a_file_is_found_by_the_end_of_its_path(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, FileInput("file:///data/new%20flights", per_batch=2, compact_interval=3)).run(8)
-    row, path, _ = find_file(str(checkpoint), "new flights/f005.json")
+    row, path, _ = find_file(resolve_target(str(checkpoint)), "new flights/f005.json")
     assert (row.batch, path) == (2, "file:///data/new%20flights/f005.json")
-    assert find_file(str(checkpoint), "f015.json")[0].batch == 7
+    assert find_file(resolve_target(str(checkpoint)), "f015.json")[0].batch == 7
     with pytest.raises(NotFoundInHistoryError):
-        find_file(str(checkpoint), "f016.json")
+        find_file(resolve_target(str(checkpoint)), "f016.json")
 
 
 def test_a_file_is_found_after_the_checkpoint_was_lost(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, FileInput()).run(3)
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
-    assert find_file(str(checkpoint), "f001.json")[0].batch == 1
+    assert find_file(resolve_target(str(checkpoint)), "f001.json")[0].batch == 1
 
 
 def test_the_batch_of_a_time_is_the_newest_planned_before_it(checkpoint: Path) -> None:
@@ -267,10 +270,10 @@ def test_the_batch_of_a_time_is_the_newest_planned_before_it(checkpoint: Path) -
     mirror(checkpoint)
     query.purge(retain=2)
     for batch_id in (0, 6, 7, 9):  # the mirror's and the checkpoint's
-        row, _ = find_time(str(checkpoint), STARTED_MS + 1000 * batch_id + 500)
+        row, _ = find_time(resolve_target(str(checkpoint)), STARTED_MS + 1000 * batch_id + 500)
         assert row.batch == batch_id
     with pytest.raises(NotFoundInHistoryError) as early:
-        find_time(str(checkpoint), STARTED_MS - 1)
+        find_time(resolve_target(str(checkpoint)), STARTED_MS - 1)
     assert early.value.found == "the oldest is batch 0"
 
 
@@ -286,7 +289,7 @@ def test_a_place_that_is_none_is_refused(text: str) -> None:
 
 def test_the_state_is_measured_per_operator_and_partition() -> None:
     case = CASES / "3.5-agg-hdfs-healthy" / "checkpoint"
-    sizes = inspect_state(str(case))
+    sizes = inspect_state(resolve_target(str(case)))
     assert [(store.operator, store.partition, store.format) for store in sizes.stores] == [
         (0, 0, "hdfs_backed"),
         (0, 1, "hdfs_backed"),
@@ -309,7 +312,7 @@ def test_the_state_is_measured_per_operator_and_partition() -> None:
 )
 def test_every_format_of_state_adds_up_to_what_lies_there(case: str) -> None:
     root = CASES / case / "checkpoint" / "state"
-    sizes = inspect_state(str(root.parent))
+    sizes = inspect_state(resolve_target(str(root.parent)))
     lying = [path for path in root.rglob("*") if path.is_file() and not path.name.endswith(".crc")]
     stored = [path for path in lying if not {"_metadata", "_stateSchema"} & set(path.relative_to(root).parts)]
     assert sum(store.files for store in sizes.stores) == len(stored)
@@ -317,13 +320,13 @@ def test_every_format_of_state_adds_up_to_what_lies_there(case: str) -> None:
 
 
 def test_the_name_of_an_operator_is_told_where_spark_wrote_it_down() -> None:
-    sizes = inspect_state(str(CASES / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint"))
+    sizes = inspect_state(resolve_target(str(CASES / "4.3-agg-rocksdb-ckptv2-healthy" / "checkpoint")))
     assert {store.to_json()["operator_name"] for store in sizes.stores} == {"stateStoreSave"}
 
 
 def test_a_query_without_state_has_none(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(1)
-    sizes = inspect_state(str(checkpoint))
+    sizes = inspect_state(resolve_target(str(checkpoint)))
     assert (sizes.stores, sizes.to_json()["size"], sizes.to_json()["skew"]) == ((), 0, {})
     assert sizes.skew(0) is None
 
@@ -334,9 +337,9 @@ def test_the_summary_names_what_is_damaged_and_absent(name: str, checkpoint: Pat
     (checkpoint / name / "2").write_bytes(b"")
     (checkpoint / "metadata").unlink()
     verbs: list[Callable[[], dict[str, object]]] = [
-        lambda: inspect_batches(str(checkpoint)).to_json(),
-        lambda: inspect_state(str(checkpoint)).to_json(),
-        inspect_batches(str(checkpoint)).evidence.to_json,
+        lambda: inspect_batches(resolve_target(str(checkpoint))).to_json(),
+        lambda: inspect_state(resolve_target(str(checkpoint))).to_json(),
+        inspect_batches(resolve_target(str(checkpoint))).evidence.to_json,
     ]
     for verb in verbs:
         facts = verb()
@@ -347,7 +350,7 @@ def test_a_batch_is_shown_committed_where_commits_are_ahead_of_plans(checkpoint:
     CheckpointBuilder(checkpoint).run(9)
     (checkpoint / "offsets/8").unlink()
     for batch_id in range(8):
-        assert inspect_batch(str(checkpoint), batch_id)[0].committed
+        assert inspect_batch(resolve_target(str(checkpoint)), batch_id)[0].committed
 
 
 # --- sinks and Kafka ----------------------------------------------------------------------------------------------
@@ -367,7 +370,7 @@ def test_batches_are_held_against_the_sink(limit: int | None, checkpoint: Path, 
     query.run(4)
     query.plan()
     options = file_sink(tmp_path / "table", (0, 1, 3, 4, 5, 6))
-    found = inspect_batches(str(checkpoint), limit=limit, options=options)
+    found = inspect_batches(resolve_target(str(checkpoint)), limit=limit, options=options)
     told = {
         row["batch"]: [(each["shown"], each["difference"]) for each in row["sinks"]]
         for row in found.to_json()["batches"]
@@ -383,7 +386,10 @@ def test_batches_are_held_against_the_sink(limit: int | None, checkpoint: Path, 
     }
     assert found.known == 5
     assert found.to_json()["sinks"][0]["last_batch"] == 6
-    assert [row.batch for row in inspect_batches(str(checkpoint), limit=2, options=options).rows] == [6, 5]
+    assert [row.batch for row in inspect_batches(resolve_target(str(checkpoint)), limit=2, options=options).rows] == [
+        6,
+        5,
+    ]
 
 
 def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Path) -> None:
@@ -392,7 +398,7 @@ def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Pa
     parts = {"0": {"earliest": 12, "latest": 20}, "1": {"earliest": 0, "latest": 20}}
     facts.write_text(f'{{"bootstrap": "b:9092", "topics": {{"orders": {{"partitions": {json.dumps(parts)}}}}}}}')
     options = replace(file_sink(tmp_path / "table", range(4)), kafka=str(facts))
-    row, evidence = find_offset(str(checkpoint), "orders", 0, 11)
+    row, evidence = find_offset(resolve_target(str(checkpoint)), "orders", 0, 11)
     told = batch_json(row, evidence, surroundings_of(evidence, options))
     assert told["batch"] == 2
     assert [(each["shown"], each["versions"]) for each in told["sinks"]] == [("live", [])]
@@ -406,6 +412,6 @@ def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Pa
 def test_what_kafka_has_of_a_batch_is_unknown_where_it_does_not_say(checkpoint: Path, tmp_path: Path) -> None:
     CheckpointBuilder(checkpoint).run(2)
     (tmp_path / "facts.json").write_text('{"topics": {"orders": {"partitions": {"0": {"earliest": 0, "latest": 9}}}}}')
-    row, evidence = inspect_batch(str(checkpoint), 1)
+    row, evidence = inspect_batch(resolve_target(str(checkpoint)), 1)
     options = EvidenceOptions(kafka=str(tmp_path / "facts.json"))
     assert batch_json(row, evidence, surroundings_of(evidence, options))["expired"] is None

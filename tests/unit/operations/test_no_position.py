@@ -19,6 +19,7 @@ from lastgood.planning.goals.values import Reposition, Resume
 from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
 from lastgood.query.kafka import Losing, exposure_of
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import KafkaFacts
 
 EARLIEST, LATEST = '{"orders":{"0":-2,"1":15}}', '{"orders":{"0":-1,"1":15}}'
@@ -49,7 +50,7 @@ def numbers(value: object) -> list[int]:
 
 
 def test_a_batch_that_begins_or_ends_there_has_no_count(moved: Path) -> None:
-    rows = {row.batch: row for row in inspect_batches(str(moved)).rows}
+    rows = {row.batch: row for row in inspect_batches(resolve_target(str(moved))).rows}
     name = "earliest" if "-2" in (moved / "offsets/2").read_text() else "latest"
     counts = {number: read.count for number, row in rows.items() for read in row.reads}
     assert counts == {0: 10, 1: 10, 2: None, 3: None, 4: 10}
@@ -64,40 +65,40 @@ def test_a_batch_that_begins_or_ends_there_has_no_count(moved: Path) -> None:
 def test_its_input_is_read_again_from_the_earliest(tmp_path: Path) -> None:
     query(tmp_path, 5)
     change("offsets/2", line(2, EARLIEST))(tmp_path)
-    (text,) = again(*inspect_batch(str(tmp_path), 3))
+    (text,) = again(*inspect_batch(resolve_target(str(tmp_path)), 3))
     assert '"startingOffsets", \'{"orders": {"1": 15, "0": -2}}\'' in text
 
 
 @pytest.mark.parametrize("offset", [12, 17])
 def test_whether_such_a_batch_read_an_offset_is_not_known(moved: Path, offset: int) -> None:
     with pytest.raises(NotFoundInHistoryError) as caught:
-        find_offset(str(moved), "orders", 0, offset)
+        find_offset(resolve_target(str(moved)), "orders", 0, offset)
     assert caught.value.found is not None
     assert "earliest or latest" in caught.value.found
-    row, _ = find_offset(str(moved), "orders", 1, offset)
+    row, _ = find_offset(resolve_target(str(moved)), "orders", 1, offset)
     assert row.batch == offset // 5
 
 
 @pytest.mark.parametrize(("offset", "batch"), [(3, 0), (7, 1), (22, 4)])
 def test_an_offset_that_another_batch_surely_read_is_found(moved: Path, offset: int, batch: int) -> None:
-    assert find_offset(str(moved), "orders", 0, offset)[0].batch == batch
+    assert find_offset(resolve_target(str(moved)), "orders", 0, offset)[0].batch == batch
 
 
 def test_an_offset_that_no_batch_can_have_read_is_in_none(moved: Path) -> None:
     with pytest.raises(NotFoundInHistoryError) as caught:
-        find_offset(str(moved), "orders", 1, 99)
+        find_offset(resolve_target(str(moved)), "orders", 1, 99)
     assert caught.value.found == "offsets 0 to 24"
 
 
 def test_verify_says_that_it_does_not_know(moved: Path) -> None:
-    audit = verify_logs(str(moved))
+    audit = verify_logs(resolve_target(str(moved)))
     assert audit.seams == (Seam("UNRESOLVED", 2, "orders", 0), Seam("UNRESOLVED", 3, "orders", 0))
     assert not audit.is_contiguous
 
 
 @pytest.mark.parametrize(("text", "name"), [(EARLIEST, "earliest"), (LATEST, "latest")])
 def test_offsets_names_what_the_plan_holds(tmp_path: Path, text: str, name: str) -> None:
-    standing = offsets_after(str(at_the_end(tmp_path, text)))
+    standing = offsets_after(resolve_target(str(at_the_end(tmp_path, text))))
     assert standing.starting_offsets() == json.loads(text)  # as Spark takes it
     assert standing.unresolved == {"orders": {0: name}}
     assert standing.to_json()["unresolved"] == {"orders": {"0": name}}
@@ -110,7 +111,7 @@ def test_lag_is_counted_from_where_the_query_will_begin(
 ) -> None:
     from lastgood.observe.evidence import gather
 
-    where = reading(gather(str(at_the_end(tmp_path, text)), batches=2))
+    where = reading(gather(resolve_target(str(at_the_end(tmp_path, text))), batches=2))
     found = exposure_of(where, broker((4, 30), (4, 15)), now_ms=1)
     assert (found.lost, found.unread) == ({}, {"orders": unread} if unread else {})
     assert found.losing is not Losing.YES

@@ -16,6 +16,7 @@ from lastgood.journal.incidents import Incidents
 from lastgood.journal.room import RecoveryUnknownError, Stage
 from lastgood.operations.report import report
 from lastgood.records.record import Progress, Source
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
@@ -175,7 +176,7 @@ def test_lost_records_carry_the_time_that_a_recorder_saw(tmp_path: Path, monkeyp
         for at, latest in ((0, 5), (1000, 9))
     ]
     (folder / "1795220516284-77.000001.jsonl").write_text("".join(json.dumps(each.to_json()) + "\n" for each in lines))
-    found = report("last", checkpoint=str(query.folder))
+    found = report("last", target=resolve_target(str(query.folder)))
     assert [(each.after_ms, each.before_ms) for each in found.lost] == [(STARTED_MS, STARTED_MS + 1000)]
     written = "after 2026-11-21 00:21:56 UTC, before 2026-11-21 00:21:57 UTC"
     assert f"| orders | 0 | 5 to 8 | 4 | {written} |" in page(found)
@@ -187,8 +188,8 @@ def test_recovery_of_which_nothing_was_done_is_unknown(tmp_path: Path, monkeypat
     folder.mkdir(parents=True)
     (folder / "plan.json").write_bytes(b"{}")
     with pytest.raises(RecoveryUnknownError, match="nothing of it was done"):
-        report(RECOVERY, checkpoint=str(tmp_path / "chk"))
+        report(RECOVERY, target=resolve_target(str(tmp_path / "chk")))
     (folder / "begun.json").write_bytes(b"{}")
-    found = report(RECOVERY, checkpoint=str(tmp_path / "chk"))
+    found = report(RECOVERY, target=resolve_target(str(tmp_path / "chk")))
     assert (found.outcome, found.incident.attempts[0].because) == ("interrupted", "its file cannot be read")
     assert "the checkpoint is sealed until it is finished or taken back" in page(found)

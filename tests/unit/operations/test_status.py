@@ -20,6 +20,8 @@ from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import status, status_below
 from lastgood.query.kafka import Losing
 from lastgood.query.sinks import Agreement
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder, FileInput
@@ -37,7 +39,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
-    found = status(str(checkpoint))
+    found = status(resolve_target(str(checkpoint)))
     assert (found.grade, found.last_good, found.problems) == (Grade.HEALTHY, 2, ())
     assert found.next_offsets() == {"0": {"orders": {0: 15, 1: 15}}}
     assert found.to_json() == {
@@ -69,19 +71,22 @@ def test_a_query_between_two_batches_is_healthy(checkpoint: Path) -> None:
 def test_a_planned_batch_is_in_flight(checkpoint: Path) -> None:
     query = CheckpointBuilder(checkpoint)
     query.plan()
-    first = status(str(checkpoint))
+    first = status(resolve_target(str(checkpoint)))
     assert (first.grade, first.last_good) == (Grade.IN_FLIGHT, None)
     query.commit()
     query.plan()
-    assert (status(str(checkpoint)).grade, status(str(checkpoint)).last_good) == (Grade.IN_FLIGHT, 0)
+    assert (status(resolve_target(str(checkpoint))).grade, status(resolve_target(str(checkpoint))).last_good) == (
+        Grade.IN_FLIGHT,
+        0,
+    )
 
 
 def test_a_query_that_has_planned_nothing_is_empty(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint)
-    assert status(str(checkpoint)).grade is Grade.EMPTY
+    assert status(resolve_target(str(checkpoint))).grade is Grade.EMPTY
     for name in ("offsets", "commits", "sources/0", "sources"):
         (checkpoint / name).rmdir()
-    assert status(str(checkpoint)).grade is Grade.EMPTY
+    assert status(resolve_target(str(checkpoint))).grade is Grade.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -100,10 +105,12 @@ def test_what_a_restart_reads_and_is_not_whole_is_damage(damage: object, problem
     CheckpointBuilder(checkpoint, files(checkpoint.parent, 3)).run(3)
     assert callable(damage)
     damage(checkpoint)
-    found = status(str(checkpoint))
+    found = status(resolve_target(str(checkpoint)))
     assert found.grade is Grade.DAMAGED
     assert [each.partition(": ")[0] for each in found.problems] == [problem]
-    (finding,) = (each for each in diagnose(str(checkpoint)).findings if each.severity is Severity.ERROR)
+    (finding,) = (
+        each for each in diagnose(resolve_target(str(checkpoint))).findings if each.severity is Severity.ERROR
+    )
     assert found.problems == (f"{problem}: {finding.effect}",)
     assert found.to_json()["findings"][0] == finding.to_json()
 
@@ -117,9 +124,9 @@ def files(folder: Path, count: int) -> FileInput:
 
 def test_files_that_no_batch_has_read_and_that_are_gone_are_lost(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint, files(checkpoint.parent, 1)).plan()
-    assert status(str(checkpoint)).grade is Grade.IN_FLIGHT
+    assert status(resolve_target(str(checkpoint))).grade is Grade.IN_FLIGHT
     (checkpoint.parent / "f000.json").unlink()
-    found = status(str(checkpoint))
+    found = status(resolve_target(str(checkpoint)))
     assert (found.grade, found.problems[0].split()[0]) == (Grade.LOSING, "SOURCE_FILES_GONE")
 
 
@@ -138,29 +145,29 @@ def test_only_a_batch_that_both_logs_still_tell_of_is_good(damage: object, good:
     CheckpointBuilder(checkpoint).run(6)
     assert callable(damage)
     damage(checkpoint)
-    assert status(str(checkpoint)).last_good == good
+    assert status(resolve_target(str(checkpoint))).last_good == good
 
 
 def test_what_no_restart_reads_is_no_damage(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(9)
     (checkpoint / "offsets/3").write_bytes(b"")
     (checkpoint / "commits/4").unlink()
-    assert status(str(checkpoint)).grade is Grade.HEALTHY
+    assert status(resolve_target(str(checkpoint))).grade is Grade.HEALTHY
 
 
 def test_a_batch_whose_state_cannot_be_loaded_is_not_good(tmp_path: Path) -> None:
     case = Path(shutil.copytree(CASES / "3.5-agg-hdfs-healthy" / "checkpoint", tmp_path / "case"))
-    healthy = status(str(case))
+    healthy = status(resolve_target(str(case)))
     assert (healthy.grade, healthy.last_good) == (Grade.HEALTHY, 7)
     (case / "state/0/0/8.delta").unlink()
-    broken = status(str(case))
+    broken = status(resolve_target(str(case)))
     assert (broken.grade, broken.last_good) == (Grade.DAMAGED, 6)
     assert broken.problems[0].startswith("STATE_FILE_MISSING state/0/0/8.delta: ")
     for file in (case / "state/0/0").glob("*.delta"):
         file.unlink()
     for file in (case / "state/0/0").glob("*.snapshot"):
         file.unlink()
-    assert status(str(case)).last_good is None
+    assert status(resolve_target(str(case))).last_good is None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +182,7 @@ def test_a_place_without_a_checkpoint_is_told(prepare: object, found: str, check
     assert callable(prepare)
     prepare(checkpoint)
     with pytest.raises(CheckpointMissingError) as missing:
-        status(str(checkpoint))
+        status(resolve_target(str(checkpoint)))
     assert missing.value.found == found
 
 
@@ -183,7 +190,7 @@ def test_a_storage_that_does_not_answer_is_an_error(checkpoint: Path, monkeypatc
     CheckpointBuilder(checkpoint).run(1)
     refuse(monkeypatch, checkpoint / "commits")
     with pytest.raises(StorageError):
-        status(str(checkpoint))
+        status(resolve_target(str(checkpoint)))
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -216,7 +223,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_every_checkpoint_below_a_folder_is_found_worst_first(root: Path) -> None:
     seen: list[int] = []
-    found = status_below(str(root), progress=seen.append)
+    found = status_below(resolve_target(str(root)), progress=seen.append)
     assert [(str(each.location)[len(str(root)) + 1 :], each.grade) for each in found] == [
         ("team/broken", Grade.DAMAGED),
         ("team/new", Grade.EMPTY),
@@ -228,7 +235,7 @@ def test_every_checkpoint_below_a_folder_is_found_worst_first(root: Path) -> Non
 
 def test_a_checkpoint_that_cannot_be_read_is_one_line_of_many(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, root / "orders/commits")
-    found = {each.location.name: each for each in status_below(str(root))}
+    found = {each.location.name: each for each in status_below(resolve_target(str(root)))}
     assert len(found) == 4
     assert (found["orders"].grade, found["orders"].last_good) == (Grade.UNREADABLE, None)
     assert found["orders"].problems == ("the storage does not answer",)
@@ -238,7 +245,7 @@ def test_a_checkpoint_that_cannot_be_read_is_one_line_of_many(root: Path, monkey
 
 def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, root / "team/a")
-    found = {str(each.location)[len(str(root)) + 1 :]: each.grade for each in status_below(str(root))}
+    found = {str(each.location)[len(str(root)) + 1 :]: each.grade for each in status_below(resolve_target(str(root)))}
     assert found == {
         "team/a": Grade.UNREADABLE,
         "team/broken": Grade.DAMAGED,
@@ -275,9 +282,9 @@ def test_a_query_that_lost_a_part_is_found_and_is_no_root(lost: tuple[str, ...],
         shutil.rmtree(tmp_path / "team/orders" / part, ignore_errors=True)
         (tmp_path / "team/orders" / part).unlink(missing_ok=True)
     assert below(tmp_path) == ["team/orders"]
-    assert is_root(str(tmp_path))
-    assert not is_root(str(tmp_path / "team/orders"))
-    assert status(str(tmp_path / "team/orders")).grade > Grade.EMPTY or "offsets" in lost
+    assert is_root(resolve_target(str(tmp_path)))
+    assert not is_root(resolve_target(str(tmp_path / "team/orders")))
+    assert status(resolve_target(str(tmp_path / "team/orders"))).grade > Grade.EMPTY or "offsets" in lost
 
 
 def test_a_first_batch_that_failed_is_found_on_a_store_without_empty_folders(tmp_path: Path) -> None:
@@ -285,7 +292,7 @@ def test_a_first_batch_that_failed_is_found_on_a_store_without_empty_folders(tmp
     (tmp_path / "orders/commits").rmdir()
     (tmp_path / "orders/metadata").unlink()
     assert below(tmp_path) == ["orders"]
-    (found,) = status_below(str(tmp_path))
+    (found,) = status_below(resolve_target(str(tmp_path)))
     assert [each.split()[0] for each in found.problems] == ["QUERY_ID_LOST"]
 
 
@@ -294,7 +301,7 @@ def test_a_query_may_bear_the_name_of_a_part(name: str, tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / name).run(2)
     CheckpointBuilder(tmp_path / "orders").run(2)
     assert sorted(below(tmp_path)) == sorted([name, "orders"])
-    assert is_root(str(tmp_path))
+    assert is_root(resolve_target(str(tmp_path)))
 
 
 def test_a_table_by_the_name_of_a_part_hides_no_query(tmp_path: Path) -> None:
@@ -304,7 +311,7 @@ def test_a_table_by_the_name_of_a_part_hides_no_query(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "orders").run(2)
     assert below(tmp_path) == ["orders"]
     with pytest.raises(CheckpointMissingError):
-        status(str(tmp_path))
+        status(resolve_target(str(tmp_path)))
 
 
 def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint: Path) -> None:
@@ -314,9 +321,9 @@ def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint
     (checkpoint / "nested").mkdir(parents=True)
     (checkpoint / ".metadata.crc").write_bytes(b"x")
     CheckpointBuilder(checkpoint / "nested/other").run(2)
-    assert not is_root(str(checkpoint))
+    assert not is_root(resolve_target(str(checkpoint)))
     assert below(checkpoint.parent) == ["checkpoint", "checkpoint/nested/other"]
-    lost, healthy = status_below(str(checkpoint.parent))
+    lost, healthy = status_below(resolve_target(str(checkpoint.parent)))
     assert (lost.grade, lost.next) == (Grade.DAMAGED, f"lastgood backup restore {checkpoint}")
     assert healthy.grade is Grade.HEALTHY
 
@@ -327,34 +334,36 @@ def test_what_else_lies_in_a_lost_checkpoint_does_not_hide_its_mirror(checkpoint
 def test_a_query_is_found_however_deep_and_in_folders_that_are_hidden(place: str, tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / place).run(1)
     reach = Reach()
-    assert [str(found.location) for found in status_below(str(tmp_path), reach=reach)] == [str(tmp_path / place)]
+    assert [str(found.location) for found in status_below(resolve_target(str(tmp_path)), reach=reach)] == [
+        str(tmp_path / place)
+    ]
     assert reach.is_whole
 
 
 def test_a_root_is_told_from_a_checkpoint(root: Path, tmp_path: Path) -> None:
-    assert is_root(str(root))
-    assert is_root(str(root / "team"))
-    assert not is_root(str(root / "orders"))
-    assert not is_root(str(root / "a b [c]"))  # an empty folder: more likely a lost checkpoint
-    assert not is_root(str(tmp_path / "none"))
+    assert is_root(resolve_target(str(root)))
+    assert is_root(resolve_target(str(root / "team")))
+    assert not is_root(resolve_target(str(root / "orders")))
+    assert not is_root(resolve_target(str(root / "a b [c]")))  # an empty folder: more likely a lost checkpoint
+    assert not is_root(resolve_target(str(tmp_path / "none")))
     (root / "orders/metadata").unlink()
-    assert not is_root(str(root / "orders"))
+    assert not is_root(resolve_target(str(root / "orders")))
 
 
 def test_a_query_is_found_by_its_name_below_a_root_or_a_pipelines_checkpoint(root: Path, tmp_path: Path) -> None:
-    assert str(status(str(root), query="orders").location) == str(root / "orders")
+    assert str(status(resolve_target(str(root)), query="orders").location) == str(root / "orders")
     config = tmp_path / "lastgood.toml"
     config.write_text(f'[pipeline.all]\ncommand = ["x"]\ncheckpoint = "{root}"\n')
-    assert status("all", query="orders", config=config).grade is Grade.HEALTHY
+    assert status(resolve_target("all", Config(config)), query="orders").grade is Grade.HEALTHY
     with pytest.raises(CheckpointMissingError):
-        status(str(root), query="none")
+        status(resolve_target(str(root)), query="none")
 
 
 def test_a_pipelines_name_may_mean_a_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lastgood.toml").write_text(f'[pipeline.all]\ncommand = ["x"]\ncheckpoint = "{root}"\n')
     monkeypatch.chdir(tmp_path)
-    assert is_root("all")
-    assert len(status_below("all")) == 4
+    assert is_root(resolve_target("all"))
+    assert len(status_below(resolve_target("all"))) == 4
 
 
 # --- lost logs ----------------------------------------------------------------------------------------------------
@@ -377,23 +386,23 @@ def test_lost_logs_that_the_mirror_knows_are_damage_and_not_an_empty_query(left:
         checkpoint.mkdir()
     if left == "metadata":
         CheckpointBuilder(checkpoint)
-    found = status(str(checkpoint))
+    found = status(resolve_target(str(checkpoint)))
     assert (found.grade, found.last_good) == (Grade.DAMAGED, None)
     assert found.problems[0].startswith("CHECKPOINT_LOST offsets, commits: ")
     assert found.problems[0].endswith("; the mirror holds batches 0 to 3.")
-    assert diagnose(str(checkpoint)).findings[0].next == found.next
+    assert diagnose(resolve_target(str(checkpoint))).findings[0].next == found.next
     assert found.next == f"lastgood backup restore {checkpoint}"
     assert found.to_json()["mirrored"] == [0, 3]
-    below = status_below(str(checkpoint.parent))
+    below = status_below(resolve_target(str(checkpoint.parent)))
     assert [(each.location, each.grade) for each in below] == [(found.location, Grade.DAMAGED)]
     assert below[0].next == found.next
 
 
 def test_a_work_folder_without_a_mirror_is_no_checkpoint(checkpoint: Path) -> None:
     (checkpoint.parent / "checkpoint.lastgood" / "backups").mkdir(parents=True)
-    assert status_below(str(checkpoint.parent)) == []
+    assert status_below(resolve_target(str(checkpoint.parent))) == []
     with pytest.raises(CheckpointMissingError):
-        status(str(checkpoint))
+        status(resolve_target(str(checkpoint)))
 
 
 # --- Kafka and sinks ----------------------------------------------------------------------------------------------
@@ -430,7 +439,7 @@ def file_sink(folder: Path, batches: int) -> str:
 def test_kafka_tells_whether_data_is_being_lost_and_how_long_it_keeps_the_rest(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     options = EvidenceOptions(kafka=kafka(checkpoint.parent, {"0": (0, 30), "1": (0, 15)}))
-    found = status(str(checkpoint), options=options, clock_ms=lambda: NOW)
+    found = status(resolve_target(str(checkpoint)), options=options, clock_ms=lambda: NOW)
     assert found.grade is Grade.HEALTHY
     assert found.exposure is not None
     assert (found.exposure.losing, found.exposure.problems) == (Losing.NO, ())
@@ -441,7 +450,7 @@ def test_kafka_tells_whether_data_is_being_lost_and_how_long_it_keeps_the_rest(c
 def test_what_kafka_has_deleted_unread_is_the_worst_grade(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
     facts = kafka(checkpoint.parent, {"0": (20, 30), "1": (0, 15)})
-    found = status(str(checkpoint), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
+    found = status(resolve_target(str(checkpoint)), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert found.grade is Grade.LOSING
     (problem,) = found.problems
     assert problem.startswith("SOURCE_RANGE_EXPIRED orders-0: [15, 20) of orders-0 can no longer be read: ")
@@ -462,7 +471,7 @@ def test_a_sink_is_held_against_the_checkpoint(
 ) -> None:
     CheckpointBuilder(checkpoint).run(3)
     sink = file_sink(checkpoint.parent / "table", shown)
-    found = status(str(checkpoint), options=EvidenceOptions(sinks=(sink,)))
+    found = status(resolve_target(str(checkpoint)), options=EvidenceOptions(sinks=(sink,)))
     assert [each.agreement for each in found.sinks] == [agreement]
     assert (found.grade, found.last_good) == (grade, good)
     assert any("table" in problem for problem in found.problems) == (grade is Grade.LOSING)
@@ -491,8 +500,11 @@ def test_whatever_kafka_and_the_sink_say_the_grade_is_that_of_the_findings(
     facts.write_text(json.dumps(told))
     sinks = () if shown is None else (file_sink(checkpoint.parent / "table", shown),)
     asked = EvidenceOptions(sinks=sinks, kafka=str(facts), subscribe_pattern="ord.*" if is_pattern else None)
-    alone, (below,) = status(str(checkpoint), options=asked), status_below(str(checkpoint.parent), options=asked)
-    report = diagnose(str(checkpoint), DiagnoseOptions(asked))
+    alone, (below,) = (
+        status(resolve_target(str(checkpoint)), options=asked),
+        status_below(resolve_target(str(checkpoint.parent)), options=asked),
+    )
+    report = diagnose(resolve_target(str(checkpoint)), DiagnoseOptions(asked))
     findings = [each for each in report.findings if each.severity > Severity.INFO]
     assert [each.to_json() for each in alone.findings] == [each.to_json() for each in findings]
     assert (alone.grade >= Grade.UNREADABLE) == (report.worst is Severity.ERROR)
@@ -513,10 +525,10 @@ def test_a_pipeline_knows_its_sink_and_its_broker(
     config = tmp_path / "lastgood.toml"
     pipeline = f'command = ["x"]\ncheckpoint = "{checkpoint}"\nsink = "{sink}"\nkafka = {{ bootstrap = "{facts}" }}\n'
     config.write_text(f"[pipeline.orders]\n{pipeline}")
-    found = status("orders", config=config, clock_ms=lambda: NOW)
+    found = status(resolve_target("orders", Config(config)), clock_ms=lambda: NOW)
     assert [each.agreement for each in found.sinks] == [Agreement.AHEAD]
     assert found.exposure is not None
-    assert found.next == diagnose("orders", config=config).findings[0].next
+    assert found.next == diagnose(resolve_target("orders", Config(config))).findings[0].next
 
 
 def test_a_retention_below_the_pipelines_downtime_is_a_warning_that_diagnose_gives_too(
@@ -532,22 +544,25 @@ def test_a_retention_below_the_pipelines_downtime_is_a_warning_that_diagnose_giv
     config = tmp_path / "lastgood.toml"
     pipeline = f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\nkafka.bootstrap = "{facts}"\n'
     config.write_text(f'{pipeline}max_downtime = "3d"\n')
-    found = status("orders", config=config)
+    found = status(resolve_target("orders", Config(config)))
     assert (found.grade, [each.condition.name for each in found.findings]) == (
         Grade.HEALTHY,
         ["TOPIC_RETENTION_SHORT"],
     )
     assert "Kafka keeps records of orders for 2.0 days: after a downtime of 3.0 days" in found.warnings[0]
-    told = diagnose("orders", config=config).findings
+    told = diagnose(resolve_target("orders", Config(config))).findings
     assert [each for each in told if each.severity is Severity.WARNING] == list(found.findings)
-    assert status("orders", config=config, max_downtime_ms=24 * HOUR_MS).warnings == ()
+    assert status(resolve_target("orders", Config(config)), max_downtime_ms=24 * HOUR_MS).warnings == ()
     config.write_text(pipeline)
-    assert status("orders", config=config).warnings == ()
-    asked = status("orders", config=config, max_downtime_ms=72 * HOUR_MS)
+    assert status(resolve_target("orders", Config(config))).warnings == ()
+    asked = status(resolve_target("orders", Config(config)), max_downtime_ms=72 * HOUR_MS)
     assert len(asked.warnings) == 1
     assert "--max-downtime 3d" in asked.asked.command("diagnose")
     below = status_below(
-        str(tmp_path), options=EvidenceOptions(kafka=str(facts)), max_downtime_ms=72 * HOUR_MS, clock_ms=lambda: NOW
+        resolve_target(str(tmp_path)),
+        options=EvidenceOptions(kafka=str(facts)),
+        max_downtime_ms=72 * HOUR_MS,
+        clock_ms=lambda: NOW,
     )
     assert [len(each.warnings) for each in below] == [1]
 
@@ -558,7 +573,7 @@ def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -
     CheckpointBuilder(root / "early").run(6)
     CheckpointBuilder(root / "files", files(tmp_path, 2)).run(2)
     facts = kafka(tmp_path, {"0": (20, 40), "1": (0, 40)}, last=5)
-    found = status_below(str(root), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
+    found = status_below(resolve_target(str(root)), options=EvidenceOptions(kafka=facts), clock_ms=lambda: NOW)
     assert [(each.location.name, each.grade) for each in found] == [
         ("late", Grade.LOSING),
         ("early", Grade.HEALTHY),
@@ -569,6 +584,6 @@ def test_of_a_folder_every_query_is_held_against_what_is_named(tmp_path: Path) -
 
 def test_sink_that_is_gone_is_no_healthy_query(checkpoint: Path, tmp_path: Path) -> None:
     CheckpointBuilder(checkpoint).run(2)
-    found = status(str(checkpoint), options=EvidenceOptions(sinks=(str(tmp_path / "nothing"),)))
+    found = status(resolve_target(str(checkpoint)), options=EvidenceOptions(sinks=(str(tmp_path / "nothing"),)))
     assert (found.grade, found.last_good) == (Grade.LOSING, None)
     assert found.next == f"lastgood diagnose {checkpoint} --sink {tmp_path / 'nothing'}"

@@ -13,12 +13,13 @@ from planning import broker, query
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 
 
 def taken(checkpoint: Path, kafka: Path | None = None) -> list[str]:
     """What the plan to go on says of it."""
     evidence = EvidenceOptions(kafka=None if kafka is None else str(kafka))
-    plan = make_plan(str(checkpoint), PlanOptions(evidence=evidence))
+    plan = make_plan(resolve_target(str(checkpoint)), PlanOptions(evidence=evidence))
     return [line for line in plan.rests_on if "Azure Event Hubs" in line]
 
 
@@ -34,7 +35,7 @@ def test_that_it_is_kafka_is_an_assumption_where_no_broker_was_named(tmp_path: P
 
 def test_so_it_is_where_a_mirror_alone_tells_of_it(tmp_path: Path) -> None:
     query(tmp_path / "chk", 3)
-    create(str(tmp_path / "chk"))
+    create(resolve_target(str(tmp_path / "chk")))
     shutil.rmtree(tmp_path / "chk")
     assert len(taken(tmp_path / "chk")) == 1
 

@@ -15,6 +15,7 @@ from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
 
 CATALOG = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}
@@ -41,7 +42,7 @@ def test_no_plan_writes_under_a_number_up_to_a_mark_that_is_seen(tmp_path: Path,
     CheckpointBuilder(tmp_path / "chk").run(3)
     options = table(tmp_path / "out", 4, UNJUDGED[name])
     with pytest.raises(RepairRefusedError) as raised:
-        make_plan(str(tmp_path / "chk"), replace(options, goal=goal))
+        make_plan(resolve_target(str(tmp_path / "chk")), replace(options, goal=goal))
     assert raised.value.found == "it skips batches up to 4, and the next new one is 3"
 
 
@@ -54,5 +55,5 @@ def test_restart_is_exact_only_with_a_table_that_can_be_judged(tmp_path: Path, n
         query.plan()
     judged = table(tmp_path / "judged", 2, None)
     unjudged = table(tmp_path / "unjudged", 2, UNJUDGED[name])
-    assert make_plan(str(tmp_path / "chk"), judged).guarantee is Guarantee.EXACTLY_ONCE
-    assert make_plan(str(tmp_path / "chk"), unjudged).guarantee is Guarantee.AT_LEAST_ONCE
+    assert make_plan(resolve_target(str(tmp_path / "chk")), judged).guarantee is Guarantee.EXACTLY_ONCE
+    assert make_plan(resolve_target(str(tmp_path / "chk")), unjudged).guarantee is Guarantee.AT_LEAST_ONCE

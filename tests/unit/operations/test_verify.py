@@ -10,6 +10,7 @@ import pytest
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.operations import verify
 from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableError, read_committed, sink_table
+from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.reader import SourceKindError, TopicRecreatedError
 from lastgood.spark.audit import MARK, AuditSpec, SinkTable
@@ -112,7 +113,7 @@ def spec_where_kafka_has(
         return KafkaFacts(servers, PLANNED_MS, {"orders": topic}, {PLANNED_MS + 1: {"orders": {0: first}}})
 
     monkeypatch.setattr(verify, "ask_kafka", answer)
-    return verify.audit_spec(str(tmp_path / "chk"), kafka="k:9092", sink="table:t", **options)
+    return verify.audit_spec(resolve_target(str(tmp_path / "chk")), kafka="k:9092", sink="table:t", **options)
 
 
 HOUR_LATER, A_MINUTE_LATER = FoundRecord(0, PLANNED_MS + 3_600_000), FoundRecord(0, PLANNED_MS + 60_000)
@@ -142,7 +143,7 @@ def test_person_settles_what_clocks_leave_open(tmp_path: Path, monkeypatch: pyte
 
 def test_isolation_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        verify.audit_spec("/chk", kafka="broker:9092", sink="table:t", isolation_level="serializable")
+        verify.audit_spec(resolve_target("/chk"), kafka="broker:9092", sink="table:t", isolation_level="serializable")
     assert caught.value.found == "serializable"
 
 

@@ -22,6 +22,7 @@ from lastgood.recovery.applying import Owner, undo
 from lastgood.recovery.deciding import decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions
+from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder
 
@@ -60,7 +61,7 @@ def call(
     said: list[str] = []
     options = PlanOptions(evidence=evidence, accept=accept)
     return recover(
-        str(query.folder),
+        resolve_target(str(query.folder)),
         options,
         driver_is_dead=True,
         observe=observe,
@@ -200,7 +201,7 @@ def test_person_who_has_looked_begins_anew(query: CheckpointBuilder) -> None:
 
 def test_going_on_means_nothing_beside_another_goal(query: CheckpointBuilder) -> None:
     with pytest.raises(UsageError):
-        recover(str(query.folder), PlanOptions("replan"), go_on=True)
+        recover(resolve_target(str(query.folder)), PlanOptions("replan"), go_on=True)
 
 
 def test_new_committed_batch_begins_anew(query: CheckpointBuilder) -> None:
@@ -214,9 +215,11 @@ def test_new_committed_batch_begins_anew(query: CheckpointBuilder) -> None:
 
 def test_repair_that_a_person_made_begins_anew(query: CheckpointBuilder) -> None:
     calls(query, 7)
-    made = recover(str(query.folder), PlanOptions("replan", evidence=KNOWN), driver_is_dead=True).recovery
+    made = recover(
+        resolve_target(str(query.folder)), PlanOptions("replan", evidence=KNOWN), driver_is_dead=True
+    ).recovery
     assert made is not None
-    undo(made.id, checkpoint=str(query.folder), driver_is_dead=True)
+    undo(made.id, target=resolve_target(str(query.folder)), driver_is_dead=True)
     assert calls(query, 2) == ["start"] * 2
     assert failures(query) == 1
 
@@ -252,7 +255,7 @@ def test_observing_counts_nothing_and_tells_what_would_be_done(query: Checkpoint
 
 def test_supervisor_counts_for_itself(query: CheckpointBuilder) -> None:
     for _ in range(3):
-        decide(str(query.folder), owner=Owner())
+        decide(resolve_target(str(query.folder)), owner=Owner())
     assert not note(query).exists()
 
 
@@ -381,14 +384,14 @@ def test_end_of_a_driver_for_another_query_is_no_failure_of_an_idle_one(query: C
 
 def test_status_tells_what_has_failed_as_long_as_nothing_was_committed(query: CheckpointBuilder) -> None:
     calls(query, 1)
-    assert status(str(query.folder)).failed is None
+    assert status(resolve_target(str(query.folder))).failed is None
     calls(query, 2)
-    found = status(str(query.folder)).to_json()["failed"]
+    found = status(resolve_target(str(query.folder))).to_json()["failed"]
     assert (found["batch"], found["times"]) == (7, 2)
     query.commit()
-    assert status(str(query.folder)).failed is None
+    assert status(resolve_target(str(query.folder))).failed is None
     note(query).write_bytes(b"{")
-    assert status(str(query.folder)).to_json()["failed"] is None
+    assert status(resolve_target(str(query.folder))).to_json()["failed"] is None
 
 
 def test_lost_checkpoint_is_judged_as_ever(query: CheckpointBuilder) -> None:

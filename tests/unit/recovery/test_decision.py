@@ -11,6 +11,8 @@ from lastgood.errors import UsageError
 from lastgood.planning.price import Waiver
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.config import Config
+from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 FILE = Path("plan.json")
@@ -25,12 +27,17 @@ def test_a_saved_plan_is_carried_out_with_what_nobody_else_proves(
     query.run(2)
     query.plan()
     Path("lastgood.toml").write_text(f'[pipeline.q]\ncommand = ["true"]\ncheckpoint = "{tmp_path}/chk"\n{check}\n')
-    plan = make_plan(str(tmp_path / "chk"), PlanOptions("replan", accept=tuple(Waiver)))
-    assert Decision(Verdict.PERSON, "somebody holds it", plan, FILE).way_on == f"lastgood apply plan.json{words}"
+    plan = make_plan(resolve_target(str(tmp_path / "chk")), PlanOptions("replan", accept=tuple(Waiver)))
+    assert (
+        Decision(Verdict.PERSON, "somebody holds it", plan, FILE).way_on(Config()) == f"lastgood apply plan.json{words}"
+    )
 
 
 def test_what_is_said_first_goes_first() -> None:
     error = UsageError("no", next="lastgood diagnose chk")
-    assert Decision(Verdict.PERSON, "no", error=error).way_on == "lastgood diagnose chk"
-    assert Decision(Verdict.PERSON, "no", error=error, next="lastgood status chk").way_on == "lastgood status chk"
-    assert Decision(Verdict.START, "Spark's own restart does it").way_on is None
+    assert Decision(Verdict.PERSON, "no", error=error).way_on(Config()) == "lastgood diagnose chk"
+    assert (
+        Decision(Verdict.PERSON, "no", error=error, next="lastgood status chk").way_on(Config())
+        == "lastgood status chk"
+    )
+    assert Decision(Verdict.START, "Spark's own restart does it").way_on(Config()) is None

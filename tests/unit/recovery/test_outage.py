@@ -17,7 +17,7 @@ from lastgood.recovery.applying import undo
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.outage import outage_of
 from lastgood.recovery.plans import PlanOptions
-from lastgood.settings.config import load_config
+from lastgood.settings.config import Config
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -67,7 +67,7 @@ def configure(query: CheckpointBuilder, policy: str, *, is_sink_named: bool = Tr
 
 
 def called(*, observe: bool = False, go_on: bool = False) -> Decision:
-    return recover("orders", observe=observe, go_on=go_on)
+    return recover(resolve_target("orders"), observe=observe, go_on=go_on)
 
 
 def carried_out(decision: Decision) -> str | None:
@@ -143,10 +143,10 @@ def test_repair_by_hand_answers_the_outage_also_if_it_is_taken_back(query: Check
     configure(query, PERSON)
     down_for(query, 2)
     query.plan()
-    made = recover("orders", PlanOptions("replan")).recovery
+    made = recover(resolve_target("orders"), PlanOptions("replan")).recovery
     assert made is not None
     assert called().verdict.value == "start"
-    undo(made.id, checkpoint="orders")
+    undo(made.id, target=resolve_target("orders"))
     assert called().verdict.value == "start"
 
 
@@ -188,11 +188,11 @@ def test_commit_whose_time_nobody_tells_is_no_outage_and_that_is_said(
 def test_going_on_means_nothing_beside_another_goal(query: CheckpointBuilder) -> None:
     configure(query, PERSON)
     with pytest.raises(UsageError):
-        recover("orders", PlanOptions("replan"), go_on=True)
+        recover(resolve_target("orders"), PlanOptions("replan"), go_on=True)
 
 
 def healer(told: list[Event], *, go_on: bool = False) -> Healer:
-    pipeline = load_config(Path("lastgood.toml"))["orders"]
+    pipeline = Config(Path("lastgood.toml")).pipelines()["orders"]
     target = resolve_target("orders")
     return Healer(pipeline, {parse_location(target.checkpoint): target}, tell=told.append, go_on=go_on)
 

@@ -10,6 +10,7 @@ import pytest
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import Survey, survey
 from lastgood.recovery.stubs import NoStubError, Stub, stubs
+from lastgood.settings.target import resolve_target
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, Input
@@ -27,7 +28,7 @@ def seen(tmp_path: Path) -> Seen:
         newest = tmp_path / "chk/offsets/2"
         if line is not None:
             newest.write_bytes(b"\n".join([*newest.read_bytes().split(b"\n")[:2], line]))
-        found = survey(str(tmp_path / "chk"), evidence=EvidenceOptions())
+        found = survey(resolve_target(str(tmp_path / "chk")), evidence=EvidenceOptions())
         return replace(found, asked=options or EvidenceOptions())
 
     return of
@@ -98,6 +99,6 @@ def test_broker_that_does_not_answer_or_is_a_file_is_told(seen: Seen, tmp_path: 
 
 def test_query_without_any_plan_names_no_source(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk")
-    empty = survey(str(tmp_path / "chk"), evidence=EvidenceOptions())
+    empty = survey(resolve_target(str(tmp_path / "chk")), evidence=EvidenceOptions())
     with pytest.raises(NoStubError, match="no log names the sources"):
         stubs(empty.evidence.checkpoint, empty, fail_on_data_loss=True)

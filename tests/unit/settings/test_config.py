@@ -7,10 +7,10 @@ import pytest
 
 from lastgood.errors import ConfigError, UsageError
 from lastgood.settings.config import (
+    Config,
     Kafka,
     Query,
     choose_pipeline,
-    load_config,
     parse_duration,
     pipeline_of_command,
 )
@@ -55,12 +55,12 @@ def write(folder: Path, text: str) -> Path:
 
 def refused(folder: Path, text: str) -> ConfigError:
     with pytest.raises(ConfigError) as raised:
-        load_config(write(folder, text))
+        Config(write(folder, text)).pipelines()
     return raised.value
 
 
 def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
-    pipeline = load_config(write(tmp_path, FULL))["orders"]
+    pipeline = Config(write(tmp_path, FULL)).pipelines()["orders"]
     assert pipeline.command == ("spark-submit", "orders.py")
     assert pipeline.queries == (
         Query(
@@ -82,23 +82,23 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert (pipeline.policy.same_batch, pipeline.policy.restart_within_seconds) == (2, 90)
     assert (pipeline.policy.stable_lag, pipeline.policy.stall_after_seconds) == (4, 1800)
     assert (pipeline.policy.after_outage_seconds, pipeline.policy.outage_start) == (3600, "stable_lag")
-    assert pipeline.config == tmp_path / "lastgood.toml"
+    assert (pipeline.is_configured, pipeline.config.path) == (True, tmp_path / "lastgood.toml")
 
 
 def test_a_command_is_enough(tmp_path: Path) -> None:
-    pipeline = load_config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]'))["a"]
+    pipeline = Config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]')).pipelines()["a"]
     assert (pipeline.queries, pipeline.kafka, pipeline.policy.max_attempts) == ((), None, 5)
     assert pipeline.policy.after_outage_seconds is None
 
 
 def test_outage_that_is_not_said_what_to_do_about_is_left_to_a_person(tmp_path: Path) -> None:
-    pipeline = load_config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]\npolicy.after_outage = "2h"'))["a"]
+    pipeline = Config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]\npolicy.after_outage = "2h"')).pipelines()["a"]
     assert (pipeline.policy.after_outage_seconds, pipeline.policy.outage_start) == (7200, "person")
 
 
 def test_missing_file_names_the_way_without_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_config(tmp_path / "lastgood.toml")
+        Config(tmp_path / "lastgood.toml").pipelines()
     assert raised.value.found == "no such file"
     assert "--checkpoint" in (raised.value.next or "")
 
@@ -160,19 +160,18 @@ def test_unknown_key_is_refused_and_the_nearest_one_named(tmp_path: Path) -> Non
 
 
 def test_pipeline_is_chosen_by_name_or_because_it_is_the_only_one(tmp_path: Path) -> None:
-    path = write(tmp_path, '[pipeline.a]\ncommand = ["x"]')
-    pipelines = load_config(path)
-    assert choose_pipeline(pipelines, "a", path) is choose_pipeline(pipelines, None, path)
+    config = Config(write(tmp_path, '[pipeline.a]\ncommand = ["x"]'))
+    assert choose_pipeline(config, "a") is choose_pipeline(config, None)
 
 
 def test_unknown_pipeline_names_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path, '[pipeline.orders]\ncommand = ["x"]\n[pipeline.clicks]\ncommand = ["y"]')
     with pytest.raises(UsageError) as raised:
-        choose_pipeline(load_config(path), "order", path)
+        choose_pipeline(Config(path), "order")
     again = f"lastgood run orders --config {path}"
     assert (raised.value.found, raised.value.next) == ("pipelines orders, clicks", again)
     with pytest.raises(UsageError, match="which pipeline"):
-        choose_pipeline(load_config(path), None, path)
+        choose_pipeline(Config(path), None)
 
 
 def test_command_line_pipeline_is_named_after_its_script() -> None:
@@ -196,12 +195,14 @@ def test_durations_that_are_none(text: object) -> None:
 
 def test_ledger_is_that_of_the_pipeline_else_that_of_the_file(tmp_path: Path) -> None:
     own = '[pipeline.a]\ncommand = ["x"]\nledger = "postgresql://me:geh3im@db/streams"\n'
-    pipelines = load_config(write(tmp_path, f'ledger = "history/ledger.db"\n{own}[pipeline.b]\ncommand = ["x"]\n'))
+    pipelines = Config(
+        write(tmp_path, f'ledger = "history/ledger.db"\n{own}[pipeline.b]\ncommand = ["x"]\n')
+    ).pipelines()
     assert str(pipelines["a"].ledger) == "postgresql://me@db/streams"
     assert pipelines["b"].ledger is not None
     assert pipelines["b"].ledger.path == tmp_path / "history" / "ledger.db"
     assert "geh3im" not in repr(pipelines)
-    assert load_config(write(tmp_path, '[pipeline.c]\ncommand = ["x"]\n'))["c"].ledger is None
+    assert Config(write(tmp_path, '[pipeline.c]\ncommand = ["x"]\n')).pipelines()["c"].ledger is None
 
 
 def test_ledger_that_cannot_be_meant_is_named_without_its_password(tmp_path: Path) -> None:
@@ -235,10 +236,12 @@ via = "app-config"
     ],
 )
 def test_application_is_told_by_a_file_of_its_own(tmp_path: Path, text: str, file: StartFile) -> None:
-    policy = load_config(write(tmp_path, VIA + text))["orders"].policy
+    policy = Config(write(tmp_path, VIA + text)).pipelines()["orders"].policy
     place = file.location.replace("FOLDER", str(tmp_path))
     assert (policy.via, policy.takes_any_number) == (replace(file, location=place), False)
-    assert load_config(write(tmp_path, f"{VIA}{text}\ntakes_any_number = true"))["orders"].policy.takes_any_number
+    assert (
+        Config(write(tmp_path, f"{VIA}{text}\ntakes_any_number = true")).pipelines()["orders"].policy.takes_any_number
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +260,7 @@ def test_start_file_that_cannot_be_meant_is_named_by_its_key(
     tmp_path: Path, text: str, key: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_config(write(tmp_path, VIA + text))
+        Config(write(tmp_path, VIA + text)).pipelines()
     assert f"'pipeline.orders.policy.{key}'" in raised.value.sentence
     assert expected in (raised.value.expected or "")
 
@@ -266,14 +269,14 @@ def test_start_file_that_cannot_be_meant_is_named_by_its_key(
 def test_start_file_without_its_purpose_is_refused(tmp_path: Path, key: str) -> None:
     text = VIA.replace("via =", f"{key} =")
     with pytest.raises(ConfigError) as raised:
-        load_config(write(tmp_path, text))
+        Config(write(tmp_path, text)).pipelines()
     assert raised.value.expected == 'via = "app-config" beside it'
     with pytest.raises(ConfigError, match="takes_any_number"):
-        load_config(write(tmp_path, VIA.replace('via = "app-config"', "takes_any_number = true")))
+        Config(write(tmp_path, VIA.replace('via = "app-config"', "takes_any_number = true"))).pipelines()
 
 
 def test_one_file_tells_one_query_where_to_begin(tmp_path: Path) -> None:
     late = '[pipeline.orders.query.late]\ncheckpoint = "/late"\n'
     with pytest.raises(ConfigError) as raised:
-        load_config(write(tmp_path, f'{VIA}start_file = "f"\n{late}'))
+        Config(write(tmp_path, f'{VIA}start_file = "f"\n{late}')).pipelines()
     assert raised.value.found == "2 queries"

@@ -10,6 +10,7 @@ import pytest
 
 from lastgood.errors import ConfigError, LastgoodError, UsageError
 from lastgood.operations.key import create, key_list, remove, rotate
+from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     KeyFileExistsError,
     KeyFileOpenError,
@@ -51,7 +52,7 @@ def test_each_place_counts_before_the_next(tmp_path: Path, monkeypatch: pytest.M
 def test_another_configuration_names_another_file(tmp_path: Path) -> None:
     made = create(tmp_path / "there" / "named")
     (tmp_path / "there" / "other.toml").write_text(f'{PIPELINE}[trust]\nkey_file = "named"\n')
-    assert keys_of(tmp_path / "there" / "other.toml").keys[0].id == made.ids[0]
+    assert keys_of(Config(tmp_path / "there" / "other.toml")).keys[0].id == made.ids[0]
     assert not keys_of()
 
 

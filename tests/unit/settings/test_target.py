@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.errors import ConfigError, UsageError
-from lastgood.settings.config import Kafka
+from lastgood.settings.config import Config, Kafka
 from lastgood.settings.target import Target, resolve_target
 
 CONFIG = """
@@ -39,18 +39,18 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_pipelines_name_brings_all_that_the_configuration_knows(config: Path) -> None:
-    assert resolve_target("orders", config) == Target(
+    assert resolve_target("orders", Config(config)) == Target(
         "s3a://lake/chk/orders",
         "delta:s3a://lake/orders",
         Kafka(bootstrap="broker:9092"),
         txn_app_id="orders-etl",
     )
-    assert str(resolve_target("remembered", config).ledger) == "sqlite:////ledger.db"
+    assert str(resolve_target("remembered", Config(config)).ledger) == "sqlite:////ledger.db"
 
 
 @pytest.mark.parametrize("location", ["./orders", "/chk/orders", "s3a://lake/orders", "./clicks", "a.b.c"])
 def test_anything_else_is_a_location(config: Path, location: str) -> None:
-    assert resolve_target(location, config) == Target(location)
+    assert resolve_target(location, Config(config)) == Target(location)
 
 
 @pytest.mark.parametrize("there", ["clicks", "clicks.lastgood"])
@@ -59,7 +59,7 @@ def test_folder_that_is_there_counts_under_its_bare_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / there).mkdir()
-    assert resolve_target("clicks", config) == Target("clicks")
+    assert resolve_target("clicks", Config(config)) == Target("clicks")
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_folder_that_is_there_counts_under_its_bare_name(
 )
 def test_name_that_nobody_knows_is_told_with_the_nearest(config: Path, name: str, expected: str) -> None:
     with pytest.raises(UsageError, match=f"neither a pipeline '{name}' nor such a folder") as told:
-        resolve_target(name, config)
+        resolve_target(name, Config(config))
     assert (told.value.subject, told.value.expected) == (str(config), expected)
     assert told.value.found == "pipelines orders, two, none, remembered"
 
 
 def test_without_a_configuration_a_bare_name_is_a_folder(tmp_path: Path) -> None:
-    assert resolve_target("clicks", tmp_path / "lastgood.toml") == Target("clicks")
+    assert resolve_target("clicks", Config(tmp_path / "lastgood.toml")) == Target("clicks")
 
 
 def test_without_a_configuration_a_name_is_a_location(tmp_path: Path) -> None:
-    assert resolve_target("orders", tmp_path / "lastgood.toml") == Target("orders")
+    assert resolve_target("orders", Config(tmp_path / "lastgood.toml")) == Target("orders")
 
 
 def test_one_of_several_queries_is_named_after_the_pipeline(config: Path) -> None:
-    assert resolve_target("two.b", config) == Target("/chk/b")
+    assert resolve_target("two.b", Config(config)) == Target("/chk/b")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_one_of_several_queries_is_named_after_the_pipeline(config: Path) -> Non
 )
 def test_what_is_not_one_query_names_those_there_are(config: Path, target: str, found: str) -> None:
     with pytest.raises(UsageError) as raised:
-        resolve_target(target, config)
+        resolve_target(target, Config(config))
     assert raised.value.found == found
 
 
 def test_broken_configuration_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "lastgood.toml").write_text("[")
     with pytest.raises(ConfigError):
-        resolve_target("orders", tmp_path / "lastgood.toml")
+        resolve_target("orders", Config(tmp_path / "lastgood.toml"))

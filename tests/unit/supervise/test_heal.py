@@ -15,7 +15,7 @@ from lastgood.ladder.rungs import Standing
 from lastgood.recovery.applying import undo
 from lastgood.settings.config import Kafka, Pipeline
 from lastgood.settings.policy import Policy
-from lastgood.settings.target import Target
+from lastgood.settings.target import Target, resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.supervise.care import PersonNeededError
 from lastgood.supervise.events import Event, Repaired
@@ -129,7 +129,7 @@ def test_repair_that_is_taken_back_leaves_the_offsets_with_the_topic_that_was_re
     assert made.before_start(Standing()) is None
     made.close()
     assert noted(checkpoint) == {"orders": "new"}
-    undo("last", checkpoint=str(checkpoint), driver_is_dead=True)
+    undo("last", target=resolve_target(str(checkpoint)), driver_is_dead=True)
     assert noted(checkpoint) == {"orders": "old"}
 
 
