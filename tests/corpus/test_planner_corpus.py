@@ -11,7 +11,7 @@ import pytest
 from planning import carried_out, delta, fence, files, known, silent
 
 from lastgood.checkpoint.contents import Checkpoint
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import Fresh, Replan, Reposition, Resume
 from lastgood.planning.log_edits import edited
@@ -37,14 +37,14 @@ def test_every_draft_is_safe_and_leaves_a_query_that_runs(tmp_path: Path, name: 
     """Each goal, with sinks in each possible place: refused, or carried out it runs and needs nothing more."""
     spark = parse_spark_version(f"{name[:3]}.0")
     what = of_corpus(tmp_path / "0", name)
-    for number, sinks in enumerate(places(what.world.checkpoint), 1):
+    for number, sinks in enumerate(places(what.checkpoint), 1):
         for goal in GOALS:
             found = refused_or_drafted(with_sinks(what, sinks), goal, spark)
             if found is None:
                 continue
             assert found.rests_on
             assert all(parse_step(step.to_json()) == step for step in steps(found))
-            assert_never_ahead(what.world.checkpoint, found)
+            assert_never_ahead(what.checkpoint, found)
             folder = tmp_path / f"{number}-{goal.name}"
             shutil.copytree(tmp_path / "0", folder, symlinks=True)
             after = carried_out(folder, found)
@@ -55,7 +55,7 @@ def test_every_draft_is_safe_and_leaves_a_query_that_runs(tmp_path: Path, name: 
                 assert again.is_plain, (found, again)
 
 
-def of_corpus(folder: Path, name: str) -> Known:
+def of_corpus(folder: Path, name: str) -> World:
     shutil.copytree(CORPUS / name, folder, symlinks=True)
     return known(folder, state_files=state_files(folder))
 
@@ -71,11 +71,11 @@ def places(checkpoint: Checkpoint) -> list[tuple[SinkEvidence, ...]]:
     return [(), (silent(),), *((delta(n),) for n in shown), *((files(n), fence(n)) for n in shown[-2:])]
 
 
-def with_sinks(what: Known, sinks: tuple[SinkEvidence, ...]) -> Known:
-    return dataclasses.replace(what, world=dataclasses.replace(what.world, sinks=sinks))
+def with_sinks(what: World, sinks: tuple[SinkEvidence, ...]) -> World:
+    return dataclasses.replace(what, sinks=sinks)
 
 
-def refused_or_drafted(what: Known, goal: Goal, spark: SparkVersion) -> Draft | None:
+def refused_or_drafted(what: World, goal: Goal, spark: SparkVersion) -> Draft | None:
     try:
         return draft(what, goal, spark)
     except RepairRefusedError as error:

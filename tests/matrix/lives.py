@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planning import read
@@ -18,9 +18,9 @@ from planning import read
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
-from lastgood.planning.draft import Draft, Known
+from lastgood.planning.draft import Draft
 from lastgood.query.topics import plans_of, times_to_ask
-from lastgood.query.world import World
+from lastgood.query.world import RepairFacts, World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS
@@ -438,8 +438,9 @@ class Life:
             now_ms=self.now_ms,
         )
 
-    def known(self) -> Known:
-        return Known(self.world(), mirror=self.mirror, mirrored_id=QUERY_ID if self.mirror else None)
+    def known(self) -> World:
+        facts = RepairFacts(mirror=self.mirror, mirrored_id=QUERY_ID if self.mirror else None)
+        return replace(self.world(), repair=facts)
 
     # What comes of it.
 

@@ -25,7 +25,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.diagnosis.engine import diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.planner import draft
@@ -199,7 +199,7 @@ class Laboratory:
         yield from self._wrong_grade(truth, world)
         for goal in GOALS:
             try:
-                found = draft(Known(world), goal, SPARK_4_2)
+                found = draft(world, goal, SPARK_4_2)
             except RepairRefusedError:
                 continue
             for line in _wrong_plan(truth, world, self.build(truth), found):

@@ -20,7 +20,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.findings import Severity
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import Replan, Reposition, Resume
 from lastgood.planning.planner import draft
@@ -229,7 +229,7 @@ def _wrong_promises(folder: Path, truth: Truth, goal: Goal) -> Iterator[str]:
     place = Place(folder, truth)
     world = place.world()
     try:
-        found = draft(Known(world), goal, SPARK_4_2)
+        found = draft(world, goal, SPARK_4_2)
     except RepairRefusedError:
         return
     told = f"{truth}: {goal.name} is {found.guarantee.value}"

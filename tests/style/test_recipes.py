@@ -25,11 +25,12 @@ from lastgood.cli.main import VERBS
 from lastgood.cli.plan import plan as plan_verb
 from lastgood.diagnosis.catalogue import CONDITIONS
 from lastgood.diagnosis.findings import Condition
-from lastgood.planning.draft import Draft, Edit, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, Edit, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, GoalKind
 from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.price import Guarantee, Waiver
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.changes import SinkChanges
@@ -310,14 +311,14 @@ class Hold:
         return {}
 
 
-def draft_hold(known: Known, goal: Hold, spark: SparkVersion) -> Draft:
+def draft_hold(world: World, goal: Hold, spark: SparkVersion) -> Draft:
     del goal, spark
-    path = f"offsets/{known.world.checkpoint.last_planned}"
+    path = f"offsets/{world.checkpoint.last_planned}"
     return Draft((Edit(path, None, "somebody wants to look"),), Guarantee.AT_LEAST_ONCE, ("the recipe",))
 
 
-def offer_hold(known: Known, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
-    del known
+def offer_hold(world: World, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
+    del world
     if not isinstance(asked, Hold):
         yield Hold(), ()
 

@@ -62,6 +62,8 @@ from lastgood.storage.rights import WORK_SUFFIX, private
 from lastgood.values import JsonValue, ShapeError, form
 
 _WORLD, _FAILURES = "world.json", "failures.json"
+_NOT_SAVED = frozenset({"checkpoint", "repair"})
+"""Fields of a world that lie in a bundle as files, or that no diagnosis rests on."""
 _MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
 _OWN_FOLDERS = (OFFSETS, COMMITS, SOURCES, STATE)
 _DEPTH_MAX = 8
@@ -347,7 +349,7 @@ def _records(evidence: Evidence, pool: Executor) -> Iterator[tuple[str, bytes]]:
 
 
 def _world_json(world: World) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(World) if field.name != "checkpoint"]
+    names = [field.name for field in dataclasses.fields(World) if field.name not in _NOT_SAVED]
     told = {name: to_json(getattr(world, name)) for name in names}
     return {**told, "kafka": None if world.kafka is None else to_json(world.kafka.to_json())}
 
@@ -361,7 +363,7 @@ def _world_fields(told: Any) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise ShapeError(told, "world")
     hints = typing.get_type_hints(World)
-    names = [field.name for field in dataclasses.fields(World) if field.name in told and field.name != "checkpoint"]
+    names = [field.name for field in dataclasses.fields(World) if field.name in told and field.name not in _NOT_SAVED]
     found = {name: from_json(hints[name], told[name]) for name in names if name != "kafka"}
     kafka: KafkaFacts | None = None if told.get("kafka") is None else facts_from_json(told["kafka"])
     return {**found, "kafka": kafka}

@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import KafkaOffset
@@ -20,7 +20,6 @@ from lastgood.observe.offsets import offsets_after
 from lastgood.observe.positions import Where, chosen_offsets, first_records, oldest_records, read_at
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
 from lastgood.observe.survey import Survey
-from lastgood.planning.draft import Known
 from lastgood.planning.extents import (
     Reads,
     extent_from_beginning,
@@ -48,68 +47,66 @@ _ONLY_SOURCE = "0"
 _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 
 
-@dataclass(frozen=True, slots=True)
-class Seeding:
-    """A query whose checkpoint is lost, or to be left behind."""
+def seed(found: Survey, where: Where) -> Fresh:
+    """The goal `fresh` of a query whose checkpoint is lost, or to be left behind.
 
-    found: Survey
-    known: Known
+    With where it starts, and how far the sinks have come if anybody tells.
 
-    def goal(self, where: Where) -> Fresh:
-        """The goal `fresh` with where to start, and how far the sinks have come if anybody tells.
+    Raises:
+        UsageError: no choice, or more than one; or what it needs is not given (subclasses).
+        BatchUnknownError: nobody knows where the batch ended that the sink shows.
+        SourceKindError: no source of the query is Kafka.
+        StorageError: the table cannot be read.
+    """
+    where.require_one()
+    return replace(_seed(found, where), new_query_id=str(uuid.uuid4()))
 
-        Raises:
-            UsageError: no choice, or more than one; or what it needs is not given (subclasses).
-            BatchUnknownError: nobody knows where the batch ended that the sink shows.
-            SourceKindError: no source of the query is Kafka.
-            StorageError: the table cannot be read.
-        """
-        where.require_one()
-        return replace(self._goal(where), new_query_id=str(uuid.uuid4()))
 
-    def default(self) -> Fresh:
-        """What can be trusted most: the mirror, else the newest batch of the sinks if anybody knows where it ended."""
-        if not self.known.mirror:
-            with contextlib.suppress(LastgoodError):
-                return self.goal(Where(at_sink=True))
-        return Fresh()
+def seed_by_default(found: Survey) -> Fresh:
+    """What can be trusted most: the mirror, else the newest batch of the sinks if anybody knows where it ended."""
+    if not found.world.repair.mirror:
+        with contextlib.suppress(LastgoodError):
+            return seed(found, Where(at_sink=True))
+    return Fresh()
 
-    def others(self, goal: Fresh) -> Iterator[tuple[Fresh, tuple[str, ...]]]:
-        """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
-        if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
-            at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
-            yield replace(goal, offsets=goal.extent.most, chosen="the end of the rows"), ("--at", at)
-        ways = {
-            ("--at-sink",): Where(at_sink=True),
-            ("--at-last-commit",): Where(at_last_commit=True),
-            ("--earliest",): Where(earliest=True),
-        }
-        for options, where in ways.items():
-            with contextlib.suppress(LastgoodError):
-                other = self.goal(where)
-                if other.chosen != goal.chosen:
-                    yield other, options
 
-    def _goal(self, where: Where) -> Fresh:
-        if where.at_sink:
-            return _by_mark(self.found)
-        if where.offset_columns is not None:
-            return _by_rows(where.offset_columns, where, self.found, self.known)
-        topics = _kafka_topics(self.found, self.known)
-        if not topics and where.at is not None:
-            topics = {_ONLY_SOURCE: read_at(where.at)}
-        if not topics and not (where.batch is not None or where.stable_lag is not None):
-            raise UsageError(
-                "no log names a topic that the query reads",
-                subject=str(self.found.location),
-                expected="--topic NAME and --kafka SERVERS",
-            )
-        reads = _reads(self.found, topics)
-        if where.at_last_commit:
-            return _by_time(where, self.found, reads)
-        offsets, chosen = chosen_offsets(where, self.found, topics=topics or None)
-        is_whole = where.earliest and reads.facts is not None and not where.only
-        return Fresh(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
+def other_seeds(found: Survey, goal: Fresh) -> Iterator[tuple[Fresh, tuple[str, ...]]]:
+    """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
+    if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
+        at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
+        yield replace(goal, offsets=goal.extent.most, chosen="the end of the rows"), ("--at", at)
+    ways = {
+        ("--at-sink",): Where(at_sink=True),
+        ("--at-last-commit",): Where(at_last_commit=True),
+        ("--earliest",): Where(earliest=True),
+    }
+    for options, where in ways.items():
+        with contextlib.suppress(LastgoodError):
+            other = seed(found, where)
+            if other.chosen != goal.chosen:
+                yield other, options
+
+
+def _seed(found: Survey, where: Where) -> Fresh:
+    if where.at_sink:
+        return _by_mark(found)
+    if where.offset_columns is not None:
+        return _by_rows(where.offset_columns, where, found)
+    topics = _kafka_topics(found)
+    if not topics and where.at is not None:
+        topics = {_ONLY_SOURCE: read_at(where.at)}
+    if not topics and not (where.batch is not None or where.stable_lag is not None):
+        raise UsageError(
+            "no log names a topic that the query reads",
+            subject=str(found.location),
+            expected="--topic NAME and --kafka SERVERS",
+        )
+    reads = _reads(found, topics)
+    if where.at_last_commit:
+        return _by_time(where, found, reads)
+    offsets, chosen = chosen_offsets(where, found, topics=topics or None)
+    is_whole = where.earliest and reads.facts is not None and not where.only
+    return Fresh(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
 
 
 def _by_mark(found: Survey) -> Fresh:
@@ -152,12 +149,12 @@ def _remembered_id(target: Target) -> str | None:
         return gather(target, batches=1, ledger=ledger, may_be_missing=True).query_id
 
 
-def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
+def _by_rows(text: str, where: Where, found: Survey) -> Fresh:
     """Where the rows of the table end, or where the first of them is missing."""
     columns = parse_offset_columns(text)
     table = _table(found, "--offset-columns")
     _require_judged(table)
-    topics = _kafka_topics(found, known)
+    topics = _kafka_topics(found)
     topic = None
     if columns.topic is None:
         topic = _one_topic(topics, text)
@@ -178,7 +175,7 @@ def _by_rows(text: str, where: Where, found: Survey, known: Known) -> Fresh:
         (Guarantee.LOSSY, f"{topic} looks as if it was created again earlier: {because}. What was unread then is lost")
         for topic, because in before.items()
     ]
-    doubts = [*untold, *earlier, *_doubts(found, known, table, rows, told)]
+    doubts = [*untold, *earlier, *_doubts(found, table, rows, told)]
     extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
     beside = f", and the beginning of {', '.join(anew)}" if anew else ""
     chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
@@ -197,7 +194,7 @@ def _require_topics(found: Survey, topics: Mapping[str, Offsets], rows: TableOff
 
 
 def _doubts(
-    found: Survey, known: Known, table: SinkEvidence, rows: TableOffsets, told: Mapping[str, Offsets]
+    found: Survey, table: SinkEvidence, rows: TableOffsets, told: Mapping[str, Offsets]
 ) -> list[tuple[Guarantee, str]]:
     """What speaks against rows as the measure of how far the query has come."""
     others = len(found.world.sinks) - 1
@@ -205,7 +202,7 @@ def _doubts(
     if others:
         line = f"how far {others} other sink{'s have' if others > 1 else ' has'} come, its rows do not tell"
         doubts.append((Guarantee.LOSSY, line))
-    own = {found.evidence.query_id, known.mirrored_id, *(copy.query_id for copy in found.evidence.mirror)}
+    own = {found.evidence.query_id, found.world.repair.mirrored_id, *(copy.query_id for copy in found.evidence.mirror)}
     foreign = [name for name in table.others if name not in own]
     if len(foreign) > (1 if own == {None} else 0):
         line = f"others write to {table.location} too: {', '.join(foreign[:3])}"
@@ -359,9 +356,9 @@ def _table(found: Survey, option: str) -> SinkEvidence:
     return tables[0]
 
 
-def _kafka_topics(found: Survey, known: Known) -> dict[str, Offsets]:
+def _kafka_topics(found: Survey) -> dict[str, Offsets]:
     """The partitions of each Kafka source, by the newest plan, else by what was asked of Kafka; empty: nobody tells."""
-    entry = found.world.checkpoint.newest_offsets or newest_mirrored(known.mirror)
+    entry = found.world.checkpoint.newest_offsets or newest_mirrored(found.world.repair.mirror)
     if entry is not None:
         return {name: each.topics for name, each in ends(entry).items() if isinstance(each, KafkaOffset)}
     facts = _answered(found)

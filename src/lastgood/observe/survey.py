@@ -19,7 +19,6 @@ from lastgood.observe.sinks_back import fence_of
 from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.observe.unread_files import files_after
 from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, world_of
-from lastgood.planning.draft import Known
 from lastgood.planning.left_out import left_out
 from lastgood.planning.plan import PlannedSink, Promise
 from lastgood.planning.planner import batches_wanted
@@ -29,7 +28,7 @@ from lastgood.planning.standing import taken_back
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
-from lastgood.query.world import World
+from lastgood.query.world import RepairFacts, World
 from lastgood.redaction import without_login
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
@@ -73,8 +72,8 @@ class Survey:
         asked = replace(self.world.asked, wanted=words, accepted=tuple(waiver.value for waiver in accept))
         return replace(self, world=replace(self.world, asked=asked))
 
-    def known(self) -> Known:
-        """What a planner goes by.
+    def with_repair_facts(self) -> Survey:
+        """The same, knowing as well what only a planner goes by.
 
         Raises:
             StorageError: the storage does not answer (subclasses).
@@ -84,13 +83,13 @@ class Survey:
         mirrored_id = newest.query_id if newest else None
         ours = (copy for copy in evidence.mirror if copy.query_id == mirrored_id)
         files = evidence.storage.walk(self.location / STATE) if self.world.checkpoint.is_stateful else None
-        return Known(
-            world=self.world,
+        facts = RepairFacts(
             mirror={path: copy.content for path, copy in standing(ours).items()},
             mirrored_id=mirrored_id,
             state_files={f"{STATE}/{entry.name}": entry.size or 0 for entry in files or ()},
             checksums=frozenset(_checksums(evidence.storage, self.location)),
         )
+        return replace(self, world=replace(self.world, repair=facts))
 
     def promise(self, storage: Storage) -> Promise:
         """What Spark would do with the checkpoint as `storage` shows it.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.steps import MoveStep
-from lastgood.query.world import World
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.steps.step import SinkEdit
@@ -45,21 +43,6 @@ class StartEdit:
     offsets: Offsets
     why: str
     """One line for a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """All that a planner goes by."""
-
-    world: World
-    mirror: Mapping[str, bytes] = field(default_factory=dict)
-    """Files of this query's logs as they stood last, by their path; empty without a mirror."""
-    mirrored_id: str | None = None
-    """The query id that the mirror knows."""
-    state_files: Mapping[str, int] = field(default_factory=dict)
-    """Path and size of every file below `state`, of a stateful query."""
-    checksums: frozenset[str] = frozenset()
-    """Paths of every `.NAME.crc` in the logs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.plan import Alternative
@@ -21,27 +21,27 @@ _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
 
 
-def draft(known: Known, goal: Goal, spark: SparkVersion) -> Draft:
+def draft(world: World, goal: Goal, spark: SparkVersion) -> Draft:
     """Which files change so that the query does what is asked for, and what can be said of it then.
 
     Args:
-        known: Checkpoint, sinks, sources and mirror. The checkpoint is read with `batches_wanted` batches at least,
-            and the sinks are asked about the query id of the checkpoint; if that is lost, about `known.mirrored_id`.
+        world: Checkpoint, sinks, sources and mirror. The checkpoint is read with `batches_wanted` batches at least,
+            and the sinks are asked about the query id of the checkpoint; if that is lost, about the mirror's.
         goal: What is asked for.
         spark: The version that will run it.
 
     Raises:
         RepairRefusedError: it cannot be done in a way of which anything can be promised.
     """
-    known = replace(known, world=replace(known.world, sinks=tuple(map(_proven, known.world.sinks))))
+    world = replace(world, sinks=tuple(map(_proven, world.sinks)))
     try:
-        found = _drafted(known, goal, spark)
+        found = _drafted(world, goal, spark)
     except RepairRefusedError as error:
-        error.alternatives = _alternatives(known, goal, spark)
+        error.alternatives = _alternatives(world, goal, spark)
         raise
     if found.guarantee is Guarantee.EXACTLY_ONCE:
         return found
-    return replace(found, alternatives=ranked((*found.alternatives, *_alternatives(known, goal, spark))))
+    return replace(found, alternatives=ranked((*found.alternatives, *_alternatives(world, goal, spark))))
 
 
 def _proven(sink: SinkEvidence) -> SinkEvidence:
@@ -62,30 +62,30 @@ def batches_wanted(world: World) -> int:
     return newest - min((position.committed or 0, newest, *shown)) + _BATCHES_READ
 
 
-def _drafted(known: Known, goal: Goal, spark: SparkVersion) -> Draft:
-    return GOAL_KINDS[goal.name].draft(known, goal, spark)
+def _drafted(world: World, goal: Goal, spark: SparkVersion) -> Draft:
+    return GOAL_KINDS[goal.name].draft(world, goal, spark)
 
 
-def _alternatives(known: Known, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
+def _alternatives(world: World, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
     """The other goals, the best first, and last those that are refused as well."""
-    is_gone = known.world.checkpoint.newest_offsets is None and not known.mirror
+    is_gone = world.checkpoint.newest_offsets is None and not world.repair.mirror
     if is_gone and GOAL_KINDS[goal.name].begins is Begins.ANEW:
         return ()  # nothing is left that could be gone on with
     found: list[Alternative] = []
     instead: list[Alternative] = []
     for kind in GOAL_KINDS.values():
-        offered = [_alternative(known, *offer, spark) for offer in kind.offer(known, goal)]
+        offered = [_alternative(world, *offer, spark) for offer in kind.offer(world, goal)]
         if any(each.guarantee is None for each in offered):
-            instead += [_alternative(known, *offer, spark) for offer in kind.offer_instead(known)]
+            instead += [_alternative(world, *offer, spark) for offer in kind.offer_instead(world)]
         found += offered
     return ranked((*found, *instead))
 
 
 def alternatives(
-    known: Known, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
+    world: World, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
 ) -> tuple[Alternative, ...]:
     """What further goals come to, each with the options that ask for it."""
-    return tuple(_alternative(known, goal, options, spark) for goal, options in goals)
+    return tuple(_alternative(world, goal, options, spark) for goal, options in goals)
 
 
 def ranked(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
@@ -97,10 +97,10 @@ def _rank(way: Alternative) -> int:
     return len(WORDS) if way.guarantee is None else WORDS.index(way.guarantee)
 
 
-def _alternative(known: Known, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
-    command = known.world.command("plan", "--goal", goal.name, *options)
+def _alternative(world: World, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
+    command = world.command("plan", "--goal", goal.name, *options)
     try:
-        found = _drafted(known, goal, spark)
+        found = _drafted(world, goal, spark)
     except RepairRefusedError as error:
         return Alternative(goal.name, None, error.sentence)
     return Alternative(goal.name, found.guarantee, _told(found, goal), command)

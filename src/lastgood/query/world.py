@@ -70,6 +70,20 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairFacts:
+    """What only a repair has to know of the files of a query."""
+
+    mirror: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the logs as they stood last, by their path; empty without a mirror."""
+    mirrored_id: str | None = None
+    """The query id that the mirror knows."""
+    state_files: Mapping[str, int] = field(default_factory=dict)
+    """Path and size of every file below `state`, of a stateful query."""
+    checksums: frozenset[str] = frozenset()
+    """Paths of every `.NAME.crc` in the logs."""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """What was found and asked."""
 
@@ -115,7 +129,8 @@ class World:
     """Files of the state that the next batch loads and that are not what was written, by their path."""
     advice: AdviceFacts = field(default_factory=AdviceFacts)
     """Where the checkpoint lies, and how its query was seen to run."""
-
+    repair: RepairFacts = field(default_factory=RepairFacts)
+    """What a planner goes by as well; empty where nothing is planned."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Links in the checkpoint and in its work folder, none of which was followed; path and text."""
 

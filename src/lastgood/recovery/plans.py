@@ -18,11 +18,11 @@ from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries,
 from lastgood.journal.seal import seal_of
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.positions import Where, chosen_offsets
-from lastgood.observe.seeds import Seeding
+from lastgood.observe.seeds import other_seeds, seed, seed_by_default
 from lastgood.observe.sinks_back import sink_steps
 from lastgood.observe.surroundings import EvidenceOptions, start_words
 from lastgood.observe.survey import Survey, survey
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
 from lastgood.planning.goals.values import Fresh
@@ -133,9 +133,9 @@ def make_plan(
     ).wanting(options.goal_words(), options.accept)
     require_no_open(found.evidence.storage, found.location, found.world.asked, target.config)
     found = _with_start_file(found, options.via or options.named or target.policy.via)
-    known = found.known()
-    goal = _goal(options, found, known)
-    drafted = _with_seeds(draft(known, goal, found.spark), goal, Seeding(found, known))
+    found = found.with_repair_facts()
+    goal = _goal(options, found)
+    drafted = _with_seeds(draft(found.world, goal, found.spark), goal, found)
     plan = _whole(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
 
@@ -159,7 +159,7 @@ def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
     return replace(found, world=replace(found.world, left=replace(left, says=says)))
 
 
-def _goal(options: PlanOptions, found: Survey, known: Known) -> Goal:
+def _goal(options: PlanOptions, found: Survey) -> Goal:
     where, kind = options.where, GOAL_KINDS[options.goal]
     if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
@@ -171,25 +171,24 @@ def _goal(options: PlanOptions, found: Survey, known: Known) -> Goal:
         return kind.make()
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*chosen_offsets(where, found))
-    seeding = Seeding(found, known)
     if options.via is not None:
         left, asked = found.world.left, (*options.goal_words(), *options.start_words())
         if left is not None and left.says and (not where.is_chosen or asked == left.asked):
             # The same once more, before a batch was planned: it is done already, and no log is left to do it by.
             goal = Fresh(left.starts, f"recovery {left.recovery} said")
         else:
-            goal = seeding.goal(where if where.is_chosen else Where(at_sink=True))
+            goal = seed(found, where if where.is_chosen else Where(at_sink=True))
         file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
         via = replace(options.via, location=file)
         return replace(goal, via=via, takes_any_number=options.takes_any_number)
-    return seeding.goal(where) if where.is_chosen else seeding.default()
+    return seed(found, where) if where.is_chosen else seed_by_default(found)
 
 
-def _with_seeds(drafted: Draft, goal: Goal, seeding: Seeding) -> Draft:
+def _with_seeds(drafted: Draft, goal: Goal, found: Survey) -> Draft:
     """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
     if not isinstance(goal, Fresh) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
         return drafted
-    others = alternatives(seeding.known, seeding.others(goal), seeding.found.spark)
+    others = alternatives(found.world, other_seeds(found, goal), found.spark)
     return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
 
 

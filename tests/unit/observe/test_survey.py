@@ -37,7 +37,8 @@ def mirrored(query: CheckpointBuilder, sink: int | None = None) -> tuple[int, se
         for number in range(sink + 1):
             (log / str(number)).write_bytes(b"v1")
         sinks = (f"file:{log.parent}",)
-    found = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions(sinks=sinks)).known().mirror
+    seen = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions(sinks=sinks))
+    found = seen.with_repair_facts().world.repair.mirror
     plans = [int(path.rpartition("/")[2]) for path in found if path.startswith("offsets/")]
     return min(plans), {path for path in found if not path.startswith(("offsets/", "commits/"))}
 

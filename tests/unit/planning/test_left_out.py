@@ -20,7 +20,7 @@ EXPIRED = broker((3, 40), (0, 40))
 
 
 def told(folder: Path, outcome: Outcome, batch: int, kafka: KafkaFacts | None, **others: object) -> object:
-    world = known(folder, kafka=kafka, **{"fail_on_data_loss": False, **others}).world
+    world = known(folder, kafka=kafka, **{"fail_on_data_loss": False, **others})
     return left_out(world, outcome, batch)
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_left_out_where_spark_stops_or_the_sink_has_what_is_gone_or_n
     query(tmp_path, 1, orphan=True)
     gone = broker((8, 40), (8, 40))
     assert told(tmp_path, Outcome.RERUNS, 1, gone, fail_on_data_loss=True) == ()
-    dropped = replace(known(tmp_path, delta(1), kafka=gone).world, fail_on_data_loss=False)
+    dropped = replace(known(tmp_path, delta(1), kafka=gone), fail_on_data_loss=False)
     assert left_out(dropped, Outcome.RERUNS, 1) == ()
     further = replace(dropped, kafka=broker((8, 40), (20, 40)))
     assert left_out(further, Outcome.RERUNS, 1) == ("orders-1 10..20 expired",)

@@ -17,7 +17,7 @@ from lastgood.query.prediction.spark_version import SPARK_4_2
 
 def test_planner_sees_as_far_back_as_the_sinks_show(tmp_path: Path) -> None:
     query(tmp_path, 40)
-    world = known(tmp_path).world
+    world = known(tmp_path)
     assert batches_wanted(world) == 4
     assert batches_wanted(dataclasses.replace(world, sinks=(delta(9), delta(39)))) == 34
 

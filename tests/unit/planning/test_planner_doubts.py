@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 
 
 def newest_plan_ms(folder: Path, batch_id: int) -> int:
-    entry = known(folder).world.checkpoint.offsets.entries[batch_id]
+    entry = known(folder).checkpoint.offsets.entries[batch_id]
     assert not isinstance(entry, Damage)
     assert entry.metadata is not None
     return entry.metadata.batch_timestamp_ms

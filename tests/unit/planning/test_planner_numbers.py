@@ -60,7 +60,7 @@ def test_once_it_is_used_up_a_restart_reads_the_range_under_the_next_number(tmp_
     query(tmp_path, 3, orphan=True)
     carried_out(tmp_path, drafted(known(tmp_path, older(), kafka=KEPT), Resume()))
     then = known(tmp_path, older(), kafka=KEPT)
-    restart = predict(then.world, SPARK_4_2)
+    restart = predict(then, SPARK_4_2)
     assert (restart.outcome, restart.batch) == (Outcome.RERUNS, 3)
     found = drafted(then, Resume())
     assert (found.guarantee, found.is_plain) == (TWICE, True)
@@ -123,7 +123,7 @@ def test_state_that_an_older_plan_made_would_count_twice_so_the_table_gives_the_
 
 def test_position_does_not_take_the_number_for_the_batch(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    position = locate(known(tmp_path).world.checkpoint, [older()])
+    position = locate(known(tmp_path).checkpoint, [older()])
     assert (position.sink, position.sink_known, position.last_good, position.skipped_up_to) == (None, False, 2, 3)
     assert "is not known to be of its plan" in position.reasons[-1]
 
@@ -148,7 +148,7 @@ def test_numbers_above_that_the_sink_has_as_well_are_used_up_with_it(tmp_path: P
     assert changes(found) == dict.fromkeys(("offsets/3", "offsets/4", "offsets/5"), "written")
     assert found.guarantee is TWICE
     carried_out(tmp_path, found)
-    then = predict(known(tmp_path, sink, kafka=KEPT).world, SPARK_4_2)
+    then = predict(known(tmp_path, sink, kafka=KEPT), SPARK_4_2)
     assert (then.outcome, then.batch) == (Outcome.RERUNS, 5)
 
 

@@ -190,7 +190,7 @@ def test_table_that_went_back_to_before_its_log_may_lack_what_its_mark_stands_fo
                 LOSSY,
                 True,
             )
-        unknowns = judge(known(tmp_path, sink, kafka=KEPT).world).restart.unknowns
+        unknowns = judge(known(tmp_path, sink, kafka=KEPT)).restart.unknowns
         assert [why in line for line in unknowns if "/lake/out" in line] == [sink is gone_on]
     assert drafted(known(tmp_path, delta(3, unclear=why), kafka=KEPT), Resume()).guarantee is EXACT  # each is told
 

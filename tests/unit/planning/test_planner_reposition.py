@@ -30,7 +30,7 @@ from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
+from lastgood.query.world import RepairFacts, World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.facts import FoundRecord
 from lastgood.testing.checkpoints import FileInput
@@ -268,7 +268,8 @@ def test_latest_needs_a_broker(tmp_path: Path) -> None:
 def test_orphan_goes_with_its_checksum(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
-    found = drafted(replace(known(tmp_path, delta(2)), checksums=frozenset({"offsets/.3.crc"})), to(10))
+    facts = RepairFacts(checksums=frozenset({"offsets/.3.crc"}))
+    found = drafted(replace(known(tmp_path, delta(2)), repair=facts), to(10))
     gone = dict.fromkeys(("offsets/3", "offsets/.3.crc"), "set aside")
     assert changes(found) == {**gone, "offsets/2": "written"}
 

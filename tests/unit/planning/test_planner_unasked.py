@@ -34,7 +34,7 @@ def test_that_it_serves_a_range_again_is_an_assumption(tmp_path: Path, name: str
     assert (found.guarantee, found.is_plain) == (AT_LEAST, True)
     assert f"source 0 ({name})" in found.rests_on[-1]
     assert "--source-replays" in found.rests_on[-1]
-    told = [each for each in predict(known(tmp_path).world, SPARK).unknowns if f"({name})" in each]
+    told = [each for each in predict(known(tmp_path), SPARK).unknowns if f"({name})" in each]
     assert len(told) == 1
 
 
@@ -45,7 +45,7 @@ def test_a_person_may_vouch_for_it_and_is_named(tmp_path: Path, orphan: bool) ->
     found = drafted(vouched, Resume())
     assert (found.guarantee, found.is_plain) == (EXACT, True)
     assert "as --source-replays says" in found.rests_on[-1]
-    assert predict(vouched.world, SPARK).unknowns == ()
+    assert predict(vouched, SPARK).unknowns == ()
 
 
 @pytest.mark.parametrize("vouched", [False, True])
@@ -79,7 +79,7 @@ def test_a_socket_never_serves_anything_again(tmp_path: Path, vouched: bool) -> 
     found = drafted(what, Resume())
     assert found.guarantee is LOSSY
     assert "cannot serve again" in found.rests_on[-1]
-    assert any("socket" in each for each in predict(what.world, SPARK).unknowns)
+    assert any("socket" in each for each in predict(what, SPARK).unknowns)
 
 
 def test_rate_is_told_from_a_socket_by_its_beginning(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_kafka_is_not_what_a_recorder_saw_to_be_something_else(
     found = drafted(known(tmp_path, delta(2), advice=advice), Resume())
     assert (found.guarantee, found.is_plain) == (word, True)
     assert ("where a recorder saw another source" in found.rests_on[-1]) == (word is AT_LEAST)
-    told = [each for each in predict(known(tmp_path, advice=advice).world, SPARK).unknowns if "a recorder saw" in each]
+    told = [each for each in predict(known(tmp_path, advice=advice), SPARK).unknowns if "a recorder saw" in each]
     assert len(told) == (word is AT_LEAST)
     assert (
         drafted(known(tmp_path, delta(2), advice=advice, kafka=broker((0, 40), (0, 40))), Resume()).guarantee is EXACT

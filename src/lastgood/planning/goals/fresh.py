@@ -12,7 +12,7 @@ from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
-from lastgood.planning.draft import Draft, Edit, Known, StartEdit
+from lastgood.planning.draft import Draft, Edit, StartEdit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.planning.goals.resume import require_sinks, resumed
@@ -34,6 +34,7 @@ from lastgood.planning.standing import Standing, seen_as
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
 from lastgood.query.topics import recorded_of
+from lastgood.query.world import World
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -43,13 +44,13 @@ _NO_LOG = "the assumption that the query reads nothing else and keeps no state: 
 _NOBODY = "(a query that is not there yet)"
 
 
-def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
+def plan_fresh(world: World, goal: Fresh, spark: SparkVersion) -> Draft:
     """The draft for `fresh`.
 
     Raises:
         RepairRefusedError: nothing is known that a checkpoint could be seeded from, or it keeps state.
     """
-    work = Work.begin(known, spark)
+    work = Work.begin(world, spark)
     if goal.offsets is None:
         return _from_mirror(work)
     if work.standing.world.is_stateful:
@@ -62,7 +63,7 @@ def plan_fresh(known: Known, goal: Fresh, spark: SparkVersion) -> Draft:
 
 
 def _from_mirror(work: Work) -> Draft:
-    if not work.known.mirror:
+    if not work.facts.mirror:
         raise refuse(
             work.standing,
             "there is no mirror of this query",
@@ -70,8 +71,8 @@ def _from_mirror(work: Work) -> Draft:
             " --at-last-commit, --earliest",
             next=work.standing.world.command("plan", "--goal", "fresh", "--earliest"),
         )
-    query_id = work.known.mirrored_id
-    repair = restored(work, work.known.mirror)
+    query_id = work.facts.mirrored_id
+    repair = restored(work, work.facts.mirror)
     asked_as = work.standing.query_id
     world = work.standing.world
     if query_id is not None:
@@ -79,12 +80,12 @@ def _from_mirror(work: Work) -> Draft:
             line = f"query {asked_as} has run here meanwhile: what it wrote is written once more"
             repair = replace(repair, word=Guarantee.AT_LEAST_ONCE, rests_on=(*repair.rests_on, line))
         world = seen_as(world, query_id, asked_as=asked_as)
-    return resumed(replace(work, mirror=work.known.mirror).with_repair(repair, world))
+    return resumed(replace(work, mirror=work.facts.mirror).with_repair(repair, world))
 
 
 def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
     standing = work.standing
-    own_id = standing.query_id or work.known.mirrored_id
+    own_id = standing.query_id or work.facts.mirrored_id
     world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
     standing = Standing.of(world, work.spark)
     template = _template(work, standing)
@@ -184,7 +185,7 @@ def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via
         RepairRefusedError: a sink goes by numbers, or might; or the query has another source.
     """
     standing = work.standing
-    own_id = standing.query_id or work.known.mirrored_id
+    own_id = standing.query_id or work.facts.mirrored_id
     world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
     standing = Standing.of(world, work.spark)
     template = _template(work, standing)
@@ -383,9 +384,9 @@ def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
     return tuple(replace(price, bound=True) for price in repair.prices)
 
 
-def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
+def _offer(world: World, asked: Goal) -> Iterator[Offer]:
     is_it = isinstance(asked, Fresh) and asked.offsets is None
-    if known.mirror and not is_it:
+    if world.repair.mirror and not is_it:
         yield Fresh(), ()
 
 

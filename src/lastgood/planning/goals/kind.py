@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from lastgood.planning.draft import Draft, Known
+from lastgood.planning.draft import Draft
 from lastgood.query.prediction.spark_version import SparkVersion
+from lastgood.query.world import World
 
 
 class Goal(Protocol):
@@ -37,13 +38,13 @@ class Begins(enum.Enum):
     """From offsets, a sink or a mirror, be there a checkpoint or not."""
 
 
-def _offer_never(known: Known, asked: Goal) -> Iterator[Offer]:
-    del known, asked
+def _offer_never(world: World, asked: Goal) -> Iterator[Offer]:
+    del world, asked
     yield from ()
 
 
-def _offer_nothing_instead(known: Known) -> Iterator[Offer]:
-    del known
+def _offer_nothing_instead(world: World) -> Iterator[Offer]:
+    del world
     yield from ()
 
 
@@ -56,11 +57,11 @@ class GoalKind:
     begins: Begins
     make: Callable[..., Goal]
     """Gives the goal: of nothing if it begins by itself; else of offsets, and of how they were chosen in one line."""
-    draft: Callable[[Known, Any, SparkVersion], Draft]
+    draft: Callable[[World, Any, SparkVersion], Draft]
     """Which files change, and what can be said of it. Raises RepairRefusedError."""
-    offer: Callable[[Known, Goal], Iterator[Offer]] = _offer_never
+    offer: Callable[[World, Goal], Iterator[Offer]] = _offer_never
     """The same goal, where another one was asked for and this one may be the better way."""
-    offer_instead: Callable[[Known], Iterator[Offer]] = _offer_nothing_instead
+    offer_instead: Callable[[World], Iterator[Offer]] = _offer_nothing_instead
     """What is offered where the one that was offered first is refused."""
     tells_start: bool = False
     """Whether the ways that are offered are told apart by where they start; then `chosen` of the goal says it."""

@@ -8,7 +8,7 @@ from typing import Final
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.logs import SourceLog
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, foreseen, repaired, require_sinks, require_sources
 from lastgood.planning.goals.values import Replan
@@ -20,16 +20,17 @@ from lastgood.planning.repairs.sinks_back import mark_lowered, sinks_taken_back
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
+from lastgood.query.world import World
 from lastgood.sources.files.facts import FileState, never_found_again
 
 
-def plan_replan(known: Known, spark: SparkVersion) -> Draft:
+def plan_replan(world: World, spark: SparkVersion) -> Draft:
     """The draft for `replan`.
 
     Raises:
         RepairRefusedError: a sink has the batch already, or there is no way of which anything can be promised.
     """
-    work = Work.begin(known, spark)
+    work = Work.begin(world, spark)
     require_sources(work)
     require_sinks(work.standing)
     if not work.standing.has_orphan:
@@ -132,15 +133,15 @@ def _files(entry: object) -> list[SourceFile]:
     return list(entry) if isinstance(entry, FileLogEntry) else []
 
 
-def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
-    is_open = known.world.checkpoint.orphan is not None
+def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+    is_open = world.checkpoint.orphan is not None
     if asked.name != Replan.name and is_open:
         yield Replan(), ()
 
 
-def _plan(known: Known, goal: Replan, spark: SparkVersion) -> Draft:
+def _plan(world: World, goal: Replan, spark: SparkVersion) -> Draft:
     del goal
-    return plan_replan(known, spark)
+    return plan_replan(world, spark)
 
 
 REPLAN: Final = GoalKind(name=Replan.name, begins=Begins.BY_ITSELF, make=Replan, draft=_plan, offer=_offer)

@@ -10,7 +10,7 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, SourceOffset, topics_of
 from lastgood.diagnosis.rules_kafka_broker import may_be_read
-from lastgood.planning.draft import Draft, Edit, Known
+from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repaired, require_continuity, require_next, require_sinks
 from lastgood.planning.goals.values import Reposition
@@ -25,15 +25,16 @@ from lastgood.planning.standing import Standing
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import origins
 from lastgood.query.sinks import NONE
+from lastgood.query.world import World
 
 
-def plan_reposition(known: Known, goal: Reposition, spark: SparkVersion) -> Draft:
+def plan_reposition(world: World, goal: Reposition, spark: SparkVersion) -> Draft:
     """The draft for `reposition`.
 
     Raises:
         RepairRefusedError: the query keeps state, the offsets are not there, or nobody can tell what it would cost.
     """
-    work = Work.begin(known, spark)
+    work = Work.begin(world, spark)
     if work.standing.world.is_stateful:
         raise refuse_stateful(work.standing)
     require_sinks(work.standing)
@@ -268,8 +269,8 @@ def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[E
     return tuple(edits)
 
 
-def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
-    checkpoint = known.world.checkpoint
+def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+    checkpoint = world.checkpoint
     newest = checkpoint.newest_offsets
     has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
     # Of any other source nobody could choose them.
@@ -278,9 +279,9 @@ def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
         yield Reposition({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
 
 
-def _offer_earliest(known: Known) -> Iterator[Offer]:
+def _offer_earliest(world: World) -> Iterator[Offer]:
     """Every partition that Kafka has of the topics that are read, from its beginning."""
-    facts, newest = known.world.kafka, known.world.checkpoint.newest_offsets
+    facts, newest = world.kafka, world.checkpoint.newest_offsets
     offsets = {}
     for source_id, offset in ends(newest).items():
         topics = facts.topics if facts else {}

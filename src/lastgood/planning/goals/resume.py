@@ -16,7 +16,7 @@ from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import Step, step
-from lastgood.planning.draft import Draft, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.values import Resume
 from lastgood.planning.leaving import begins_as_told
@@ -55,6 +55,7 @@ from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.query.sinks import NONE
 from lastgood.query.spans import stands
+from lastgood.query.world import World
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -71,20 +72,20 @@ _SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_
 _ROUNDS_MAX = 64
 
 
-def plan_resume(known: Known, spark: SparkVersion) -> Draft:
+def plan_resume(world: World, spark: SparkVersion) -> Draft:
     """The draft for `resume`.
 
     Raises:
         RepairRefusedError: there is no way of which anything can be promised.
     """
-    standing = Standing.of(known.world, spark)
+    standing = Standing.of(world, spark)
     mode = standing.checkpoint.mode
     if mode is not Mode.MICRO_BATCH and standing.runs:  # nothing is repaired, and nothing need be
         ground = f"Spark's own restart in the mode {mode.value}: what was not yet noted down runs again"
         sources = unasked_sources(standing.world)
         word = weakest((Guarantee.AT_LEAST_ONCE, word_of_unasked(sources, is_same=True)))
         return Draft((), word, (ground, *(each.ground for each in sources)), is_plain=True)
-    return resumed(Work.begin(known, spark))
+    return resumed(Work.begin(world, spark))
 
 
 def resumed(work: Work) -> Draft:
@@ -443,15 +444,15 @@ def _shown(batch: int | None) -> int:
     return NONE if batch is None else batch
 
 
-def _offer(known: Known, asked: Goal) -> Iterator[Offer]:
-    del known
+def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+    del world
     if asked.name != Resume.name:
         yield Resume(), ()
 
 
-def _plan(known: Known, goal: Resume, spark: SparkVersion) -> Draft:
+def _plan(world: World, goal: Resume, spark: SparkVersion) -> Draft:
     del goal
-    return plan_resume(known, spark)
+    return plan_resume(world, spark)
 
 
 RESUME: Final = GoalKind(name=Resume.name, begins=Begins.BY_ITSELF, make=Resume, draft=_plan, offer=_offer)

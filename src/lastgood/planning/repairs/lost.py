@@ -70,7 +70,7 @@ def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
             expected="the folder state",
             next=_backups(work),
         )
-    query_id = work.known.mirrored_id
+    query_id = work.facts.mirrored_id
     edits = (*_beyond(work, mirror), *_wanted(mirror, query_id))
     before = seen_as(world, query_id, asked_as=work.standing.query_id) if query_id else world
     rests_on = f"{copy_of(f'offsets/{max(mirrored(mirror, OFFSETS))}')}, its newest plan"
@@ -104,7 +104,7 @@ def source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
 
 def _beyond(work: Work, mirror: Mapping[str, bytes]) -> Iterator[Edit]:
     """What lies in the logs and is not of the query as the mirror knows it."""
-    is_same = work.standing.query_id == work.known.mirrored_id
+    is_same = work.standing.query_id == work.facts.mirrored_id
     checkpoint = work.standing.checkpoint
     listings: dict[str, LogListing] = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
     listings |= {log.folder: log.listing for log in checkpoint.sources}
@@ -139,7 +139,7 @@ def lost_id(work: Work) -> Repair | None:
     copy = work.mirror.get(METADATA)
     if copy is not None and isinstance(parse_query_metadata(copy), QueryMetadata):
         return Repair((Edit(METADATA, copy, why),), rests_on=(copy_of(METADATA),), keeps_state=True)
-    query_id, rests_on = work.known.mirrored_id, f"the query id that {MIRROR} knows"
+    query_id, rests_on = work.facts.mirrored_id, f"the query id that {MIRROR} knows"
     if query_id is None:
         query_id, rests_on = _told_by_sink(work)
     edit = Edit(METADATA, QueryMetadata(query_id).to_bytes(), why)

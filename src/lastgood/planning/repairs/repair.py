@@ -25,7 +25,7 @@ from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
 from lastgood.diagnosis.rules_kafka_broker import suspicions
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
-from lastgood.planning.draft import Draft, Edit, Known, RepairRefusedError
+from lastgood.planning.draft import Draft, Edit, RepairRefusedError
 from lastgood.planning.log_edits import edited, names_in, with_checksums
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import weakest, word_of_unasked
@@ -34,7 +34,7 @@ from lastgood.planning.steps import MoveStep
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.world import World
+from lastgood.query.world import RepairFacts, World
 from lastgood.sources.kafka.ranges import only_in
 from lastgood.steps.step import SinkEdit
 
@@ -70,8 +70,6 @@ class Outlook:
 class Work:
     """A query under repair. Begin with `Work.begin`."""
 
-    known: Known
-    spark: SparkVersion
     standing: Standing
     """As it would stand now."""
     began: Standing
@@ -81,16 +79,26 @@ class Work:
     """What the mirror holds of this very query."""
 
     @classmethod
-    def begin(cls, known: Known, spark: SparkVersion) -> Work:
+    def begin(cls, world: World, spark: SparkVersion) -> Work:
         """Nothing is changed yet.
 
         Raises:
             RepairRefusedError: the query writes its logs in a way that is not repaired.
         """
-        standing = Standing.of(known.world, spark)
+        standing, facts = Standing.of(world, spark), world.repair
         require_micro_batch(standing)
-        is_own = known.mirrored_id is not None and standing.query_id in (None, known.mirrored_id)
-        return cls(known, spark, standing, standing, mirror=known.mirror if is_own else {})
+        is_own = facts.mirrored_id is not None and standing.query_id in (None, facts.mirrored_id)
+        return cls(standing, standing, mirror=facts.mirror if is_own else {})
+
+    @property
+    def spark(self) -> SparkVersion:
+        """The version that will run it."""
+        return self.began.spark
+
+    @property
+    def facts(self) -> RepairFacts:
+        """What is known of its files."""
+        return self.began.world.repair
 
     def with_repair(self, repair: Repair, world: World | None = None) -> Work:
         """The same after one more repair.
@@ -112,7 +120,7 @@ class Work:
                 next=self.standing.world.command("backup list"),
             )
         sinks = tuple(taken_back(sink, repair.sinks) for sink in before.sinks)
-        edits = with_checksums(repair.edits, self.known.checksums)
+        edits = with_checksums(repair.edits, self.facts.checksums)
         changed = (edit for edit in edits if not self._is_idle(edit))  # else what it tells of its batch is as it was
         rewritten = {number: THIS for edit in changed if (number := batch_of(edit.path, OFFSETS)) is not None}
         after = replace(
@@ -138,14 +146,14 @@ class Work:
                 found.pop(edit.path, None)
                 found[edit.path] = edit
         changed = tuple(edit for edit in found.values() if not self._is_idle(edit))
-        return with_checksums(changed, self.known.checksums)
+        return with_checksums(changed, self.facts.checksums)
 
     def draft(self, outlook: Outlook) -> Draft:
         """The answer."""
         edits, moves = self.edits, self._moves()
         touched = {edit.path for edit in edits}
         is_plain = self._is_plain() and not moves
-        sources = unasked_sources(self.standing.world, begun_by_mirror(self.known.mirror))
+        sources = unasked_sources(self.standing.world, begun_by_mirror(self.facts.mirror))
         is_same = is_plain or all(repair.keeps_state for repair in self.repairs)
         words = (*(repair.word for repair in self.repairs), outlook.word, word_of_unasked(sources, is_same=is_same))
         lines = (*(line for repair in self.repairs for line in repair.rests_on), *outlook.rests_on)
@@ -230,7 +238,7 @@ class Work:
         if not (self.standing.world.is_stateful and any(repair.drops for repair in self.repairs)):
             return ()
         state = self.began.checkpoint.state
-        if state is not None and state.operators and not self.known.state_files:
+        if state is not None and state.operators and not self.facts.state_files:
             raise refuse(
                 self.began, "the files of the state were not listed", expected="a list of what lies below state"
             )
@@ -241,7 +249,7 @@ class Work:
         why = f"it is of a batch that is taken back: batch {newest} begins with version {newest} of the state"
         return tuple(
             MoveStep(path, size, why)
-            for path, size in sorted(self.known.state_files.items())
+            for path, size in sorted(self.facts.state_files.items())
             if (version := _state_version(path)) is not None and version > newest
         )
 
