@@ -31,6 +31,7 @@ from lastgood.observe.bundle import _world_json, open_bundle
 from lastgood.planning.plan import Plan
 from lastgood.recovery.hold import _held
 from lastgood.recovery.whereabouts import _noted, looked_at, whereabouts
+from lastgood.settings.config import Config
 from lastgood.signing import PLAN, SIGNATURE, Signer, parse_keys
 from lastgood.sources.kafka.facts import facts_from_json
 from lastgood.sources.kafka.start_files import parse_start
@@ -152,7 +153,7 @@ def test_notes_of_recoveries_are_read_and_entered_again_byte_for_byte(commit: Pa
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
 def test_what_is_left_behind_is_known_by_its_plan(commit: Path) -> None:
     checkpoint = parse_location(str(commit / "chk/left"))
-    left = left_behind(open_writable(checkpoint), checkpoint)
+    left = left_behind(open_writable(checkpoint), checkpoint, Config())
     assert left is not None
     assert left.file.location == "/lake/start.json"
     assert left.starts == {"0": {"orders": {0: 20, 1: 21}}}
