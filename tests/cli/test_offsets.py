@@ -124,3 +124,21 @@ def test_what_a_start_from_there_would_meet_is_told(checkpoint: Path, tmp_path: 
     late = run(checkpoint, "--bare", *asked)
     assert late.stdout == '{"orders": {"0": 50, "1": 50, "2": -2}}\n'
     assert late.stderr == f"{tmp_path}/table shows batch 4: what came after it, up to batch 9, is left out\n"
+
+
+def test_offsets_above_where_the_query_went_back_to_come_with_a_warning(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(7)
+    query.plan(-10)
+    query.commit()
+    query.run(1)
+    done = run(tmp_path / "chk", "--batch", "6")
+    assert '{"orders": {"0": 35, "1": 35}}' in done.stdout
+    for partition in (0, 1):
+        assert f"orders/{partition}: the query went back to 25 since" in done.stdout
+    bare = run(tmp_path / "chk", "--batch", "6", "--bare")
+    assert json.loads(bare.stdout) == {"orders": {"0": 35, "1": 35}}
+    assert "went back to 25" in bare.stderr
+    told = json.loads(run(tmp_path / "chk", "--batch", "6", "--format", "json").stdout)
+    assert told["went_back"] == {"orders": {"0": 25, "1": 25}}
+    assert "went_back" not in json.loads(run(tmp_path / "chk", "--batch", "4", "--format", "json").stdout)

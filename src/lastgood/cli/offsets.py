@@ -96,6 +96,13 @@ def _warnings(standing: Standing) -> Iterator[str]:
     for topic, names in standing.unresolved.items():
         for partition, name in names.items():
             yield f"{topic}/{partition}: the plan holds the {name} offset; how far the batch had read it does not tell"
+    for topic, ends in standing.went_back.items():
+        for partition, end in ends.items():
+            low = "its beginning" if end < 0 else f"{end:,}"
+            yield (
+                f"{topic}/{partition}: the query went back to {low} since, to read from there again: a start at these"
+                " offsets leaves out what it has not read; `plan --goal reposition` starts at the lower one"
+            )
     yield from _met(standing)
 
 

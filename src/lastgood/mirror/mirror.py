@@ -13,6 +13,7 @@ in its day's file as well, and is read as the one copy that it is.
 from __future__ import annotations
 
 import io
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -139,13 +140,24 @@ class MirrorWriter:
         """
         if not self._parts:
             return
-        day = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
-        file = self._folder / f"{day}-{self._writer}.jsonl.gz"
+        packed = compress(self._parts.values())
+        file = self._file_with_room(len(packed))
         before = self._target.read(file, limit=FILE_BYTES_MAX) or b""
-        self._target.write(file, before + compress(self._parts.values()))
+        self._target.write(file, before + packed)
         for part in list(self._parts):
             self._target.remove(part)
             del self._parts[part]
+
+    def _file_with_room(self, size: int) -> Location:
+        """This writer's newest file of the day, or the next one where that would grow beyond what is read of a file."""
+        day = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
+        numbers = ("" if number == 0 else f"-{number}" for number in itertools.count())
+        files = (self._folder / f"{day}-{self._writer}{number}.jsonl.gz" for number in numbers)
+        return next(file for file in files if self._has_room(file, size))
+
+    def _has_room(self, file: Location, size: int) -> bool:
+        there = self._target.stat(file)
+        return there is None or (there.size or 0) + size <= FILE_BYTES_MAX
 
     def _put(self, copies: Sequence[Copy], number: int) -> None:
         """Write one part; a look that copies very much has several."""

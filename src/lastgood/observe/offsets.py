@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, KafkaOffset, name_offset
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
 from lastgood.errors import UsageError
 from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.ledger import asked_ledger
@@ -19,6 +19,7 @@ from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_js
 from lastgood.sources.kafka.reader import SourceKindError
 
 _NOTHING_ASKED = EvidenceOptions()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,23 @@ class Standing:
     """What sinks and Kafka said, where they were asked."""
     unresolved: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Partitions at which the plan itself holds `earliest` or `latest`: how far the batch had read it does not tell."""
+    lowest: Mapping[str, Offsets] = field(default_factory=dict)
+    """Source → topic → partition → `sources`, or lower where the query went back since; of what the newest plan names.
+
+    A repair, or a topic that was created again, lets a later batch end below an earlier one. What lies between was to
+    be read again then, or is of another topic: a start above it leaves it out.
+    """
+
+    @property
+    def went_back(self) -> Offsets:
+        """Partitions that a later batch left lower: where the lowest of them ended."""
+        found: dict[str, dict[int, int]] = {}
+        for source_id, topics in self.lowest.items():
+            for topic, parts in topics.items():
+                for partition, end in parts.items():
+                    if end < self.sources[source_id][topic][partition]:
+                        found.setdefault(topic, {})[partition] = end
+        return found
 
     @property
     def expired(self) -> Ranges:
@@ -89,6 +107,7 @@ class Standing:
             "time_ms": self.time_ms,
             "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
             **({"unresolved": _by_text(self.unresolved)} if self.unresolved else {}),
+            **({"went_back": _by_text(self.went_back)} if self.went_back else {}),
             "expired": ranges_to_json(self.expired) if self._earliest_known else None,
             "sinks": [
                 {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
@@ -171,7 +190,37 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         added,
         around,
         _unresolved(chosen.offsets),
+        _find_lowest(evidence, wanted, current, sources),
     )
+
+
+def _find_lowest(
+    evidence: Evidence, batch: int, current: int, sources: Mapping[str, Offsets]
+) -> dict[str, dict[str, dict[int, int]]]:
+    """The lowest end of each partition from a batch on; see `Standing.lowest`."""
+    later = [each for each in evidence.known if batch < each < current]  # of the mirror too, where that was read
+    records = evidence.with_batches([batch, *later, current]).records([batch, *later, current])
+    read = [record.offsets for each, record in records.items() if batch < each <= current]
+    plans = [entry.topics for entry in read if isinstance(entry, OffsetEntry)]
+    newest = plans[-1] if plans else sources
+    lowest: dict[str, dict[str, dict[int, int]]] = {}
+    for source_id, topics in sources.items():
+        named = newest.get(source_id, {})
+        lowest[source_id] = {
+            topic: {
+                partition: _lowest(end, [plan.get(source_id, {}).get(topic, {}).get(partition) for plan in plans])
+                for partition, end in parts.items()
+                if partition in named[topic]
+            }
+            for topic, parts in topics.items()
+            if topic in named
+        }
+    return lowest
+
+
+def _lowest(end: int, later: Iterable[int | None]) -> int:
+    """The lowest of these places; "latest" is none, as nobody wrote down where that was."""
+    return min([end, *(each for each in later if each is not None and each != OFFSET_LATEST)])
 
 
 def _no_kafka(evidence: Evidence, entry: OffsetEntry) -> SourceKindError:
@@ -194,7 +243,7 @@ def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
     return found
 
 
-def _by_text(parts: Mapping[str, Mapping[int, str]]) -> dict[str, dict[str, str]]:
+def _by_text(parts: Mapping[str, Mapping[int, T]]) -> dict[str, dict[str, T]]:
     return {topic: {str(partition): name for partition, name in each.items()} for topic, each in parts.items()}
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import UsageError
 from lastgood.notes import read_json
 from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import now_ms
-from lastgood.observe.offsets import Standing, offsets_after
+from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import ONE_SECONDS
 from lastgood.observe.survey import Survey
 from lastgood.query.topics import recreated
@@ -128,10 +127,10 @@ def chosen_offsets(
         )
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
         others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning
-        lowest, since = _lowest_since(standing)
+        since = ", or lower where the query went back since" if standing.went_back else ""
         offsets: dict[str, Offsets] = {
             source_id: {topic: parts for topic, parts in each.items() if topic not in others}
-            for source_id, each in lowest.items()
+            for source_id, each in standing.lowest.items()
         }
         chosen = f"the end of batch {standing.batch}{lag}{since}"
     else:
@@ -146,45 +145,6 @@ def chosen_offsets(
             "there is no such Kafka source", subject=where.source or str(found.location), expected="a source of Kafka"
         )
     return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
-
-
-def _lowest_since(standing: Standing) -> tuple[Mapping[str, Offsets], str]:
-    """Where a query stood after a batch, or lower where it went back since; and what to say of that.
-
-    A repair, or a topic that was created again, lets a later batch end below an earlier one. What lies between was to
-    be read again then, or is of another topic: to start above it would leave it out. What the newest plan does not
-    name any more is not read, so that it cannot be started at.
-    """
-    evidence, batch, current = standing.evidence, standing.batch, standing.current
-    later = [each for each in evidence.known if batch < each < current]  # of the mirror too, where that was read
-    records = evidence.with_batches([batch, *later, current]).records([batch, *later, current])
-    read = [record.offsets for each, record in records.items() if batch < each <= current]
-    plans = [entry.topics for entry in read if isinstance(entry, OffsetEntry)]
-    newest = plans[-1] if plans else standing.sources
-    lowest: dict[str, Offsets] = {}
-    for source_id, topics in standing.sources.items():
-        named = newest.get(source_id, {})
-        lowest[source_id] = {
-            topic: {
-                partition: _lowest(end, [plan.get(source_id, {}).get(topic, {}).get(partition) for plan in plans])
-                for partition, end in parts.items()
-                if partition in named[topic]
-            }
-            for topic, parts in topics.items()
-            if topic in named
-        }
-    has_gone_back = any(
-        end < standing.sources[source_id][topic][partition]
-        for source_id, topics in lowest.items()
-        for topic, parts in topics.items()
-        for partition, end in parts.items()
-    )
-    return lowest, ", or lower where the query went back since" if has_gone_back else ""
-
-
-def _lowest(end: int, later: Iterable[int | None]) -> int:
-    """The lowest of these places; "latest" is none, as nobody wrote down where that was."""
-    return min([end, *(each for each in later if each is not None and each != OFFSET_LATEST)])
 
 
 def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:

@@ -244,6 +244,22 @@ def test_a_writer_goes_on_where_another_ended(checkpoint: Path, writer: Look) ->
     assert len(held(checkpoint)) == len(logs(checkpoint))
 
 
+def test_a_file_of_the_day_that_has_no_room_is_followed_by_another(
+    checkpoint: Path, writer: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = CheckpointBuilder(checkpoint)
+    monkeypatch.setattr("lastgood.mirror.mirror.FILE_BYTES_MAX", 1500)
+    look = writer("first")
+    for _ in range(6):
+        query.run(1)
+        look.look()
+        look.settle()
+    files = sorted(Path(f"{checkpoint}.lastgood/mirror").glob("*.gz"))
+    assert len(files) > 1
+    assert all(file.stat().st_size <= 1500 for file in files)
+    assert newest(checkpoint).keys() == logs(checkpoint).keys()
+
+
 def test_a_later_writer_knows_the_newest_version_whoever_wrote_it(checkpoint: Path, writer: Look) -> None:
     """Writers' names are random: files are read in the order of names, but what counts is when a copy was seen."""
     query = CheckpointBuilder(checkpoint)

@@ -26,7 +26,7 @@ def evidence(builder: CheckpointBuilder) -> Evidence:
 
 def note(builder: CheckpointBuilder, log_id: int, *files: Path) -> None:
     """The source notes files down, and no plan is written."""
-    noted = [SourceFile(f"file://{file}", int(file.stat().st_mtime * 1000), log_id) for file in files]
+    noted = [SourceFile(f"file://{file}", file.stat().st_mtime_ns // 1_000_000, log_id) for file in files]
     (builder.folder / f"sources/0/{log_id}").write_bytes(source_log_entry(noted).raw)
 
 
