@@ -37,9 +37,18 @@ def checkpoint(tmp_path: Path) -> Path:
         (("diagnose",), 0, ["SOURCE_OFFSET_NEGATIVE", "next  lastgood inspect", "--batch 4"]),
         (("status",), 0, ["healthy"]),
         (
-            ("plan", "--goal", "reposition", "--batch", "3", "--only", "orders/0"),
+            ("plan", "--goal", "reposition", "--at", '{"orders": {"0": 20, "1": 25}}', "--only", "orders/0"),
             0,
-            ["written twice, and nobody wrote down how much: orders/0 from 20 on", "--accept duplicates"],
+            [
+                "read again, and nobody wrote down how much: orders/0 from 20 on",
+                "lost at most 20 offsets: orders/0 [0, 20)",
+                "--accept loss",
+            ],
+        ),
+        (
+            ("plan", "--goal", "reposition", "--batch", "3", "--only", "orders/0"),  # it went back to earliest since
+            0,
+            ["read again, and nobody wrote down how much: orders/0 from 0 on", "--accept loss"],
         ),
         (("plan",), 0, ["orders-0 stood at earliest"]),
     ],

@@ -69,7 +69,6 @@ THEIR_OWN = {
     "observe/positions.py": "the file of `--at`",
     "recovery/prover.py": "a folder of its own, for one proof",
     "recovery/deciding.py": "the file of `-o`, or this user's state folder",
-    "operations/report.py": "the configuration",
     "operations/run.py": "folders of the agents, in this user's state folder",
     "recovery/start_file.py": "whether the file that was named is a link",
     "recovery/stubs.py": "the file of `--kafka-config`",

@@ -156,9 +156,9 @@ class Checkpoint:
         """Files that the next start of Spark would look for and that are not there, by their path."""
         missing = [] if self.query is not None or self.presence is not Presence.PRESENT else ["metadata"]
         missing += self._absent_offsets()
-        newest, lines = self.newest_offsets, {log: source_id for source_id, log in self.shared_logs.items()}
+        newest = self.newest_offsets
         for source in self.sources:
-            line = newest.source(lines.get(source.name, source.name)) if newest else None
+            line = newest.source(source.name) if newest else None
             missing += _absent_source_entries(source, line.offset if line else None)
         if newest:
             missing += self._absent_sources(newest)
@@ -167,11 +167,11 @@ class Checkpoint:
 
     @property
     def shared_logs(self) -> Mapping[str, str]:
-        """Per source that goes by the log of another number than its own: that number.
+        """Per source that may go by the log of another number than its own: that number.
 
         A stream that a query reads twice, as in a join with itself, has a line of each plan each time, and one log in
-        all; those after it count on from there. It looks so as well where two streams read the same and the log of the
-        second is lost.
+        all; those after it count on from there. It looks just so where two streams read the same and the log of the
+        second is lost: nothing in a checkpoint tells the two apart, and the second is what is reckoned with.
         """
         newest = self.newest_offsets
         if newest is None or newest.version != 1:
@@ -203,9 +203,8 @@ class Checkpoint:
         return [f"offsets/{batch_id}" for batch_id in missing]
 
     def _absent_sources(self, newest: OffsetEntry) -> list[str]:
-        there, shared = {source.name for source in self.sources}, self.shared_logs
-        ids = ((shared.get(line.source_id, line.source_id), line.offset) for line in newest.sources)
-        lines = ((source_id, offset) for source_id, offset in ids if source_id not in there)
+        there = {source.name for source in self.sources}
+        lines = ((line.source_id, line.offset) for line in newest.sources if line.source_id not in there)
         return [
             f"sources/{source_id}/{offset.log_offset}"
             for source_id, offset in lines

@@ -211,7 +211,9 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
 def _mirror_unsigned(signer: Signer, target: Target, location: Location) -> LastgoodError:
     error = signer.missing(mirror_folder(location), "a mirror, which is as much worth as the logs that it copies")
     error.effect = "nothing was written"
-    error.next = f"{command_line('backup', 'restore', target, '--from', 'last')}, or --unsigned-mirror if you trust it"
+    error.next = (
+        f"{command_line('backup', 'restore', target.typed, '--from', 'last')}, or --unsigned-mirror if you trust it"
+    )
     return error
 
 

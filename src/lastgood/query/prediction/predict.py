@@ -201,13 +201,17 @@ class _Start:
                 if first > end.log_offset:
                     because = f"it ends at {end.log_offset}, before its start {first}"
                     raise StoppedError(Stop(Stage.START, "assertion failed", f"offsets/{batch_id}", because))
-                log = self._source(source_id)
-                reading(log, first, end.log_offset, self._spark)
-                if log.name != source_id:
-                    self._unknowns.append(
-                        f"source {source_id}: whether it is the stream of {log.folder}, which the query reads twice, or"
-                        " its own log is lost, and Spark fails"
-                    )
+                self._tell_shared(source_id)
+                reading(self._source(source_id), first, end.log_offset, self._spark)
+
+    def _tell_shared(self, source_id: str) -> None:
+        """Say where a log that is not there may never have been: Spark goes on then."""
+        log = self._shared.get(source_id)
+        if log is not None:
+            self._unknowns.append(
+                f"source {source_id}: whether its log is lost, or it is the stream of sources/{log},"
+                " which the query reads twice: then Spark goes on"
+            )
 
     def _read_tables(self, batch_id: int) -> None:
         for source_id, end, before in self._logs.ranges(batch_id):
@@ -317,8 +321,7 @@ class _Start:
         return initial.offset if initial else None
 
     def _source(self, source_id: str) -> SourceLog:
-        name = self._shared.get(source_id, source_id)
-        found = next((log for log in self._checkpoint.sources if log.name == name), None)
+        found = next((log for log in self._checkpoint.sources if log.name == source_id), None)
         return found or SourceLog(source_id, LogListing())
 
     def _plan_state(self, newest: int) -> None:
