@@ -182,7 +182,10 @@ class Application:
             if self.progress.in_flight != batch:
                 continue
             at = time.time()
-            os.kill(child.pid, signal.SIGKILL)
+            try:
+                os.kill(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # it has ended by itself meanwhile: the next one is killed
             child.wait()
             if self.progress.in_flight == batch:
                 killed = Killed(at=at, pid=child.pid, batch=batch)
