@@ -8,8 +8,9 @@ from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS
+from lastgood.ids import is_id
 from lastgood.incident.promise import Kept, Promised, check_promise
-from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident, is_incident_id
+from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
 from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries
 from lastgood.journal.signed_files import files_of_recovery, worst
 from lastgood.observe.surroundings import EvidenceOptions
@@ -83,7 +84,7 @@ def carried_out(
     Raises:
         StorageError: one cannot be read (subclasses).
     """
-    found = (_carried_out(storage, checkpoint, each, config, keys) for each in ids if is_incident_id(each))
+    found = (_carried_out(storage, checkpoint, each, config, keys) for each in ids if is_id(each))
     return tuple(each for each in found if each is not None)
 
 

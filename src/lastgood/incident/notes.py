@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lastgood.errors import LastgoodError
+from lastgood.ids import make_id
 from lastgood.incident.closing import carried_out, closed
 from lastgood.incident.promise import Kept
-from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan, new_incident_id
+from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.journal.incidents import Incidents
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import EvidenceOptions, said_of
@@ -111,7 +112,7 @@ def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline
     attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
     position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
     return Incident(
-        id=new_incident_id(began_at_ms),
+        id=make_id(began_at_ms),
         checkpoint=str(location),
         pipeline=pipeline,
         failed_at_ms=began_at_ms,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal
 
 from lastgood.errors import LastgoodError, Retry
+from lastgood.ids import is_id
 from lastgood.notes import read_json
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee, SourcePrice, Waiver
@@ -23,7 +21,6 @@ FORMAT: Final = 1
 INCIDENT_BYTES_MAX = 64 * 1024 * 1024
 DID = ("restart", "repair", "wait", "stop")
 OPEN, RECOVERED, PERSON, STOPPED = OUTCOMES = ("open", "recovered", "person", "stopped")
-_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}", re.ASCII)
 _UNASKED: Final = Signer()
 _OF_PLAN = (
     *("recovery", "goal", "guarantee", "rests_on", "needs", "accepted", "position", "from_batch", "promise"),
@@ -102,7 +99,7 @@ def _require_attempt(attempt: Attempt) -> None:
 
 
 def _require_incident(incident: Incident) -> None:
-    if not is_incident_id(incident.id):
+    if not is_id(incident.id):
         raise ValueError(f"{incident.id!r:.50} is no id of an incident")
     if incident.outcome not in OUTCOMES:
         raise ValueError(f"outcome is {incident.outcome!r:.50}")
@@ -149,7 +146,7 @@ class Incident(JsonValue):
     format: ClassVar = FORMAT
 
     id: str
-    """From `new_incident_id`."""
+    """From `make_id`."""
     checkpoint: str
     pipeline: str | None = None
     failed_at_ms: int
@@ -211,21 +208,6 @@ class Incident(JsonValue):
         """Its file, signed if there is a key."""
         told = signer.signed(INCIDENT, (self.id,), self.to_json())
         return json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
-
-
-def new_incident_id(at_ms: int) -> str:
-    """An id, as those of recoveries: `20261121-160058-7f3a`.
-
-    Args:
-        at_ms: The time, milliseconds since 1970.
-    """
-    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
-    return f"{when}-{secrets.token_hex(2)}"
-
-
-def is_incident_id(text: str) -> bool:
-    """Whether a text can be the id of an incident, or of a recovery."""
-    return _ID.fullmatch(text) is not None
 
 
 def kept_plan(plan: Plan) -> dict[str, Any]:

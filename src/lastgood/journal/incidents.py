@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from lastgood.ids import is_id
 from lastgood.journal.incident import (
     INCIDENT_BYTES_MAX,
     Incident,
     IncidentDamagedError,
-    is_incident_id,
     parse_incident,
 )
 from lastgood.journal.room import RecoveryUnknownError
@@ -85,7 +85,7 @@ def list_incidents(storage: Storage, checkpoint: Location) -> Ids:
     """
     names = storage.names(incidents_folder(checkpoint)) or ()
     ids = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-    return sorted(each for each in ids if is_incident_id(each))
+    return sorted(each for each in ids if is_id(each))
 
 
 def last_incident(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) -> Incident | None:
@@ -109,7 +109,7 @@ def read_incident(storage: Storage, checkpoint: Location, incident_id: str, keys
         StorageError: it cannot be read (subclasses).
     """
     file = incident_file(checkpoint, incident_id)
-    raw = storage.read(file, limit=INCIDENT_BYTES_MAX) if is_incident_id(incident_id) else None
+    raw = storage.read(file, limit=INCIDENT_BYTES_MAX) if is_id(incident_id) else None
     if raw is None:
         raise RecoveryUnknownError(f"there is no incident {incident_id}", subject=str(incidents_folder(checkpoint)))
     incident = parse_incident(raw, str(file), Signer.at(keys, checkpoint))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, Otherwise, Retry
+from lastgood.ids import is_id
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.notes import read_json
 from lastgood.planning.plan import SEALS, Plan, PlanInvalidError
@@ -29,7 +29,6 @@ from lastgood.written import as_written
 
 LAST = "last"
 _NOTE_BYTES_MAX = 1024 * 1024
-_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}/?", re.ASCII)
 _UNASKED = Signer()
 
 
@@ -274,7 +273,8 @@ def recoveries_folder(checkpoint: Location) -> Location:
 def recoveries(storage: Storage, checkpoint: Location) -> list[str]:
     """The ids of all recoveries of a checkpoint that were begun, oldest first."""
     names = storage.names(recoveries_folder(checkpoint)) or ()
-    return sorted(name.rstrip("/") for name in names if _ID.fullmatch(name))
+    ids = (name.removesuffix("/") for name in names)
+    return sorted(each for each in ids if is_id(each))
 
 
 def newest_first(storage: Storage, checkpoint: Location) -> list[str]:

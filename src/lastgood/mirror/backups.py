@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
@@ -74,19 +73,18 @@ def backups_folder(checkpoint: Location) -> Location:
     return checkpoint.sibling(WORK_SUFFIX) / "backups"
 
 
-def new_backup(copies: Iterable[Copy], *, at_ms: int, mark: str) -> tuple[Backup, bytes]:
+def new_backup(copies: Iterable[Copy], *, at_ms: int, backup_id: str) -> tuple[Backup, bytes]:
     """A backup of these files, and the bytes of its file.
 
     Args:
         copies: One of each file.
         at_ms: The time, milliseconds since 1970.
-        mark: Four characters that keep two backups of one second apart.
+        backup_id: By `make_id`.
     """
     held = sorted(copies, key=restore_order)
-    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
     ids = [copy.query_id for copy in held if copy.query_id]
     backup = Backup(
-        id=f"{when}-{mark}",
+        id=backup_id,
         at_ms=at_ms,
         query_id=ids[-1] if ids else None,
         last_planned=newest_in(held, OFFSETS),

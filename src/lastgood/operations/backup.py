@@ -12,6 +12,7 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.errors import LastgoodError, command_line
+from lastgood.ids import make_id
 from lastgood.journal.endings import as_left, endings_of
 from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
@@ -110,7 +111,7 @@ def create(
         )
     writer.look()
     writer.settle()
-    backup, content = new_backup(copies, at_ms=at_ms, mark=secrets.token_hex(2))
+    backup, content = new_backup(copies, at_ms=at_ms, backup_id=make_id(at_ms))
     folder = backups_folder(location)
     write_backup(storage, folder, backup, content, signer)
     removed = [] if retain_ms is None else remove_older(storage, folder, before_ms=at_ms - retain_ms)

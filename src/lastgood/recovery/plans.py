@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from lastgood import __version__
 from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
+from lastgood.ids import make_id
 from lastgood.journal.left_behind import MARKS
 from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries, require_no_open
 from lastgood.journal.seal import seal_of
@@ -215,7 +214,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
     at_ms = now_ms()
     plan = Plan(
-        recovery=_recovery_id(at_ms),
+        recovery=make_id(at_ms),
         goal=goal.name,
         options={
             **goal.to_json(),
@@ -378,8 +377,3 @@ def _read_all(found: Survey, paths: Iterable[str]) -> dict[str, bytes | None]:
     with ThreadPoolExecutor(storage.parallel) as pool:
         contents = pool.map(lambda path: storage.read(found.location / path, limit=LOG_BYTES_MAX), wanted)
         return dict(zip(wanted, contents, strict=True))
-
-
-def _recovery_id(at_ms: int) -> str:
-    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
-    return f"{when}-{secrets.token_hex(2)}"

@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Cause
+from lastgood.ids import make_id
 from lastgood.incident.closing import carried_out, closed
 from lastgood.incident.notes import attempt_of
 from lastgood.incident.promise import Kept
-from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident, new_incident_id
+from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident
 from lastgood.journal.incidents import Incidents
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import EvidenceOptions
@@ -113,7 +114,7 @@ class Story:
         self._writer.shutdown(wait=True)
 
     def _new(self, at_ms: int, cause: Mapping[str, object] | None, position: Mapping[str, int | None]) -> Incident:
-        incident_id = new_incident_id(at_ms)
+        incident_id = make_id(at_ms)
         note_whereabouts(incident_id, str(self._checkpoint), self._evidence.words())
         return Incident(
             id=incident_id,

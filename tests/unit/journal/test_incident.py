@@ -12,9 +12,7 @@ from lastgood.journal.incident import (
     Incident,
     IncidentDamagedError,
     files_of,
-    is_incident_id,
     kept_plan,
-    new_incident_id,
     parse_incident,
     ranges_of,
 )
@@ -130,18 +128,6 @@ def test_ranges_of_a_price_are_told_by_partition_and_files_by_name() -> None:
     assert list(ranges_of(kafka, "lost")) == [("orders", 1, 0, 3)]
     assert (list(ranges_of(files, "reread")), files_of(files, "reread")) == ([], ["a.json", "b.json"])
     assert files_of(kafka, "reread") == []
-
-
-def test_ids_are_those_of_recoveries() -> None:
-    made = new_incident_id(AT_MS)
-    assert made.startswith("20261121-002156-")
-    assert is_incident_id(made)
-    assert not any(
-        map(
-            is_incident_id,
-            ("", "last", f"{made}x", f"../{made}", "20261121-002156-7F3A", "\u0662\u0660261121-002156-7f3a"),
-        )
-    )
 
 
 @pytest.mark.parametrize("raw", [b"", b"not json", b"[1]", b"{}", b'{"id": 1}', b"[" * 100_000, b"\xff\xfe"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.ids import make_id
 from lastgood.mirror.backups import (
     Backup,
     BackupMissingError,
@@ -37,8 +38,12 @@ def folder(tmp_path: Path) -> Location:
     return backups_folder(parse_location(str(tmp_path / "checkpoint")))
 
 
+def id_at(at_ms: int, mark: str = "7f3a") -> str:
+    return f"{make_id(at_ms)[:-4]}{mark}"
+
+
 def made(folder: Location, *, at_ms: int = AT_MS, mark: str = "7f3a") -> Backup:
-    backup, content = new_backup(copies(), at_ms=at_ms, mark=mark)
+    backup, content = new_backup(copies(), at_ms=at_ms, backup_id=id_at(at_ms, mark))
     write_backup(STORAGE, folder, backup, content)
     return backup
 
@@ -125,7 +130,7 @@ def test_a_backup_that_does_not_come_back_as_it_was_written_is_an_error(folder: 
             found = super().read(file, limit=limit)
             return found and found[:-1]
 
-    backup, content = new_backup(copies(), at_ms=AT_MS, mark="7f3a")
+    backup, content = new_backup(copies(), at_ms=AT_MS, backup_id=id_at(AT_MS))
     with pytest.raises(BackupMissingError):
         write_backup(Lossy(), folder, backup, content)
     assert list(STORAGE.names(folder) or ()) == []
@@ -150,6 +155,6 @@ def test_the_newest_batch_of_a_log_is_told_from_the_names() -> None:
 def test_a_backup_whose_content_was_exchanged_is_not_restored(folder: Location) -> None:
     backup = made(folder)
     other = [replace(copy, content=copy.content[::-1]) for copy in copies()]
-    STORAGE.write(folder / f"{backup.id}.jsonl.gz", new_backup(other, at_ms=AT_MS, mark="7f3a")[1])
+    STORAGE.write(folder / f"{backup.id}.jsonl.gz", new_backup(other, at_ms=AT_MS, backup_id=id_at(AT_MS))[1])
     with pytest.raises(BackupMissingError, match="not as it was made"):
         read_backup(STORAGE, folder, backup)
