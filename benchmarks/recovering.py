@@ -33,7 +33,7 @@ from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.progress import LogWatch
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
-from lastgood.settings.config import Kafka, Pipeline, Query
+from lastgood.settings.config import ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
@@ -71,7 +71,7 @@ def between(folder: Path, broker: KafkaBroker, code: str) -> list[float]:
     pipeline = Pipeline(
         name="benchmark",
         command=("env", sys.executable, str(folder / "app.py"), str(folder / "chk")),
-        queries=(Query(name="orders", checkpoint=str(folder / "chk"), sink=f"delta:{folder / 'table'}"),),
+        queries=(ConfiguredQuery(name="orders", checkpoint=str(folder / "chk"), sink=f"delta:{folder / 'table'}"),),
         kafka=Kafka(bootstrap=broker.bootstrap),
         policy=POLICY,
         driver_check=("true",),
@@ -184,7 +184,7 @@ def to_first_batch(folder: Path) -> list[Figure]:
         return submit_command(folder / "app.py", [str(folder / checkpoint)], environment=spark, conf={})
 
     by_hand = ByHand(command("hand"), {**os.environ, **env})
-    query = Query(name="rows", checkpoint=str(folder / "run"))
+    query = ConfiguredQuery(name="rows", checkpoint=str(folder / "run"))
     pipeline = Pipeline(name="benchmark", command=tuple(command("run")), queries=(query,), env=env)
     supervisors: list[Supervisor] = []
     prepared = replace(prepare(pipeline), log=folder / "app.log")

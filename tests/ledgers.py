@@ -20,23 +20,23 @@ from alembic.runtime.migration import MigrationContext
 
 from lastgood.ledger import tables
 from lastgood.ledger.connecting import LedgerLockedError, make_engine
-from lastgood.ledger.facts import BatchFacts, Commit, Plan, QueryFacts, Sighting, Teller
+from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, QueryFacts, Sighting, Teller
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.schema import OPTIONS, LedgerMissingError, LedgerNewerError
 from lastgood.ledger.store import Ledger, QueryRow
 from lastgood.ledger.telling import Telling
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import (
-    Cause,
+    ChainedException,
     Crashed,
-    Failure,
     Progress,
+    QueryStarted,
     Record,
-    Sink,
-    Source,
-    Started,
+    RecordedFailure,
+    RecordedOperator,
+    RecordedSink,
+    RecordedSource,
     StartFailed,
-    StateOperator,
     Subscription,
     Terminated,
 )
@@ -65,7 +65,7 @@ def progress(
 ) -> Progress:
     """What a recorder tells of a batch."""
     planned_ms = NOON_MS + 1000 * batch_id
-    source = Source(
+    source = RecordedSource(
         description="KafkaV2[Subscribe[orders]]",
         subscription=Subscription(kind="subscribe", value="orders"),
         start_offset=offsets(batch_id * PER_BATCH) if batch_id else None,
@@ -92,7 +92,7 @@ def progress(
         "event_time_avg_ms": planned_ms - 400,
         "sources": (source,),
         "state_operators": (
-            StateOperator(
+            RecordedOperator(
                 operator_name="dedupe",
                 num_rows_total=10 + batch_id,
                 num_rows_dropped_by_watermark=3,
@@ -100,7 +100,7 @@ def progress(
                 custom_metrics={"rocksdbGetCount": 7},
             ),
         ),
-        "sink": Sink(description="DeltaSink", num_output_rows=9, metrics={"numFiles": "2"}),
+        "sink": RecordedSink(description="DeltaSink", num_output_rows=9, metrics={"numFiles": "2"}),
     }
     return Progress(**{**fields, **changed})
 
@@ -113,7 +113,7 @@ def plan(
     seen = at_ms + 50 if seen_ms is None else seen_ms
     ends = (("0", kafka_end(batch_id) if end is None else end),)
     return BatchFacts(
-        batch_id=batch_id, told_by=Teller.MIRROR, plans={Plan(at_ms, at_ms - 5000, ends): Sighting(seen, seen)}
+        batch_id=batch_id, told_by=Teller.MIRROR, plans={PlannedBatch(at_ms, at_ms - 5000, ends): Sighting(seen, seen)}
     )
 
 
@@ -131,9 +131,9 @@ def telling(*facts: BatchFacts, query_id: str = QUERY_ID, **fields: Any) -> Tell
     return Telling((QueryFacts(query_id=query_id, checkpoint=CHECKPOINT, batches=batches, **fields),))
 
 
-def failure(message: str = "cannot parse record 17") -> Failure:
-    cause = Cause(language="python", class_name="ValueError", message=message, traceback="…")
-    return Failure(condition="PYTHON_EXCEPTION", message=message, causes=(cause,), end_offsets=(offsets(5),))
+def failure(message: str = "cannot parse record 17") -> RecordedFailure:
+    cause = ChainedException(language="python", class_name="ValueError", message=message, traceback="…")
+    return RecordedFailure(condition="PYTHON_EXCEPTION", message=message, causes=(cause,), end_offsets=(offsets(5),))
 
 
 def dump(place: LedgerPlace) -> dict[str, list[Any]]:
@@ -314,10 +314,10 @@ class LedgerClaims:
     def test_failures_runs_and_topics_are_told_once_however_many_recorders_tell(self, ledger: Ledger) -> None:
         names: dict[str, Any] = {"query_id": QUERY_ID, "run_id": RUN_ID, "checkpoint": "/lake/chk"}
         records: list[Record] = [
-            Started(recorded_at_ms=5, started_at_ms=4, spark_version="4.2.0", application_id="local-1", **names),
+            QueryStarted(recorded_at_ms=5, started_at_ms=4, spark_version="4.2.0", application_id="local-1", **names),
             progress(1),
             Terminated(recorded_at_ms=90, batch_id=2, failure=failure(), **names),
-            Terminated(recorded_at_ms=70, batch_id=None, failure=Failure(message="job aborted"), **names),
+            Terminated(recorded_at_ms=70, batch_id=None, failure=RecordedFailure(message="job aborted"), **names),
             Crashed(recorded_at_ms=99, failure=failure(), query_id=QUERY_ID, run_id=RUN_ID),
             StartFailed(recorded_at_ms=3, failure=failure("no such file"), checkpoint="/lake/chk"),
             progress(4),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from lastgood.errors import StorageError
 from lastgood.failures.ending import Cause
-from lastgood.ladder.rungs import Standing
-from lastgood.observe.progress import Progress
+from lastgood.ladder.rungs import CommandStanding
+from lastgood.observe.progress import LogProgress
 from lastgood.process.driver import Launch
-from lastgood.records.record import Failure
+from lastgood.records.record import RecordedFailure
 from lastgood.settings.policy import Policy
 from lastgood.supervise import events
 from lastgood.supervise.care import PersonNeededError, Wait
@@ -35,8 +35,8 @@ class Counter:
         self.planned = folder / "planned"
         self.committed = folder / "committed"
 
-    def look(self) -> Progress:
-        return Progress(_newest(self.planned), _newest(self.committed))
+    def look(self) -> LogProgress:
+        return LogProgress(_newest(self.planned), _newest(self.committed))
 
 
 def _newest(file: Path) -> int | None:
@@ -47,7 +47,7 @@ def _newest(file: Path) -> int | None:
 class Unreadable:
     poll_seconds = 0.01
 
-    def look(self) -> Progress:
+    def look(self) -> LogProgress:
         raise StorageError("the checkpoint cannot be listed", found="permission denied")
 
 
@@ -87,13 +87,13 @@ class Inside:
         untold, self.untold = self.untold, []
         return untold
 
-    def failure(self) -> tuple[str | None, Failure] | None:
-        return None if self.error is None else (self.of, Failure(message=self.error))
+    def failure(self) -> tuple[str | None, RecordedFailure] | None:
+        return None if self.error is None else (self.of, RecordedFailure(message=self.error))
 
     def has_started(self) -> bool:
         return self.error is None
 
-    def dead_query(self) -> tuple[str, Failure] | None:
+    def dead_query(self) -> tuple[str, RecordedFailure] | None:
         return None
 
 
@@ -103,27 +103,27 @@ class Caring:
     def __init__(self, *answers: Wait | PersonNeededError | None, resort: PersonNeededError | None = None) -> None:
         self.answers = list(answers)
         self.resort = resort
-        self.standings: list[Standing] = []
+        self.standings: list[CommandStanding] = []
         self.causes: list[Cause] = []
         self.first: list[tuple[str, int, bool]] = []
         self.astray: Cause | None = None
-        self.before: dict[str, Standing] = {}
-        self.ends: list[Standing | None] = []
+        self.before: dict[str, CommandStanding] = {}
+        self.ends: list[CommandStanding | None] = []
         self.empty: set[int] = set()
         """Batches that read nothing."""
 
-    def before_start(self, standing: Standing) -> Wait | None:
+    def before_start(self, standing: CommandStanding) -> Wait | None:
         self.standings.append(standing)
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, PersonNeededError):
             raise answer
         return answer
 
-    def remembered(self) -> dict[str, Standing]:
+    def remembered(self) -> dict[str, CommandStanding]:
         remembered, self.before = self.before, {}
         return remembered
 
-    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
+    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         self.ends.append(standing)
 
     def has_read(self, checkpoint: str, since: int | None, committed: int) -> bool:

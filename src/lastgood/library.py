@@ -19,7 +19,7 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
 from lastgood.errors import LastgoodError
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations import diagnose as _diagnose
@@ -65,12 +65,12 @@ class Replan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reposition(Where):
+class Reposition(StartChoice):
     """Start again from chosen offsets, in place; one of its fields says from where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fresh(Where):
+class Fresh(StartChoice):
     """Seed a new checkpoint; one of its fields says from where, else as the mirror has it."""
 
 
@@ -272,9 +272,9 @@ def recover(
     )
 
 
-def _where(goal: Goal | None) -> tuple[str, Where]:
+def _where(goal: Goal | None) -> tuple[str, StartChoice]:
     name = "resume" if goal is None else type(goal).__name__.lower()
-    return name, goal if isinstance(goal, Where) else Where()
+    return name, goal if isinstance(goal, StartChoice) else StartChoice()
 
 
 def _asked(evidence: Evidence) -> EvidenceOptions:

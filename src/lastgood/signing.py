@@ -82,7 +82,7 @@ def new_key() -> Key:
     return Key(secrets.token_bytes(SECRET_BYTES))
 
 
-class Standing(enum.Enum):
+class SignatureStanding(enum.Enum):
     """What a key ring can say of something."""
 
     SIGNED = "signed"
@@ -145,18 +145,20 @@ class KeyRing:
         key = self.keys[0]
         return Signature(key.id, context[0], _hmac(key, purpose, context, content))
 
-    def standing(self, purpose: str, context: Sequence[str], content: bytes, signature: Signature | None) -> Standing:
+    def standing(
+        self, purpose: str, context: Sequence[str], content: bytes, signature: Signature | None
+    ) -> SignatureStanding:
         """What can be said of a content; see `sign`."""
         if signature is None:
-            return Standing.UNSIGNED
+            return SignatureStanding.UNSIGNED
         ours = [key for key in self.keys if key.id == signature.key]
         if not ours:
-            return Standing.OTHER_KEY
+            return SignatureStanding.OTHER_KEY
         if _fits(ours, purpose, context, content, signature):
-            return Standing.SIGNED
+            return SignatureStanding.SIGNED
         elsewhere = (signature.place, *context[1:])
         is_other_place = signature.place != context[0] and _fits(ours, purpose, elsewhere, content, signature)
-        return Standing.OTHER_PLACE if is_other_place else Standing.WRONG
+        return SignatureStanding.OTHER_PLACE if is_other_place else SignatureStanding.WRONG
 
 
 NO_KEYS: Final = KeyRing()
@@ -189,18 +191,18 @@ class Signer:
             return bare
         return {**bare, SIGNATURE: self.keys.sign(purpose, (self.place, *names), _content(bare)).to_json()}
 
-    def standing(self, purpose: str, names: Sequence[str], told: Mapping[str, Any]) -> Standing | None:
+    def standing(self, purpose: str, names: Sequence[str], told: Mapping[str, Any]) -> SignatureStanding | None:
         """What the keys say of a JSON object; None without a key."""
         if not self.keys:
             return None
         signature = Signature.of(told.get(SIGNATURE))
         if signature is None and SIGNATURE in told:
-            return Standing.WRONG
+            return SignatureStanding.WRONG
         bare = {name: value for name, value in told.items() if name != SIGNATURE}
         try:
             content = _content(bare)
         except RecursionError:  # nothing that we have written
-            return Standing.WRONG
+            return SignatureStanding.WRONG
         return self.keys.standing(purpose, (self.place, *names), content, signature)
 
     def require(self, purpose: str, names: Sequence[str], told: Mapping[str, Any], subject: object) -> None:
@@ -217,16 +219,16 @@ class Signer:
             SignatureWrongError: not one of the keys, not for this place, or it was changed since.
         """
         standing = self.standing(purpose, names, told)
-        if standing is None or standing is Standing.SIGNED:
+        if standing is None or standing is SignatureStanding.SIGNED:
             return
-        if standing is Standing.UNSIGNED:
+        if standing is SignatureStanding.UNSIGNED:
             raise self.missing(subject)
         signature = Signature.of(told.get(SIGNATURE))
         key, place = ("none", "nowhere") if signature is None else (signature.key, signature.place)
         known = ", ".join(each.id for each in self.keys.keys)
         found, expected = {
-            Standing.OTHER_KEY: (f"a signature by key {key:.20}", f"one by {known}, from {self.keys.origin}"),
-            Standing.OTHER_PLACE: (
+            SignatureStanding.OTHER_KEY: (f"a signature by key {key:.20}", f"one by {known}, from {self.keys.origin}"),
+            SignatureStanding.OTHER_PLACE: (
                 f"a signature for {place}",
                 f"one for {self.place}; if both are the same place, name it as it was named then",
             ),

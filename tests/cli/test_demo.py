@@ -11,7 +11,7 @@ import pytest
 
 from lastgood import demo as package
 from lastgood.cli.main import main
-from lastgood.demo import Demo, Scene, Script, Seconds, Step, Tally
+from lastgood.demo import Demo, DemoTally, Scene, SceneStep, Script, Seconds
 from lastgood.sources.kafka.ranges import Ranges
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 from lastgood.supervise.events import Event
@@ -55,7 +55,7 @@ def shown(lost: int = 500) -> Demo:
         rows_not_verifiable=0,
         seconds=1.0,
     )
-    return Demo((SCENE,), Tally(sent=100_000, audit=audit, said_lost=LOST), 200.0, Path("work"), "broker:9092")
+    return Demo((SCENE,), DemoTally(sent=100_000, audit=audit, said_lost=LOST), 200.0, Path("work"), "broker:9092")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Demo], list[Script]]:
 
         def demo(script: Script, *, tell: Callable[[Event], None], **_: Any) -> Demo:
             asked.append(script)
-            tell(Step(at=0.0, sentence="Kafka answers"))
+            tell(SceneStep(at=0.0, sentence="Kafka answers"))
             tell(SCENE)
             return result
 

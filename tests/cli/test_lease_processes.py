@@ -20,7 +20,7 @@ HASTY = {**PATIENT, "lease_seconds": 1.0}
 HOLDER = """
 import json, sys, time
 from lastgood.errors import LastgoodError
-from lastgood.journal.lease import Holder, Pace, take_lease
+from lastgood.journal.lease import Holder, LeasePace, take_lease
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 
@@ -34,7 +34,7 @@ sys.stdin.readline()
 try:
     lease = take_lease(
         open_writable(work), work, recovery, holder=Holder.this_process(),
-        clock=time.monotonic, wait=time.sleep, now_ms=lambda: time.time_ns() // 1_000_000, pace=Pace(**pace),
+        clock=time.monotonic, wait=time.sleep, now_ms=lambda: time.time_ns() // 1_000_000, pace=LeasePace(**pace),
     )
 except LastgoodError as error:
     say(**error.to_json())

@@ -10,7 +10,7 @@ from printed import Answer, Printed, parsed, require_same, run
 
 from lastgood.journal.plan_file import parse_plan
 from lastgood.planning.plan import ASKED
-from lastgood.recovery.hold import Work, hold_checkpoint, lock_file
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, lock_file
 from lastgood.storage.reading import parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 
@@ -163,13 +163,17 @@ def test_no_password_is_printed(checkpoint: Path) -> None:
             assert "d@n" not in answer.out
 
 
-@pytest.mark.parametrize("work", Work)
-def test_who_holds_a_checkpoint_is_called_what_it_is(checkpoint: Path, work: Work) -> None:
+@pytest.mark.parametrize("work", HoldReason)
+def test_who_holds_a_checkpoint_is_called_what_it_is(checkpoint: Path, work: HoldReason) -> None:
     run("plan", str(checkpoint), "--goal", "replan", "--accept", "duplicates", "-o", "plan.json")
     with hold_checkpoint(str(checkpoint), lock_file(parse_location(str(checkpoint))), work):
         refused = run("apply", "plan.json", DEAD, "--format", "json").said["error"]
     assert refused["condition"] == "CHECKPOINT_HELD"
-    words = {Work.RUN: "lastgood run", Work.APPLY: "lastgood apply or recover", Work.UNDO: "lastgood undo"}
+    words = {
+        HoldReason.RUN: "lastgood run",
+        HoldReason.APPLY: "lastgood apply or recover",
+        HoldReason.UNDO: "lastgood undo",
+    }
     assert words[work] in refused["sentence"]
 
 

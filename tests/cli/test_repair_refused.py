@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typed import call
 
-from lastgood.journal.lease import Pace, take_lease
+from lastgood.journal.lease import LeasePace, take_lease
 from lastgood.recovery import applying
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -27,7 +27,7 @@ SOMEBODY = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os
 """Starts a command that has to heed permissions: root need not."""
 SMALL = 192 * 1024
 PAGE = 4096
-PACE = Pace(0.3, beat_seconds=0.1, look_seconds=0.05)
+PACE = LeasePace(0.3, beat_seconds=0.1, look_seconds=0.05)
 
 
 @pytest.fixture(autouse=True)

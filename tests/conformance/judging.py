@@ -14,7 +14,7 @@ from conformance.inputs import TABLE, log_of_death, query_id_of
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
-from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Stage
+from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, StartStage
 from lastgood.settings.target import resolve_target
 
 _FAILURES = {Outcome.FAILS, Outcome.FAILS_AFTER_SINK}
@@ -90,7 +90,12 @@ def compare(seen: Observation, restart: Restart) -> list[str]:
 
 def _compare(seen: Observation, restart: Restart) -> list[str]:
     was = verdict(seen)
-    if seen.ended == "finished" and was.batch is None and restart.stop is not None and restart.stop.stage > Stage.START:
+    if (
+        seen.ended == "finished"
+        and was.batch is None
+        and restart.stop is not None
+        and restart.stop.stage > StartStage.START
+    ):
         return []  # there was nothing to read, so Spark planned no batch that could fail
     if was.outcome is not restart.outcome:
         return [f"outcome: predicted {_told(restart)}, Spark {_did(seen, was)}"]

@@ -13,7 +13,7 @@ from planning import carried_out, delta, fence, files, known, silent
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Fresh, Replan, Reposition, Resume
+from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.log_edits import edited
 from lastgood.planning.planner import draft
 from lastgood.planning.steps import FileStep, MoveStep, in_order
@@ -24,7 +24,7 @@ from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.kinds import parse_step
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus"
-GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"), Fresh())
+GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"), FreshGoal())
 
 
 def cases() -> list[str]:
@@ -50,8 +50,8 @@ def test_every_draft_is_safe_and_leaves_a_query_that_runs(tmp_path: Path, name: 
             after = carried_out(folder, found)
             restart = predict(World(after, sinks=sinks), spark)
             assert restart.stop is None, (goal, found, restart)
-            if isinstance(goal, Resume):
-                again = draft(known(folder, *sinks, state_files=state_files(folder)), Resume(), spark)
+            if isinstance(goal, ResumeGoal):
+                again = draft(known(folder, *sinks, state_files=state_files(folder)), ResumeGoal(), spark)
                 assert again.is_plain, (found, again)
 
 

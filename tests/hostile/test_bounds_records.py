@@ -16,7 +16,7 @@ from lastgood.observe import ledger as module
 from lastgood.observe.ledger import fill_from_records
 from lastgood.observe.recorded import tail_of
 from lastgood.records.files import parse_records
-from lastgood.records.record import Progress, Source, StateOperator
+from lastgood.records.record import Progress, RecordedOperator, RecordedSource
 from lastgood.spark.record_sinks import records_folder
 from lastgood.storage.reading import FsspecStorage, open_storage, parse_location
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
@@ -28,8 +28,8 @@ RECORD = Progress(
     run_id="r",
     batch_id=7,
     duration_ms={"addBatch": 5},
-    sources=(Source(description="d", topic_ids={"orders": "x"}, metrics={"m": "1"}),),
-    state_operators=(StateOperator(operator_name="o", num_rows_total=3),),
+    sources=(RecordedSource(description="d", topic_ids={"orders": "x"}, metrics={"m": "1"}),),
+    state_operators=(RecordedOperator(operator_name="o", num_rows_total=3),),
 )
 VERBS = [["status"], ["diagnose"], ["plan"], ["verify"]]
 MEGABYTE = 1024 * 1024

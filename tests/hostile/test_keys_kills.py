@@ -9,7 +9,7 @@ from repair.engine_cases import KINDS, OurLease, changes, killed, moments
 from repair.engine_cases import Case as UnsignedCase
 
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, open_recovery
 from lastgood.planning.steps import FileStep
 from lastgood.recovery.engine import Engine, Surveyor
 from lastgood.signing import NO_KEYS, Key, KeyRing, SignatureMissingError, SignatureWrongError
@@ -107,7 +107,7 @@ def test_the_noted_proof_counts_only_where_it_is_signed() -> None:
     case = Case("cut")
     killed(case, lambda engine: engine.apply("it has ended"), before=12)
     stage = case.room().stage()
-    assert stage is Stage.APPLYING
+    assert stage is RecoveryStage.APPLYING
     assert case.room().signed_proof() == "it has ended"
     assert case.room(NO_KEYS).signed_proof() is None
     with pytest.raises(SignatureWrongError):

@@ -15,7 +15,7 @@ from lastgood.ledger.opening import open_ledger
 from lastgood.observe.ledger import fill_from_records
 from lastgood.observe.recorded import tail_of
 from lastgood.records.record import Progress
-from lastgood.spark.agent.files import FileSink
+from lastgood.spark.agent.files import RecordFileWriter
 from lastgood.spark.record_sinks import BesideCheckpoints, records_folder, sink_for
 from lastgood.storage.local_tree import LinkNotFollowedError
 from lastgood.storage.reading import LocalStorage, Location, open_storage, parse_location
@@ -213,7 +213,7 @@ def test_a_folder_for_records_that_was_named_may_be_a_link(tmp_path: Path) -> No
 def test_records_are_not_read_through_a_link_that_takes_their_place(lake: Location, tmp_path: Path) -> None:
     """He puts it there between the listing and the reading."""
     folder = records_folder(lake)
-    FileSink(Path(folder.path)).write([told()])
+    RecordFileWriter(Path(folder.path)).write([told()])
     storage = open_storage(lake)
     assert isinstance(storage, LocalStorage)
     (name,) = (entry.name for entry in storage.scan(folder) or ())

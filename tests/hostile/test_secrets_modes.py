@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.spark.agent.driver import Heartbeat
-from lastgood.spark.agent.files import FileSink
+from lastgood.spark.agent.files import RecordFileWriter
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
 
@@ -79,7 +79,7 @@ def test_a_new_folder_in_a_checkpoint_is_as_readable_as_the_checkpoint(tmp_path:
 
 def test_records_are_for_who_runs_the_application_alone(tmp_path: Path) -> None:
     folder = tmp_path / "chk.lastgood/records"
-    sink = FileSink(folder)
+    sink = RecordFileWriter(folder)
     sink.write([{"kind": "progress"}])
     sink.close()
     (file,) = folder.iterdir()

@@ -17,7 +17,7 @@ from lastgood.cli.main import main
 from lastgood.failures.ending import cause_of, error_line
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ledger.telling import telling_of
-from lastgood.records.record import Cause, Failure, Terminated
+from lastgood.records.record import ChainedException, RecordedFailure, Terminated
 from lastgood.redaction import as_told
 from lastgood.spark.record_sinks import AsTold
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder
@@ -72,7 +72,9 @@ SEVERAL = """\
 
 @pytest.mark.parametrize("line", [*LINES, TOKEN])
 def test_rows_are_cut_from_the_line_of_a_failure(line: str) -> None:
-    shown = error_line(Failure(causes=(Cause(language="python", class_name="ValueError", message=line),)))
+    shown = error_line(
+        RecordedFailure(causes=(ChainedException(language="python", class_name="ValueError", message=line),))
+    )
     printed = cause_of(f"Traceback (most recent call last):\nValueError: {line}\n", None).line
     for each in (shown, printed):
         assert each is not None
@@ -83,7 +85,9 @@ def test_rows_are_cut_from_the_line_of_a_failure(line: str) -> None:
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_secrets_are_hidden_in_the_line_of_a_failure(name: str) -> None:
     line = f"could not connect: {spelled(name).splitlines()[0]}"
-    assert SECRET not in (error_line(Failure(causes=(Cause(language="java", class_name="x.E", message=line),))) or "")
+    assert SECRET not in (
+        error_line(RecordedFailure(causes=(ChainedException(language="java", class_name="x.E", message=line),))) or ""
+    )
     assert SECRET not in (cause_of(f"x.SQLException: {spelled(name)}\n", None).line or "")
 
 
@@ -108,7 +112,7 @@ KEPT = [
 
 @pytest.mark.parametrize("line", KEPT)
 def test_what_is_no_row_stays(line: str) -> None:
-    shown = error_line(Failure(causes=(Cause(language="python", class_name="E", message=line),)))
+    shown = error_line(RecordedFailure(causes=(ChainedException(language="python", class_name="E", message=line),)))
     assert shown == f"E: {line}"
 
 
@@ -121,7 +125,9 @@ def test_rows_below_a_line_are_cut_as_well() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_rows_are_left_where_somebody_has_asked_for_them(line: str) -> None:
-    failure = Failure(causes=(Cause(language="python", class_name="ValueError", message=f"{line} password=hunter2"),))
+    failure = RecordedFailure(
+        causes=(ChainedException(language="python", class_name="ValueError", message=f"{line} password=hunter2"),)
+    )
     shown = error_line(failure, show_data=True) or ""
     assert "alice" in shown
     assert "hunter2" not in shown
@@ -155,13 +161,15 @@ def test_diagnose_quotes_no_rows_of_a_log_unless_asked(
 @pytest.mark.parametrize("line", LINES)
 def test_neither_ledger_nor_recorder_keeps_rows(line: str) -> None:
     secret = "password=hunter2"
-    cause = Cause(
+    cause = ChainedException(
         language="java",
         message=f"{line}\n{SEVERAL}\n{secret}",
         message_parameters={"expression": "'alice'", "id": RUN_ID},
         traceback=f"ValueError: {line}\n{secret}",
     )
-    record = Terminated(recorded_at_ms=1, query_id="q", failure=Failure(message=f"{line} {secret}", causes=(cause,)))
+    record = Terminated(
+        recorded_at_ms=1, query_id="q", failure=RecordedFailure(message=f"{line} {secret}", causes=(cause,))
+    )
     (kept,) = telling_of([record]).failures
     taken: list[dict[str, Any]] = []
 

@@ -15,7 +15,7 @@ from spellings import SECRET, SPELLINGS, spelled
 
 from lastgood.journal.incident import Attempt, Incident, kept_plan, parse_incident
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import Room, Stage
+from lastgood.journal.room import RecoveryStage, Room
 from lastgood.planning.plan import ASKED, Alternative, Plan, PlannedSink
 from lastgood.planning.price import Waiver
 from lastgood.planning.proof import Proof
@@ -96,8 +96,10 @@ def test_nor_can_an_incident_or_a_stage(plan: Plan, name: str, tmp_path: Path) -
     assert SECRET.encode() not in raw
     assert parse_incident(raw, "incident").to_bytes() == raw
     room = Room(parse_location(str(tmp_path / "chk")), plan.recovery, LocalWriter())
-    room.enter(Stage.BEGUN, {"proof": text, "seal": ["offsets/7"], "listings": {"offsets": "x"}, "said": [text]})
-    assert room.note(Stage.BEGUN)["seal"] == ["offsets/7"]
+    room.enter(
+        RecoveryStage.BEGUN, {"proof": text, "seal": ["offsets/7"], "listings": {"offsets": "x"}, "said": [text]}
+    )
+    assert room.note(RecoveryStage.BEGUN)["seal"] == ["offsets/7"]
     for file in tmp_path.rglob("*.json"):
         assert SECRET not in file.read_text()
 

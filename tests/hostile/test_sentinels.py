@@ -25,7 +25,7 @@ from hostile.sentinels import ROW, SECRET, require_none, require_none_in, unpack
 
 from lastgood.cli.main import VERBS
 from lastgood.cli.main import lastgood as command_line
-from lastgood.records.record import Cause, Failure, Terminated
+from lastgood.records.record import ChainedException, RecordedFailure, Terminated
 from lastgood.redaction import redact_nothing_else
 from lastgood.spark.record_sinks import AsTold, records_folder, sink_for
 from lastgood.storage.reading import parse_location
@@ -160,8 +160,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             ]
         )
     )
-    cause = Cause(language="java", class_name="x.E", message=f"{BROKEN_ROW} {ERROR}", message_parameters={"v": ROW})
-    failure = Failure(message=ERROR, causes=(cause,))
+    cause = ChainedException(
+        language="java", class_name="x.E", message=f"{BROKEN_ROW} {ERROR}", message_parameters={"v": ROW}
+    )
+    failure = RecordedFailure(message=ERROR, causes=(cause,))
     records = AsTold(sink_for(records_folder(parse_location(str(made.checkpoint)))))
     records.write([Terminated(recorded_at_ms=1, query_id=QUERY_ID, failure=failure).to_json()])
     records.close()

@@ -20,14 +20,14 @@ from hostile.test_trust_fuzz import SEED, _no_waiting, lake
 from hostile.test_trust_hosts import reading
 from hostile.test_trust_plans import DEAD, finishing
 
-from lastgood.journal.lease import Pace, take_lease
+from lastgood.journal.lease import LeasePace, take_lease
 from lastgood.recovery import applying as apply
 from lastgood.storage.reading import StorageDeniedError
 
 __all__ = ["_no_waiting", "lake"]
 
 ALL = 10**6
-PACE = Pace(0.3, beat_seconds=0.1, look_seconds=0.05)
+PACE = LeasePace(0.3, beat_seconds=0.1, look_seconds=0.05)
 MEGABYTES = 10 * 1024 * 1024
 
 

@@ -19,7 +19,7 @@ from hostile.test_trust_hosts import reading
 from hostile.test_trust_plans import OTHER, STAGES, finishing, parsed, taking_back
 
 from lastgood.errors import LastgoodError
-from lastgood.journal.lease import Pace, take_lease
+from lastgood.journal.lease import LeasePace, take_lease
 from lastgood.recovery import applying as apply
 from lastgood.testing.checkpoints import QUERY_ID
 
@@ -29,7 +29,7 @@ SEED = int(os.environ.get("LASTGOOD_SEED", "1"))
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease of which nobody gives a sign of life is waited for a minute."""
-    pace = Pace(0.3, beat_seconds=0.1, look_seconds=0.05)
+    pace = LeasePace(0.3, beat_seconds=0.1, look_seconds=0.05)
     monkeypatch.setattr(apply, "take_lease", functools.partial(take_lease, pace=pace))
 
 

@@ -27,7 +27,7 @@ from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
@@ -42,7 +42,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
 TOPIC = "orders"
 BATCHES, PER_BATCH, PRODUCED = 4, 5, 30
 KINDS = {"delta": delta, "file": files, "fence": fence, "silent": None}
-GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"))
+GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
 RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY

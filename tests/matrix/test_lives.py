@@ -22,14 +22,14 @@ from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade, grade_of
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
-GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"))
+GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
 SOUND = (Grade.HEALTHY, Grade.IN_FLIGHT, Grade.EMPTY)
 KINDS = (["delta"], ["delta"], ["file"], ["txn"], ["txn", "txn"], ["txn", "file"], ["delta", "txn"], ["file", "delta"])
 KINDS_OF = {

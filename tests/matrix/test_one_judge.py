@@ -22,7 +22,7 @@ from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.diagnosis.findings import Severity
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.spark_version import SPARK_4_2
@@ -206,7 +206,7 @@ class Place:
         return offset.topics[TOPIC][0]
 
 
-GOALS: tuple[Goal, ...] = (Resume(), Replan(), Reposition({}, "it stands"))
+GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
 
 
 def _name(truth: Truth) -> str:

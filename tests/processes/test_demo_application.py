@@ -12,7 +12,7 @@ import pytest
 
 from lastgood.demo import Application, DemoFailedError
 from lastgood.recovery.attempts import AttemptsExhaustedError
-from lastgood.settings.config import Pipeline, Query
+from lastgood.settings.config import ConfiguredQuery, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Ended, Event, Recovered, Started
 
@@ -46,7 +46,7 @@ def application(tmp_path: Path, told: list[Event], monkeypatch: pytest.MonkeyPat
     pipeline = Pipeline(
         name="rows",
         command=("/usr/bin/env", sys.executable, "-c", _QUERY, str(checkpoint)),
-        queries=(Query(name="rows", checkpoint=str(checkpoint)),),
+        queries=(ConfiguredQuery(name="rows", checkpoint=str(checkpoint)),),
     )
     made = Application(pipeline, options=tmp_path / "options", log=tmp_path / "rows.log", tell=told.append)
     yield made

@@ -12,7 +12,7 @@ from supervising import DEADLINE_SECONDS, Caring, Counter, Listener, in_backgrou
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ladder.rungs import Standing
+from lastgood.ladder.rungs import CommandStanding
 from lastgood.recovery.attempts import AttemptsExhaustedError
 from lastgood.settings.policy import Policy
 from lastgood.supervise.care import PersonNeededError, Wait
@@ -125,7 +125,7 @@ def test_first_new_batch_after_a_failure_is_told_to_whoever_cares(tmp_path: Path
 
 def test_what_had_failed_before_it_began_is_counted_on_and_each_end_is_told(tmp_path: Path) -> None:
     told, care = Listener(), Caring()
-    care.before = {"checkpoint": Standing(failures=2, seconds=5.0)}
+    care.before = {"checkpoint": CommandStanding(failures=2, seconds=5.0)}
     with pytest.raises(AttemptsExhaustedError):
         supervisor(tmp_path, "raise SystemExit(1)", told, care=care, checkpoint=Counter(tmp_path)).run()
     assert [each and each.failures for each in care.ends] == [3, 4]

@@ -21,7 +21,7 @@ from repair.stopped_apply import of_a_machine
 
 from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.room import RecoveryUnknownError, open_recovery
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
@@ -39,7 +39,7 @@ SCRIPT = Path(__file__).parents[1] / "repair" / "stopped_apply.py"
 BYTES_MAX = 1_000_000
 GOALS = {
     "replan": PlanOptions("replan", accept=tuple(Waiver)),
-    "reposition": PlanOptions("reposition", Where(stable_lag=3), accept=tuple(Waiver)),
+    "reposition": PlanOptions("reposition", StartChoice(stable_lag=3), accept=tuple(Waiver)),
     "resume": PlanOptions(accept=tuple(Waiver)),
 }
 STORAGES = [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
@@ -29,7 +29,7 @@ RANDOM = random.Random(int(os.environ.get("LASTGOOD_SEED", "1")))
 SCRIPT = Path(__file__).parents[1] / "repair" / "killed_apply.py"
 GOALS = {
     "replan": PlanOptions("replan", accept=tuple(Waiver)),
-    "reposition": PlanOptions("reposition", Where(stable_lag=3), accept=tuple(Waiver)),
+    "reposition": PlanOptions("reposition", StartChoice(stable_lag=3), accept=tuple(Waiver)),
     "resume": PlanOptions(accept=tuple(Waiver)),
 }
 

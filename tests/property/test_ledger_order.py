@@ -17,7 +17,7 @@ from ledgers import NOON_MS, commit, dump, failure, kafka_end, plan, progress, t
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.telling import Telling, telling_of
 from lastgood.ledger.url import parse_place
-from lastgood.records.record import Started, Terminated
+from lastgood.records.record import QueryStarted, Terminated
 
 EXAMPLES = int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES", "60"))
 # Drawn evenly, not as hypothesis likes it: what has to meet here are several tellings of the same few batches.
@@ -43,7 +43,7 @@ def told_by_recorder(chance: Random) -> Telling:
     kind = chance.choice(["whole", "whole", "no ids", "less", "started", "terminated"])
     if kind == "started":
         started_ms = chance.choice([None, 5])
-        return telling_of([Started(recorded_at_ms=trigger_ms, started_at_ms=started_ms, **names)])
+        return telling_of([QueryStarted(recorded_at_ms=trigger_ms, started_at_ms=started_ms, **names)])
     if kind == "terminated":
         failed = chance.choice([None, failure(), failure("job aborted")])
         recorded_ms = trigger_ms + chance.randrange(5)

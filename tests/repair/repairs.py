@@ -20,7 +20,7 @@ from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.errors import LastgoodError
 from lastgood.observe.evidence import BatchUnknownError, CheckpointMissingError
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.draft import RepairRefusedError
@@ -191,7 +191,7 @@ def planned(repair: Repair, folder: Path) -> Plan:
     )
     options = PlanOptions(
         goal=repair.goal,
-        where=Where(stable_lag=STABLE_LAG) if repair.goal == "reposition" else Where(),
+        where=StartChoice(stable_lag=STABLE_LAG) if repair.goal == "reposition" else StartChoice(),
         evidence=evidence,
         spark=repair.case.spark,
         fail_on_data_loss=repair.case.fail_on_data_loss,

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
@@ -133,7 +133,7 @@ class Application:
         hole = self.where.removeprefix("offset <> ")
         return Counter(row for row in both if not hole.isdecimal() or row[1] != int(hole))
 
-    def planned(self, where: Where, goal: str = "fresh", **options: Any) -> Plan:
+    def planned(self, where: StartChoice, goal: str = "fresh", **options: Any) -> Plan:
         """A plan to start it afresh, or elsewhere."""
         evidence = EvidenceOptions(sinks=(str(self.table),), kafka=self.broker.bootstrap, topics=(self.topic,))
         evidence = replace(evidence, **self.evidence)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lastgood.errors import LastgoodError
-from lastgood.journal.lease import Pace, take_lease
+from lastgood.journal.lease import LeasePace, take_lease
 from lastgood.recovery import applying as apply
 from lastgood.storage.writing import open_writable
 from lastgood.testing.storage import FaultyWriter
@@ -53,7 +53,7 @@ def main(plan: str, number: str, lock: str, lease_seconds: str) -> int:
 
 def of_a_machine(lock: Path, lease_seconds: float) -> dict[str, Callable[..., object]]:
     """What stands in for names of `operations.apply`: another lock, and leases that need not be waited for long."""
-    pace = Pace(lease_seconds, beat_seconds=lease_seconds / 10, look_seconds=lease_seconds / 10)
+    pace = LeasePace(lease_seconds, beat_seconds=lease_seconds / 10, look_seconds=lease_seconds / 10)
     return {
         "take_lease": functools.partial(take_lease, pace=pace),
         "lock_file": lambda _: lock,

@@ -20,7 +20,7 @@ from repair.engine_cases import (
 
 from lastgood.errors import StorageError
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, open_recovery
 from lastgood.journal.seal import seal_of
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.price import Guarantee
@@ -196,8 +196,8 @@ def test_step_of_who_wakes_up_late_does_not_stand_against_the_undo_of_another(ca
         lease = TakenOver(checks, lambda: takeover() if room.stage() is not None else None)
         with pytest.raises(LeaseLostError):
             case.engine(lease=lease).apply("proof")
-        assert case.files() == case.before or room.stage() is not Stage.TAKEN_BACK
-        if room.stage() is Stage.TAKEN_BACK:
+        assert case.files() == case.before or room.stage() is not RecoveryStage.TAKEN_BACK
+        if room.stage() is RecoveryStage.TAKEN_BACK:
             return
 
 

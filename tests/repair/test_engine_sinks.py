@@ -8,7 +8,7 @@ from repair.sink_cases import KINDS, Q, SinkCase, added
 
 from lastgood.delta_log.actions import FENCE, PUT_BACK, TAKE_BACK
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, open_recovery
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import parse_location
@@ -176,6 +176,6 @@ def test_step_of_who_wakes_up_late_does_not_stand_against_the_undo_of_another(ca
         meanwhile = lambda: case.engine().undo("proof") if room.stage() is not None else None  # noqa: E731
         with pytest.raises(LeaseLostError):
             case.engine(lease=TakenOver(checks, meanwhile)).apply("proof")
-        if room.stage() is Stage.TAKEN_BACK:
+        if room.stage() is RecoveryStage.TAKEN_BACK:
             assert (case.files(), case.shown()) == (case.before, case.shown_before)
             return

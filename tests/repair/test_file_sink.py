@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from repair.seeded import AFTER, BEFORE, PARTITIONS, Application, MakeApplication, judged
 
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
@@ -55,7 +55,7 @@ def require_each_row_once(app: Application, plan: Plan, twice: int = 0) -> None:
 @pytest.mark.parametrize("goal", ["fresh", pytest.param("reposition", marks=pytest.mark.proof)])
 def test_batch_that_the_sink_lacks_leaves_no_gap(goal: str, writer: Application) -> None:
     died(writer)
-    plan = writer.planned(Where(batch=NEWEST - 1), goal=goal)
+    plan = writer.planned(StartChoice(batch=NEWEST - 1), goal=goal)
     assert (plan.guarantee, plan.promise.batch) == (EXACT, NEWEST)
     require_each_row_once(writer, plan)
 
@@ -64,7 +64,7 @@ def test_batch_that_the_sink_lacks_leaves_no_gap(goal: str, writer: Application)
 @pytest.mark.parametrize("goal", ["fresh", "reposition"])
 def test_batch_that_the_sink_has_is_not_written_again(goal: str, writer: Application) -> None:
     died(writer, wrote=True)
-    plan = writer.planned(Where(at=str(_end_of(writer))), goal=goal)
+    plan = writer.planned(StartChoice(at=str(_end_of(writer))), goal=goal)
     assert (plan.guarantee, plan.promise.batch) == (EXACT, NEWEST + 1)
     require_each_row_once(writer, plan)
 
@@ -72,7 +72,7 @@ def test_batch_that_the_sink_has_is_not_written_again(goal: str, writer: Applica
 @pytest.mark.proof
 def test_log_of_a_sink_that_went_back_goes_on_where_it_ends(writer: Application) -> None:
     lose(writer.table / "_spark_metadata", NEWEST)
-    plan = writer.planned(Where(batch=NEWEST - 1), goal="reposition")
+    plan = writer.planned(StartChoice(batch=NEWEST - 1), goal="reposition")
     assert (plan.guarantee, plan.promise.batch) == (EXACT, NEWEST)
     require_each_row_once(writer, plan)
 
@@ -82,7 +82,7 @@ def test_log_of_a_sink_that_went_back_goes_on_where_it_ends(writer: Application)
 def test_number_of_a_batch_is_used_up_where_no_sink_is_asked(writer: Application, *, wrote: bool) -> None:
     died(writer, wrote=wrote)
     writer.evidence.update(sinks=())
-    plan = writer.planned(Where(batch=NEWEST - 1), goal="reposition")
+    plan = writer.planned(StartChoice(batch=NEWEST - 1), goal="reposition")
     assert (plan.guarantee, plan.promise.outcome, plan.promise.batch) == (TWICE, "reruns", NEWEST)
     require_each_row_once(writer, plan, twice=PARTITIONS * BEFORE // 4 if wrote else 0)
 
@@ -91,7 +91,7 @@ def test_number_of_a_batch_is_used_up_where_no_sink_is_asked(writer: Application
 def test_earliest_may_be_where_an_empty_batch_begins_and_ends(writer: Application) -> None:
     died(writer)
     writer.evidence.update(sinks=())
-    plan = writer.planned(Where(earliest=True))
+    plan = writer.planned(StartChoice(earliest=True))
     assert (plan.guarantee, plan.promise.outcome) == (TWICE, "reruns")
     require_each_row_once(writer, plan, twice=PARTITIONS * BEFORE * NEWEST // 4)
 
@@ -103,7 +103,7 @@ def test_new_folder_begins_with_an_empty_batch(writer: Application) -> None:
             if (log, batch_id) != ("offsets", 0):
                 lose(writer.checkpoint / log, batch_id)
     writer.table.rename(writer.folder / "aside")
-    plan = writer.planned(Where(earliest=True))
+    plan = writer.planned(StartChoice(earliest=True))
     assert (plan.guarantee, plan.promise.outcome, plan.promise.batch) == (TWICE, "reruns", 0)
     require_each_row_once(writer, plan)
 
@@ -115,7 +115,7 @@ def test_sink_without_its_log_is_refused(goal: str, writer: Application) -> None
     writer.evidence.update(sinks=(f"file:{writer.table}/",))
     where: dict[str, Any] = {} if goal == "resume" else {"earliest": True}
     with pytest.raises(RepairRefusedError, match="own log has no entry"):
-        writer.planned(Where(**where), goal=goal)
+        writer.planned(StartChoice(**where), goal=goal)
 
 
 def _end_of(app: Application) -> Path:

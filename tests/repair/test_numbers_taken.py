@@ -11,7 +11,7 @@ from repair.seeded import BEFORE, TXN_APP_ID, Application, MakeApplication, judg
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
@@ -66,7 +66,7 @@ def test_orphan_that_was_planned_anew_loses_nothing(
     app = application(sink=sink, **options)
     number = newest(app)
     plan_anew(app, number, drop_by_hand(app, number), end)
-    where = Where(batch=number - 1) if goal == "reposition" else Where()
+    where = StartChoice(batch=number - 1) if goal == "reposition" else StartChoice()
     plan = app.planned(where, goal)
     assert (plan.guarantee, bool(plan.steps)) == (Guarantee.AT_LEAST_ONCE, True)
     app.carry_out(plan)
@@ -108,7 +108,7 @@ def test_batch_that_the_sink_has_skipped_is_told_with_its_range(
     told = skipped.evidence["may_be_missing"][str(number)]["0"][app.topic]
     ranges = {(int(p), offset) for p, spans in told.items() for start, end in spans for offset in range(start, end)}
     assert missing.keys() <= ranges
-    assert app.planned(Where(), "resume").guarantee is Guarantee.LOSSY
+    assert app.planned(StartChoice(), "resume").guarantee is Guarantee.LOSSY
 
 
 @pytest.mark.proof
@@ -116,7 +116,7 @@ def test_topic_created_again_within_the_tolerance_of_clocks_is_not_called_exact(
     app = application()
     app.broker.recreate_topic(app.topic)
     app.produce(0, BEFORE + 10)
-    plan = app.planned(Where(), "resume")
+    plan = app.planned(StartChoice(), "resume")
     assert plan.guarantee is Guarantee.LOSSY
     assert any("--topic-is-the-same" in line for line in plan.rests_on)
     assert app.start() is None
@@ -130,7 +130,7 @@ def test_few_records_of_a_clock_that_is_ahead_are_no_other_topic(application: Ma
     app.produce(BEFORE + 10, BEFORE + 12, ahead_ms=60_000)
     assert app.start() is None
     app.produce(BEFORE + 12, BEFORE + 14)
-    plan = app.planned(Where(), "resume")
+    plan = app.planned(StartChoice(), "resume")
     assert plan.guarantee is Guarantee.EXACTLY_ONCE
     assert app.start() is None
     assert app.rows() == app.wanted(BEFORE + 14)
@@ -146,7 +146,7 @@ def test_several_numbers_that_were_dropped_are_used_up_together(
     number = newest(app)
     drop_by_hand(app, number)
     plan_anew(app, number - 1, drop_by_hand(app, number - 1), 30)
-    plan = app.planned(Where(), "resume")
+    plan = app.planned(StartChoice(), "resume")
     assert plan.guarantee is Guarantee.AT_LEAST_ONCE
     app.carry_out(plan)
     assert judged(app, plan) == []

@@ -14,7 +14,7 @@ import pytest
 from repair.engine_cases import KINDS, STATE, Case, Killed, changes
 
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import Room, Stage, open_recovery
+from lastgood.journal.room import RecoveryStage, Room, open_recovery
 from lastgood.recovery.engine import Engine, PlanStaleError
 from lastgood.steps.carrying import CheckpointChangedError, UndoRefusedError
 from lastgood.storage.reading import Location
@@ -199,7 +199,7 @@ def test_file_of_a_driver_that_comes_later_still_stops_the_plan_before_the_seal_
     with pytest.raises(CheckpointChangedError, match="seal"):
         apply(case.engine(FaultyWriter(case.storage, between=drive)))
     assert case.read(top) == b"of a driver"
-    assert Room(case.location, case.plan.recovery, case.storage).stage() is Stage.APPLYING
+    assert Room(case.location, case.plan.recovery, case.storage).stage() is RecoveryStage.APPLYING
 
 
 # A driver that was started where no seal stood yet.

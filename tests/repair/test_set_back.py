@@ -10,7 +10,7 @@ import pytest
 from lastgood.journal.endings import endings_of
 from lastgood.journal.room import recoveries_folder
 from lastgood.mirror.backups import BackupMissingError
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create, restore
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Waiver
@@ -39,12 +39,12 @@ def folder(tmp_path: Path) -> Path:
     return builder.folder
 
 
-def planned(folder: Path, goal: str = "resume", where: Where | None = None, via: StartFile | None = None) -> Plan:
-    options = PlanOptions(goal, where or Where(), accept=ACCEPTED, via=via, takes_any_number=via is not None)
+def planned(folder: Path, goal: str = "resume", where: StartChoice | None = None, via: StartFile | None = None) -> Plan:
+    options = PlanOptions(goal, where or StartChoice(), accept=ACCEPTED, via=via, takes_any_number=via is not None)
     return make_plan(resolve_target(str(folder)), options)
 
 
-def done(folder: Path, goal: str = "resume", where: Where | None = None, via: StartFile | None = None) -> Plan:
+def done(folder: Path, goal: str = "resume", where: StartChoice | None = None, via: StartFile | None = None) -> Plan:
     plan = planned(folder, goal, where, via)
     apply_plan(plan, driver_is_dead=True)
     return plan
@@ -55,7 +55,7 @@ def lose(folder: Path, *paths: str) -> None:
         (folder / path).unlink()
 
 
-REPOSITION = {"goal": "reposition", "where": Where(stable_lag=3)}
+REPOSITION = {"goal": "reposition", "where": StartChoice(stable_lag=3)}
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["not mirrored since", "mirrored since"])
@@ -71,13 +71,13 @@ def test_batch_that_a_recovery_took_away_is_not_put_back(folder: Path, way: dict
 
 def test_batches_after_a_query_that_was_set_back_are_not_put_back(folder: Path) -> None:
     lose(folder, "offsets/8", "commits/7", "offsets/7")
-    done(folder, "reposition", Where(batch=4))
+    done(folder, "reposition", StartChoice(batch=4))
     create(resolve_target(str(folder)))
     assert planned(folder).steps == ()
 
 
 def test_checkpoint_that_is_lost_after_it_was_set_back_comes_back_as_it_was_set(folder: Path) -> None:
-    done(folder, "reposition", Where(batch=4))
+    done(folder, "reposition", StartChoice(batch=4))
     kept = {path: (folder / path).read_bytes() for path in ("offsets/7", "offsets/8", "commits/7")}
     shutil.rmtree(folder)
     done(folder)
@@ -112,7 +112,7 @@ def test_plan_is_the_same_after_it_was_taken_back(folder: Path) -> None:
 
 
 def test_seed_that_was_taken_back_is_not_put_back(folder: Path) -> None:
-    first = done(folder, "fresh", Where(batch=4))
+    first = done(folder, "fresh", StartChoice(batch=4))
     create(resolve_target(str(folder)))
     undo(first.recovery, target=resolve_target(str(folder)), driver_is_dead=True)
     found = planned(folder)
@@ -122,7 +122,7 @@ def test_seed_that_was_taken_back_is_not_put_back(folder: Path) -> None:
 def test_checkpoint_that_was_left_behind_stays_so(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "app.properties"
     file.write_text("")
-    done(folder, "fresh", Where(batch=4), via=StartFile(str(file), StartForm.PROPERTIES, "starting"))
+    done(folder, "fresh", StartChoice(batch=4), via=StartFile(str(file), StartForm.PROPERTIES, "starting"))
     found = planned(folder)
     assert (found.steps, found.promise.outcome) == ((), "starts")
     shutil.rmtree(folder)

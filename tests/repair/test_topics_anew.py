@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from repair.seeded import BEFORE, COLUMNS, Application, MakeApplication
 
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.operations.recover import recover
@@ -59,14 +59,14 @@ def test_mirror_of_a_query_on_another_topic_is_not_brought_back(application: Mak
     assert recovered(app).verdict is Verdict.START
     create(resolve_target(str(app.checkpoint)))
     app.lose_checkpoint()
-    assert app.planned(Where()).options["chosen"] == "the mirror"
+    assert app.planned(StartChoice()).options["chosen"] == "the mirror"
     app.broker.recreate_topic(app.topic)
     app.produce(0, BEFORE + 10)
     with pytest.raises(RepairRefusedError, match="created again") as caught:
-        app.planned(Where())
+        app.planned(StartChoice())
     assert "--goal fresh --earliest" in str(caught.value.next)
     assert recovered(app).verdict is Verdict.PERSON
-    plan = app.planned(Where(earliest=True))
+    plan = app.planned(StartChoice(earliest=True))
     assert plan.needs == (Waiver.LOSS,)
     app.carry_out(plan)
     assert app.start() is None
@@ -79,7 +79,7 @@ def test_rows_of_the_topic_before_do_not_tell_where_to_go_on(application: MakeAp
     app.broker.recreate_topic(app.topic)
     app.produce(0, BEFORE + 10)
     app.lose_checkpoint()
-    plan = app.planned(Where(offset_columns=COLUMNS))
+    plan = app.planned(StartChoice(offset_columns=COLUMNS))
     assert plan.needs == (Waiver.LOSS, Waiver.DUPLICATES)
     assert any("looks as if it was created again" in line for line in plan.rests_on)
     app.carry_out(plan)
@@ -93,7 +93,7 @@ def test_topic_that_only_an_open_batch_has_read_is_told_by_its_plan(application:
     app = application(limit=10 * BEFORE)
     for file in (app.checkpoint / "commits").iterdir():
         file.unlink()
-    assert app.planned(Where(), "resume").guarantee is Guarantee.EXACTLY_ONCE
+    assert app.planned(StartChoice(), "resume").guarantee is Guarantee.EXACTLY_ONCE
     app.broker.recreate_topic(app.topic)
     app.produce(0, BEFORE + 10)
     asked = recovered(app)
@@ -115,7 +115,7 @@ def test_topic_in_which_the_query_has_read_on_is_told_by_an_older_plan(applicati
     app.produce(0, BEFORE + 10)
     assert app.start() is None
     (app.checkpoint.with_name(f"{app.checkpoint.name}.lastgood") / "topics.json").unlink()  # nobody has noted its id
-    plan = app.planned(Where(), "resume")
+    plan = app.planned(StartChoice(), "resume")
     assert plan.guarantee is Guarantee.LOSSY
     assert any("all that is left of what an older batch had read is newer" in line for line in plan.rests_on)
     assert app.start() is None

@@ -17,7 +17,7 @@ from lastgood.errors import LastgoodError
 from lastgood.lab.spark import default_spark, quick_conf, submit_command
 from lastgood.operations.run import prepare, supervise
 from lastgood.process.java import find_java
-from lastgood.settings.config import Pipeline, Query
+from lastgood.settings.config import ConfiguredQuery, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Ended, Event, Started
 from lastgood.supervise.loop import Supervisor
@@ -109,7 +109,7 @@ class Running:
             name=folder.name,
             command=tuple(command),
             queries=tuple(
-                Query(name=query.name, checkpoint=str(query.checkpoint), sink=f"file:{query.output}")
+                ConfiguredQuery(name=query.name, checkpoint=str(query.checkpoint), sink=f"file:{query.output}")
                 for query in self.queries
             ),
             env={"PYSPARK_PYTHON": str(spark.python), "SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(conf)},

@@ -18,10 +18,10 @@ from pythons import find_python
 
 import lastgood
 from lastgood.lab.spark import SPARK_VERSIONS, SparkEnvironment, default_spark, small_conf, submit
-from lastgood.process.child import Ending
+from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java
 from lastgood.records.files import DRIVER_FILE, Driver, parse_driver, parse_records
-from lastgood.records.record import Crashed, Progress, Record, Started, StartFailed, Terminated
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, StartFailed, Terminated
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
 
@@ -43,7 +43,7 @@ VERSIONS = [
 
 def run_app(
     spark: SparkEnvironment, java: Java, folder: Path, *arguments: str, agent: Path | None = None, path: str = ""
-) -> tuple[Ending, str]:
+) -> tuple[CommandEnd, str]:
     """Submit the application; how it ended, and what was printed."""
     log = folder / "app.log"
     env = {"PYTHONPATH": os.pathsep.join(filter(None, (str(SITE_FOLDER), path)))}
@@ -81,7 +81,7 @@ def of(kind: type[Any], records: list[Record], name: str | None) -> list[Any]:
 
 def check_windows(records: list[Record], folder: Path, version: str) -> None:
     """What is told of the query with windows, by agent and recorder alike."""
-    (started,) = of(Started, records, "windows")
+    (started,) = of(QueryStarted, records, "windows")
     assert (started.checkpoint, started.spark_version) == (f"file:{folder}/windows", version)
     assert started.application_id.startswith("local-")
     batches = of(Progress, records, "windows")

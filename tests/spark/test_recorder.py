@@ -26,7 +26,7 @@ from lastgood.observe.ledger import fill_ledger
 from lastgood.process.child import Child
 from lastgood.process.java import Java
 from lastgood.records.files import parse_records
-from lastgood.records.record import Crashed, Progress, Record, Started, Terminated
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, Terminated
 from lastgood.settings.target import resolve_target
 from lastgood.spark.agent import SITE_FOLDER
 from lastgood.spark.agent.driver import FOLDER_VARIABLE
@@ -87,7 +87,7 @@ def test_query_goes_on_whatever_becomes_of_its_records(java: Java, tmp_path: Pat
     assert told["dropped"]["locked"] >= 1
     records = records_in(tmp_path / "checkpoint.lastgood" / "records")
     assert len(records) == told["recorded"]["beside"]
-    assert isinstance(records[0], Started)
+    assert isinstance(records[0], QueryStarted)
     assert records[0].started_at_ms is None
     batches = [record.batch_id for record in records if isinstance(record, Progress)]
     assert batches == list(range(batches[0], batches[-1] + 1))

@@ -13,7 +13,7 @@ from spark.supervised import Lines, Running
 from lastgood.process.java import Java
 from lastgood.recovery.attempts import AttemptsExhaustedError
 from lastgood.settings.policy import Policy
-from lastgood.supervise.events import Committed, Diagnosed, Ended, Promised, Recovered, Repaired, Stalled, Started
+from lastgood.supervise.events import Committed, Diagnosed, Ended, PromiseChecked, Recovered, Repaired, Stalled, Started
 
 FIRST, SECOND = "first", "second"
 
@@ -40,12 +40,14 @@ def require_exact(running: Running, seen: int) -> None:
         running.wait("recovered", lambda query=query: query.name in named(running, Recovered, seen))  # type: ignore[misc]
     running.await_lines()
     assert [query.shown() == query.exactly for query in running.queries] == [True, True]
-    running.wait("promised", lambda: len(named(running, Promised, seen)) == len(running.queries))
-    states = {each.state for each in running.events[seen:] if isinstance(each, Promised)}
+    running.wait("promised", lambda: len(named(running, PromiseChecked, seen)) == len(running.queries))
+    states = {each.state for each in running.events[seen:] if isinstance(each, PromiseChecked)}
     assert states == {"kept"}
 
 
-def named(running: Running, kind: type[Repaired | Diagnosed | Recovered | Promised | Stalled], seen: int) -> list[str]:
+def named(
+    running: Running, kind: type[Repaired | Diagnosed | Recovered | PromiseChecked | Stalled], seen: int
+) -> list[str]:
     """The queries that such events were told of."""
     return [Path(each.checkpoint).parent.name for each in running.events[seen:] if isinstance(each, kind)]
 

@@ -13,7 +13,7 @@ from lastgood.journal.incidents import Incidents
 from lastgood.process.java import Java
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
-from lastgood.supervise.events import Committed, Promised, Recovered, Repaired
+from lastgood.supervise.events import Committed, PromiseChecked, Recovered, Repaired
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ def test_truncated_plan_comes_back_from_the_mirror_since_our_own_driver_is_dead(
     repaired = running.await_event(Repaired, seen)
     assert repaired.guarantee == "exactly_once"
     lines.put()
-    promised = running.await_event(Promised, seen)
+    promised = running.await_event(PromiseChecked, seen)
     assert (promised.state, promised.because) == ("kept", promised.because)
     running.await_lines()
     assert lines.shown() == lines.exactly

@@ -190,30 +190,7 @@ def test_no_name_of_a_public_class_means_two_things() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
-    assert {name for name, where in homes.items() if len(where) > 1} <= TWICE
-
-
-TWICE = frozenset(
-    {
-        *("Agent", "Broker", "Cause", "Committed", "Comparison", "Ending", "Entry", "Evidence", "Failure", "FileSink"),
-        *(
-            "Fresh",
-            "Judged",
-            "Pace",
-            "Place",
-            "Plan",
-            "Progress",
-            "Promised",
-            "Query",
-            "QueryFacts",
-            "Replan",
-            "Report",
-        ),
-        *("Reposition", "Restart", "Resume", "Shown", "Sink", "Source", "Stage", "Stand", "Standing", "Started"),
-        *("StateOperator", "Step", "Tally", "Tree", "Turn", "Where", "Work"),
-    }
-)
-"""Names that mean two things still."""
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
 def test_each_file_of_operations_is_a_verb() -> None:

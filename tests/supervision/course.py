@@ -22,13 +22,13 @@ from deltalake import DeltaTable
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
-from lastgood.demo.stage import TOPIC, Stage
+from lastgood.demo.stage import TOPIC, DemoStage
 from lastgood.journal.incident import Incident, ranges_of
 from lastgood.journal.incidents import list_incidents, read_incident
 from lastgood.settings.policy import ACCEPTABLE, Policy
 from lastgood.storage.reading import open_storage, parse_location
 from lastgood.supervise.care import PersonNeededError
-from lastgood.supervise.events import Called, Committed, Ended, Promised, Repaired, Started
+from lastgood.supervise.events import Called, Committed, Ended, PromiseChecked, Repaired, Started
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 _LIMITS = (200, 500, 1000)
@@ -57,7 +57,7 @@ class _GoneTopic:
 class Course:
     """One script on one stage. `said` grows with every plan that costs something."""
 
-    def __init__(self, stage: Stage, seed: int) -> None:
+    def __init__(self, stage: DemoStage, seed: int) -> None:
         """Draw what the policy allows; nothing is started."""
         self.stage = stage
         self.chance = random.Random(seed)
@@ -103,7 +103,7 @@ class Course:
             self._accept_all()
             application.await_event(Committed, self._mark)
         if application.events(Repaired, self._mark) or application.events(Ended, self._mark):
-            promised = application.await_event(Promised, self._mark)
+            promised = application.await_event(PromiseChecked, self._mark)
             assert promised.state != "broken", promised.because
         self._write_down()
         self._mark = application.mark

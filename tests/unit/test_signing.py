@@ -18,9 +18,9 @@ from lastgood.signing import (
     KeyRing,
     Signature,
     SignatureMissingError,
+    SignatureStanding,
     SignatureWrongError,
     Signer,
-    Standing,
     new_key,
     parse_keys,
     place_of,
@@ -70,27 +70,27 @@ def test_what_was_signed_is_accepted_however_its_file_is_written() -> None:
 @pytest.mark.parametrize("field", [*NOTE, "new"])
 def test_any_changed_field_is_noticed(field: str) -> None:
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
-    assert SIGNER.standing(STAGE, NAMES, {**signed, field: "another"}) is Standing.WRONG
+    assert SIGNER.standing(STAGE, NAMES, {**signed, field: "another"}) is SignatureStanding.WRONG
     left = {name: value for name, value in signed.items() if name != field}
     if field in signed:
-        assert SIGNER.standing(STAGE, NAMES, left) is Standing.WRONG
+        assert SIGNER.standing(STAGE, NAMES, left) is SignatureStanding.WRONG
 
 
 @pytest.mark.parametrize(
     ("field", "value", "standing"),
     [
-        ("format", 2, Standing.WRONG),
-        ("format", None, Standing.WRONG),
-        ("key", "00000000", Standing.OTHER_KEY),
-        ("key", "", Standing.WRONG),
-        ("key", ["756075c2"], Standing.WRONG),
-        ("hmac", "0" * 64, Standing.WRONG),
-        ("hmac", "", Standing.WRONG),
-        ("hmac", "é" * 64, Standing.WRONG),
-        ("hmac", None, Standing.WRONG),
+        ("format", 2, SignatureStanding.WRONG),
+        ("format", None, SignatureStanding.WRONG),
+        ("key", "00000000", SignatureStanding.OTHER_KEY),
+        ("key", "", SignatureStanding.WRONG),
+        ("key", ["756075c2"], SignatureStanding.WRONG),
+        ("hmac", "0" * 64, SignatureStanding.WRONG),
+        ("hmac", "", SignatureStanding.WRONG),
+        ("hmac", "é" * 64, SignatureStanding.WRONG),
+        ("hmac", None, SignatureStanding.WRONG),
     ],
 )
-def test_any_changed_field_of_a_signature_is_noticed(field: str, value: object, standing: Standing) -> None:
+def test_any_changed_field_of_a_signature_is_noticed(field: str, value: object, standing: SignatureStanding) -> None:
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
     changed = {**signed, "signature": {**signed["signature"], field: value}}
     assert SIGNER.standing(STAGE, NAMES, changed) is standing
@@ -100,7 +100,7 @@ def test_any_changed_field_of_a_signature_is_noticed(field: str, value: object, 
 
 @pytest.mark.parametrize("signature", [None, 7, "x", [], {}])
 def test_what_is_no_signature_is_a_wrong_one(signature: object) -> None:
-    assert SIGNER.standing(STAGE, NAMES, {**NOTE, "signature": signature}) is Standing.WRONG
+    assert SIGNER.standing(STAGE, NAMES, {**NOTE, "signature": signature}) is SignatureStanding.WRONG
 
 
 def test_what_nobody_signed_is_missing_its_signature() -> None:
@@ -126,19 +126,19 @@ def test_what_nobody_signed_is_missing_its_signature() -> None:
 )
 def test_what_is_moved_to_another_purpose_recovery_or_stage_does_not_fit(purpose: str, names: tuple[str, ...]) -> None:
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
-    assert SIGNER.standing(purpose, names, signed) is Standing.WRONG
+    assert SIGNER.standing(purpose, names, signed) is SignatureStanding.WRONG
 
 
 def test_what_is_moved_to_another_checkpoint_is_told_as_that() -> None:
     other = Signer.at(RING, parse_location("file:/mnt/lake/chk/orders"))
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
-    assert other.standing(STAGE, NAMES, signed) is Standing.OTHER_PLACE
+    assert other.standing(STAGE, NAMES, signed) is SignatureStanding.OTHER_PLACE
     with pytest.raises(SignatureWrongError) as refused:
         other.require(STAGE, NAMES, signed, "begun.json")
     assert refused.value.found == "a signature for s3://lake/chk/orders"
     assert "file:///mnt/lake/chk/orders" in (refused.value.expected or "")
     lied = {**signed, "signature": {**signed["signature"], "place": other.place}}
-    assert other.standing(STAGE, NAMES, lied) is Standing.WRONG
+    assert other.standing(STAGE, NAMES, lied) is SignatureStanding.WRONG
 
 
 @pytest.mark.parametrize("text", ["s3://lake/chk/orders", "s3n://lake/chk/orders/", "s3a://lake/chk/x/../orders"])
@@ -159,7 +159,7 @@ def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_verifies() -> 
     both.require(STAGE, NAMES, SIGNER.signed(STAGE, NAMES, NOTE), "begun.json")
     signed = both.signed(STAGE, NAMES, NOTE)
     assert signed["signature"]["key"] == new.id
-    assert SIGNER.standing(STAGE, NAMES, signed) is Standing.OTHER_KEY
+    assert SIGNER.standing(STAGE, NAMES, signed) is SignatureStanding.OTHER_KEY
     with pytest.raises(SignatureWrongError) as refused:
         SIGNER.require(STAGE, NAMES, signed, "begun.json")
     assert refused.value.found == f"a signature by key {new.id}"
@@ -169,7 +169,7 @@ def test_a_key_of_the_same_id_is_another_key() -> None:
     signed = SIGNER.signed(STAGE, NAMES, NOTE)
     other = Signer.at(KeyRing((new_key(),), "test"), ORDERS)
     forged = {**signed, "signature": {**signed["signature"], "key": other.keys.keys[0].id}}
-    assert other.standing(STAGE, NAMES, forged) is Standing.WRONG
+    assert other.standing(STAGE, NAMES, forged) is SignatureStanding.WRONG
 
 
 def test_without_a_key_nothing_is_signed_and_nothing_is_asked() -> None:

@@ -12,7 +12,7 @@ from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.mirror.copies import Copy
-from lastgood.observe.evidence import Evidence, MirrorUse, gather, lineage, records_of
+from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather, lineage, records_of
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
@@ -31,7 +31,7 @@ class LogAudit(JsonValue):
     """What `verify --format json` prints."""
     rests_on: ClassVar = "offsets as planned, not as read"
 
-    evidence: Evidence
+    evidence: GatheredQuery
     first: int | None
     """The oldest batch that was compared: nothing is said of what came before."""
     last: int | None

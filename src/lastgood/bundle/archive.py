@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
-from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree
+from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, NotInBundleError
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
 from lastgood.notes import read_json
 from lastgood.storage.reading import PARALLEL_LOCAL, Entry, Location
@@ -271,7 +271,7 @@ def _values(content: bytes) -> int:
 class BundleStorage:
     """A checkpoint and its work folder out of a bundle, as `Storage`; whatever else is asked for is not in it."""
 
-    def __init__(self, archive: BundleArchive, tree: Tree, *, parallel: int = PARALLEL_LOCAL) -> None:
+    def __init__(self, archive: BundleArchive, tree: BundleTree, *, parallel: int = PARALLEL_LOCAL) -> None:
         """Show the files of `tree`, with their contents in `archive`.
 
         Args:

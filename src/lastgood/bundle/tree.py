@@ -25,7 +25,7 @@ class NotInBundleError(StorageError):
     retry = Retry.NEVER
 
 
-class Tree:
+class BundleTree:
     """What lies where. Paths in it are those of the parts of a bundle: `checkpoint/offsets/7`."""
 
     def __init__(self, roots: Mapping[str, Location]) -> None:
@@ -95,7 +95,7 @@ class Tree:
         }
 
 
-def tree_from_json(roots: Mapping[str, Location], told: Any) -> Tree:
+def tree_from_json(roots: Mapping[str, Location], told: Any) -> BundleTree:
     """Read what `Tree.to_json` wrote.
 
     Raises:
@@ -104,7 +104,7 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> Tree:
     folders, files = (told.get("folders"), told.get("files")) if isinstance(told, dict) else (None, None)
     if not isinstance(folders, list) or not isinstance(files, list):
         raise ShapeError(told, "listing with folders and files")
-    tree = Tree(roots)
+    tree = BundleTree(roots)
     for path in folders:
         tree.add_folder(_path(path))
     for row in files:

@@ -14,7 +14,7 @@ from lastgood.storage.reading import Location, Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchEnd:
     """Where a search ended."""
 
     batch_id: int | None
@@ -27,7 +27,7 @@ class Place:
 
 def search_log(
     storage: Storage, location: Location, ids: BatchIds, measure: Callable[[OffsetEntry], int | None], bound: int
-) -> Place:
+) -> SearchEnd:
     """The newest entry of the offset log whose measure is at most `bound`.
 
     Entries without a measure (damaged, purged meanwhile, or `measure` gives None) are passed over. Only what was looked
@@ -63,7 +63,7 @@ def search_log(
             if step == 1:
                 break
             step = max(1, (high - low) // storage.parallel) if found else 1
-    return Place(newest, is_ordered, upper is not None)
+    return SearchEnd(newest, is_ordered, upper is not None)
 
 
 def _measured(

@@ -16,7 +16,7 @@ from lastgood.checkpoint.source_offsets import (
 )
 
 
-class Step(enum.Enum):
+class OffsetStep(enum.Enum):
     """How a source came from one offset to the next."""
 
     ONWARD = "onward"
@@ -26,7 +26,7 @@ class Step(enum.Enum):
     """Nobody but the source can tell."""
 
 
-def step(start: SourceOffset, end: SourceOffset) -> Step:
+def step(start: SourceOffset, end: SourceOffset) -> OffsetStep:
     """How a source came from `start` to `end`, by these two alone; see `Steps` for those that need more."""
     match start, end:
         case KafkaOffset(), KafkaOffset():
@@ -37,7 +37,7 @@ def step(start: SourceOffset, end: SourceOffset) -> Step:
             return _of(is_back=any(end.partitions[part][0] < start.partitions[part][0] for part in both))
     first, last = _place(start), _place(end)
     if first is None or last is None or first[0] != last[0]:
-        return Step.UNKNOWN
+        return OffsetStep.UNKNOWN
     return _of(is_back=last[1] < first[1])
 
 
@@ -48,17 +48,17 @@ class Steps:
         """No source has made a step."""
         self._left: dict[str, set[int]] = {}
 
-    def step(self, source_id: str, start: SourceOffset, end: SourceOffset) -> Step:
+    def step(self, source_id: str, start: SourceOffset, end: SourceOffset) -> OffsetStep:
         """As the function `step`; one that comes back to an Iceberg snapshot that it had left went back as well."""
         if isinstance(start, IcebergOffset) and isinstance(end, IcebergOffset) and start.snapshot_id != end.snapshot_id:
             left = self._left.setdefault(source_id, set())
             left.add(start.snapshot_id)
-            return Step.BACK if end.snapshot_id in left else Step.UNKNOWN
+            return OffsetStep.BACK if end.snapshot_id in left else OffsetStep.UNKNOWN
         return step(start, end)
 
 
-def _of(*, is_back: bool) -> Step:
-    return Step.BACK if is_back else Step.ONWARD
+def _of(*, is_back: bool) -> OffsetStep:
+    return OffsetStep.BACK if is_back else OffsetStep.ONWARD
 
 
 def _place(offset: SourceOffset) -> tuple[tuple[str, object], tuple[int, int]] | None:

@@ -17,7 +17,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import Batch, read_batches
 from lastgood.checkpoint.source_offsets import JsonOffset, KafkaOffset, SourceOffset, TextOffset, VoidOffset
-from lastgood.checkpoint.source_order import Step, step
+from lastgood.checkpoint.source_order import OffsetStep, step
 from lastgood.storage.reading import LocalStorage, Location
 
 BATCHES_MIN = 10_000
@@ -103,7 +103,7 @@ def _goes_on(before: OffsetEntry, plan: OffsetEntry) -> bool:
 
 def _stays_comparable(start: SourceOffset, end: SourceOffset) -> bool:
     """Whether the ends of a stretch tell what its batches would: it goes onward, or has no order at all."""
-    return step(start, end) is Step.ONWARD or isinstance(end, JsonOffset | TextOffset | VoidOffset)
+    return step(start, end) is OffsetStep.ONWARD or isinstance(end, JsonOffset | TextOffset | VoidOffset)
 
 
 def _is_onward(start: KafkaOffset, end: KafkaOffset) -> bool:

@@ -137,10 +137,10 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
 
 def _tell(event: Event) -> list[Text]:
     """What only the demo does, for the timeline."""
-    from lastgood.demo import Killed, Step
+    from lastgood.demo import Killed, SceneStep
 
     match event:
-        case Step():
+        case SceneStep():
             return [styled(("demo", "cyan"), f"        {event.sentence}")]
         case Killed():
             where = "between two batches" if event.batch is None else f"while it runs batch {event.batch}"
@@ -151,11 +151,11 @@ def _tell(event: Event) -> list[Text]:
 
 def _now(event: Event, doing: str) -> tuple[str, str | None]:
     """What the demo is about, and what the last line says of it."""
-    from lastgood.demo import Killed, Step
+    from lastgood.demo import Killed, SceneStep
     from lastgood.supervise import events
 
     match event:
-        case Step():
+        case SceneStep():
             return event.sentence, event.sentence
         case Killed():
             news = f"driver {event.pid} is killed"

@@ -13,7 +13,7 @@ from lastgood.cli.times import DURATION, TIME
 from lastgood.errors import UsageError
 
 if TYPE_CHECKING:
-    from lastgood.observe.positions import Where
+    from lastgood.observe.positions import StartChoice
     from lastgood.planning.price import Waiver
     from lastgood.settings.policy import Policy
     from lastgood.sources.kafka.start_files import StartFile
@@ -218,17 +218,17 @@ _PLACES = (
 """Names of the options that say where a query is to start from."""
 
 
-def _where(given: dict[str, Any]) -> Where:
+def _where(given: dict[str, Any]) -> StartChoice:
     """Where a query is to start from.
 
     Raises:
         UsageError: a margin without a time.
     """
-    from lastgood.observe.positions import MARGIN_MS, Where
+    from lastgood.observe.positions import MARGIN_MS, StartChoice
 
     margin = given.pop("margin")
     if margin is not None and not given["at_last_commit"]:
         raise UsageError(
             "a margin is kept before a commit of the table", subject="--margin", expected="--at-last-commit"
         )
-    return Where(**given, margin_ms=MARGIN_MS if margin is None else margin)
+    return StartChoice(**given, margin_ms=MARGIN_MS if margin is None else margin)

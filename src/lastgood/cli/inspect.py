@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lastgood.observe.evidence import Evidence
+    from lastgood.observe.evidence import GatheredQuery
     from lastgood.observe.rows import BatchRow
-    from lastgood.observe.shown import Comparison, ShownBatch
+    from lastgood.observe.shown import ShownBatch, SinkComparison
     from lastgood.observe.state_sizes import StateSizes
     from lastgood.observe.surroundings import EvidenceOptions, Surroundings
     from lastgood.operations.inspect import FileNow, Inspection
@@ -71,7 +71,7 @@ def inspect(
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
-    from lastgood.observe.shown import Comparison
+    from lastgood.observe.shown import SinkComparison
     from lastgood.operations import inspect as operation
     from lastgood.settings.target import resolve_target
 
@@ -98,7 +98,7 @@ def inspect(
     now = None if file_name is None or how is None else operation.file_now(evidence, how)
     if output_format == "json":
         facts = operation.batch_json(row, evidence, around)
-        head = operation.head_json(evidence, Comparison(evidence, around.sinks))
+        head = operation.head_json(evidence, SinkComparison(evidence, around.sinks))
         file = {} if file_name is None else {"file": None if now is None else now.to_json()}
         print_json({**head, "found": how, "batch": facts, **file})
     else:
@@ -142,7 +142,7 @@ def _find(
     place: str | None,
     file_name: str | None,
     time_ms: int | None,
-) -> tuple[BatchRow, Evidence, str | None]:
+) -> tuple[BatchRow, GatheredQuery, str | None]:
     from lastgood.operations import inspect as operation
 
     if place is not None:
@@ -180,7 +180,7 @@ def _print_batches(inspection: Inspection, out: Console) -> None:
         out.print(styled(f"{older} older batches: --all, or --limit N", style="dim"))
 
 
-def headings(comparison: Comparison) -> tuple[str, ...]:
+def headings(comparison: SinkComparison) -> tuple[str, ...]:
     """What stands above `cells`."""
     names = [sink.location.rstrip("/").rpartition("/")[2] for sink in comparison.sinks]
     if len(names) == 1:
@@ -190,7 +190,7 @@ def headings(comparison: Comparison) -> tuple[str, ...]:
     return ("batch", "planned at", "committed", *names, "watermark", "read", "")
 
 
-def cells(row: BatchRow, comparison: Comparison) -> tuple[tuple[str, ...], str | None]:
+def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], str | None]:
     """One batch as the cells below `headings`, and their style."""
     held = comparison.of(row)
     differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
@@ -218,7 +218,7 @@ def _shown(batch: ShownBatch) -> str:
     return f"{traits_of(batch.kind).version_sign}{batch.version}"
 
 
-def print_unknown(comparison: Comparison, out: Console) -> None:
+def print_unknown(comparison: SinkComparison, out: Console) -> None:
     """Why a sink shows nothing, if one does."""
     for sink in comparison.sinks:
         if sink.last_batch is None:
@@ -234,7 +234,7 @@ def _amount(read: SourceRead) -> str:
     return f"{count:,} {unit}"
 
 
-def print_summary(evidence: Evidence, out: Console) -> None:
+def print_summary(evidence: GatheredQuery, out: Console) -> None:
     """Where the query stands, in two lines, and what is wrong with its files."""
     checkpoint = evidence.checkpoint
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
@@ -249,9 +249,9 @@ def print_summary(evidence: Evidence, out: Console) -> None:
     out.print()
 
 
-def _print_batch(row: BatchRow, evidence: Evidence, around: Surroundings, how: str | None, out: Console) -> None:
+def _print_batch(row: BatchRow, evidence: GatheredQuery, around: Surroundings, how: str | None, out: Console) -> None:
 
-    from lastgood.observe.shown import Comparison
+    from lastgood.observe.shown import SinkComparison
     from lastgood.operations.inspect import batch_json
 
     if how is not None:
@@ -260,7 +260,7 @@ def _print_batch(row: BatchRow, evidence: Evidence, around: Surroundings, how: s
     out.print(styled((f"batch {row.batch}", "bold"), f" of {evidence.location}"))
     out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
     out.print(f"  committed  {'yes' if row.committed else 'no'}")
-    for line in _in_sinks(row, Comparison(evidence, around.sinks)):
+    for line in _in_sinks(row, SinkComparison(evidence, around.sinks)):
         out.print(f"  sink       {line}")
     if row.watermark_ms:
         out.print(f"  watermark  {clock(row.watermark_ms)}")
@@ -299,7 +299,7 @@ def _left_out(facts: dict[str, Any]) -> Iterator[str]:
                     yield f"{topic}/{partition}"
 
 
-def _in_sinks(row: BatchRow, comparison: Comparison) -> Iterator[str]:
+def _in_sinks(row: BatchRow, comparison: SinkComparison) -> Iterator[str]:
     """What each sink shows of a batch, in a line."""
     from lastgood.query.sinks import Shown
 

@@ -13,7 +13,7 @@ from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_un
 from lastgood.cli.output import console, nothing_changed
 from lastgood.cli.progress import batches_read
 from lastgood.observe.rows import AllRows
-from lastgood.observe.shown import Comparison
+from lastgood.observe.shown import SinkComparison
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.inspect import head_json, inspect_all, row_json, surroundings_of
 from lastgood.settings.target import Target
@@ -32,7 +32,7 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
     with batches_read() as progress:
         rows = inspect_all(target, options=options, progress=progress)
         evidence = rows.evidence
-        comparison = Comparison(evidence, surroundings_of(evidence, options, kafka=False).sinks)
+        comparison = SinkComparison(evidence, surroundings_of(evidence, options, kafka=False).sinks)
         widths = [len(title) for title in headings(comparison)]
         for row in chain(comparison.only_in_sinks(), rows):
             if output_format == "json":
@@ -48,7 +48,7 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
         _print_text(rows, comparison, lines, widths)
 
 
-def _print_json(rows: AllRows, comparison: Comparison, lines: _Packed) -> None:
+def _print_json(rows: AllRows, comparison: SinkComparison, lines: _Packed) -> None:
     head = json_line({**head_json(rows.evidence, comparison), "known_batches": len(rows)})
     sys.stdout.write(f'{head[:-1]}, "batches": [')
     for number, line in enumerate(lines):
@@ -57,7 +57,7 @@ def _print_json(rows: AllRows, comparison: Comparison, lines: _Packed) -> None:
     sys.stdout.flush()
 
 
-def _print_text(rows: AllRows, comparison: Comparison, lines: _Packed, widths: Sequence[int]) -> None:
+def _print_text(rows: AllRows, comparison: SinkComparison, lines: _Packed, widths: Sequence[int]) -> None:
     out = console()
     print_summary(rows.evidence, out)
     titles = headings(comparison)

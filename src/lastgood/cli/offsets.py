@@ -13,7 +13,7 @@ from lastgood.cli.times import TIME, clock
 from lastgood.visible import visible
 
 if TYPE_CHECKING:
-    from lastgood.observe.offsets import Standing
+    from lastgood.observe.offsets import OffsetsAfterBatch
     from lastgood.observe.surroundings import EvidenceOptions
 
 
@@ -91,7 +91,7 @@ def offsets(
     return 0
 
 
-def _warnings(standing: Standing) -> Iterator[str]:
+def _warnings(standing: OffsetsAfterBatch) -> Iterator[str]:
     """What these offsets do not tell, and what a start from them would meet."""
     for topic, names in standing.unresolved.items():
         for partition, name in names.items():
@@ -106,7 +106,7 @@ def _warnings(standing: Standing) -> Iterator[str]:
     yield from _met(standing)
 
 
-def _met(standing: Standing) -> Iterator[str]:
+def _met(standing: OffsetsAfterBatch) -> Iterator[str]:
     """What a start from these offsets would meet."""
     for topic, parts in standing.expired.items():
         for partition, spans in parts.items():

@@ -182,7 +182,7 @@ def _(event: events.Called) -> list[Text]:
 
 
 @_tell.register
-def _(event: events.Promised) -> list[Text]:
+def _(event: events.PromiseChecked) -> list[Text]:
     if event.state == "kept":
         return [styled(("promise", "bold green"), f"     batch {event.batch} did what was said")]
     said = "did something else than was said" if event.state == "broken" else "was not seen whole"

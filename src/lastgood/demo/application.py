@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from lastgood.demo.events import Killed, Step
+from lastgood.demo.events import Killed, SceneStep
 from lastgood.errors import LastgoodError
-from lastgood.observe.progress import LogWatch, Progress
+from lastgood.observe.progress import LogProgress, LogWatch
 from lastgood.operations.run import Prepared, prepare, supervise
 from lastgood.settings.config import Pipeline
 from lastgood.settings.policy import Policy
@@ -81,7 +81,7 @@ class Application:
         return self._run is not None and not self._run.code.done()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> LogProgress:
         """The newest planned and committed batch."""
         return self._watch.look()
 
@@ -224,7 +224,7 @@ class Application:
 
     def tell(self, sentence: str) -> None:
         """Tell what is done next."""
-        self._told(Step(at=time.time(), sentence=sentence))
+        self._told(SceneStep(at=time.time(), sentence=sentence))
 
     def _supervise(self, prepared: Prepared, run: _Run) -> int:
         def take(supervisor: Supervisor) -> None:

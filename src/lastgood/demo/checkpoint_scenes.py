@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from lastgood.demo.events import Scene
 from lastgood.demo.scenes import ready, scene, seconds_of, told
 from lastgood.demo.script import SCENES, Script
-from lastgood.demo.stage import Stage
+from lastgood.demo.stage import DemoStage
 from lastgood.supervise.events import Repaired
 
 
-def deleted(stage: Stage, script: Script) -> Iterator[Scene]:
+def deleted(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`c`: rebuilt from the mirror; then once more, from the table's own columns."""
     yield _deleted(
         stage,
@@ -32,7 +32,7 @@ def deleted(stage: Stage, script: Script) -> Iterator[Scene]:
     )
 
 
-def _deleted(stage: Stage, script: Script, *, mirror_too: bool, title: str, broke: str, did: str) -> Scene:
+def _deleted(stage: DemoStage, script: Script, *, mirror_too: bool, title: str, broke: str, did: str) -> Scene:
     application = stage.application
     ready(stage, script)
     application.stop()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lastgood.demo.events import Scene
 from lastgood.demo.scenes import ready, scene, seconds_of, told
 from lastgood.demo.script import Script
-from lastgood.demo.stage import Stage
+from lastgood.demo.stage import DemoStage
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.ranges import offset_count
 from lastgood.supervise.events import Ended, Recovered, Repaired
@@ -32,7 +32,7 @@ def small_driver(script: Script) -> dict[str, str]:
     }
 
 
-def killed(stage: Stage, script: Script) -> Iterator[Scene]:
+def killed(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`a`: kill -9 at a random instant of a batch, again and again."""
     application, chance = stage.application, random.Random(script.seed)  # noqa: S311 - instants, not secrets
     stage.send(script.first, rate=script.rate)
@@ -56,7 +56,7 @@ def killed(stage: Stage, script: Script) -> Iterator[Scene]:
     stage.settle()
 
 
-def too_large(stage: Stage, script: Script) -> Iterator[Scene]:
+def too_large(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`b`: a backlog is planned as one batch; the limit that is set then changes nothing about it."""
     application = stage.application
     ready(stage, script)

@@ -11,7 +11,7 @@ from lastgood.supervise.events import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step(Event):
+class SceneStep(Event):
     """Something that the demo does, or prepares."""
 
     name: ClassVar[str] = "step"

@@ -10,8 +10,8 @@ from lastgood.demo.application import DemoFailedError
 from lastgood.demo.events import Scene
 from lastgood.demo.scenes import priced, ready, scene, seconds_of, told
 from lastgood.demo.script import Script
-from lastgood.demo.stage import TOPIC, Stage
-from lastgood.observe.positions import Where
+from lastgood.demo.stage import TOPIC, DemoStage
+from lastgood.observe.positions import StartChoice
 from lastgood.planning.price import Waiver
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.ranges import Ranges, offset_count
@@ -23,7 +23,7 @@ _GONE = 0.6
 """Which part of what was unread Kafka deletes."""
 
 
-def stable_offsets(stage: Stage, script: Script) -> Iterator[Scene]:
+def stable_offsets(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`d`: the next start is fed with the offsets of CURRENT-3, though nothing is broken; its price is told before."""
     application = stage.application
     ready(stage, script)
@@ -32,7 +32,7 @@ def stable_offsets(stage: Stage, script: Script) -> Iterator[Scene]:
     application.stop()
     exact = stage.plan().to_json()
     at = time.time()
-    decision = stage.recover("reposition", Where(stable_lag=STABLE_LAG), accept=(Waiver.DUPLICATES,))
+    decision = stage.recover("reposition", StartChoice(stable_lag=STABLE_LAG), accept=(Waiver.DUPLICATES,))
     if decision.recovery is None:
         raise DemoFailedError("the offsets were not set back", found=decision.because)
     plan, done_at = decision.recovery.plan.to_json(), time.time()
@@ -51,7 +51,7 @@ def stable_offsets(stage: Stage, script: Script) -> Iterator[Scene]:
     )
 
 
-def outage(stage: Stage, script: Script) -> Iterator[Scene]:
+def outage(stage: DemoStage, script: Script) -> Iterator[Scene]:
     """`e`: Kafka deletes unread records while the application is down; nobody can bring them back."""
     application = stage.application
     ready(stage, script)
@@ -82,7 +82,7 @@ def outage(stage: Stage, script: Script) -> Iterator[Scene]:
     )
 
 
-def _refused(stage: Stage, script: Script) -> Path:
+def _refused(stage: DemoStage, script: Script) -> Path:
     """Start it with a policy that accepts nothing; where the plan is saved that a person has to decide on."""
     application = stage.application
     mark = application.start(limit=script.limit)

@@ -18,13 +18,13 @@ from lastgood.demo.driver_scenes import killed, small_driver, too_large
 from lastgood.demo.events import Scene
 from lastgood.demo.offset_scenes import outage, stable_offsets
 from lastgood.demo.script import Script
-from lastgood.demo.stage import Stage, open_stage, set_up
-from lastgood.demo.tally import Tally, count
+from lastgood.demo.stage import DemoStage, open_stage, set_up
+from lastgood.demo.tally import DemoTally, count
 from lastgood.errors import LastgoodError
 from lastgood.sources.kafka.ranges import Ranges, union
 from lastgood.supervise.events import Event
 
-_PLAYS: Mapping[str, Callable[[Stage, Script], Iterator[Scene]]] = {
+_PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
     "a": killed,
     "b": too_large,
     "c": deleted,
@@ -38,7 +38,7 @@ class Demo:
     """What the demo showed."""
 
     scenes: tuple[Scene, ...]
-    tally: Tally
+    tally: DemoTally
     seconds: float
     """From the start of its broker to the audit; what is downloaded or made once comes before that."""
     folder: Path

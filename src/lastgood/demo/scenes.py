@@ -8,13 +8,13 @@ from typing import Any
 from lastgood.demo.application import DemoFailedError
 from lastgood.demo.events import Scene, Seconds
 from lastgood.demo.script import SCENES, Script
-from lastgood.demo.stage import Stage
+from lastgood.demo.stage import DemoStage
 from lastgood.journal.incident import ranges_of
 from lastgood.sources.kafka.ranges import Ranges, offset_count, union
-from lastgood.supervise.events import Committed, Promised, Started
+from lastgood.supervise.events import Committed, PromiseChecked, Started
 
 
-def ready(stage: Stage, script: Script) -> None:
+def ready(stage: DemoStage, script: Script) -> None:
     """The application runs with today's limit, and has read all that there is: also where this is the first scene."""
     if not stage.application.is_running:
         stage.send(script.first)
@@ -22,7 +22,7 @@ def ready(stage: Stage, script: Script) -> None:
     stage.settle()
 
 
-def seconds_of(stage: Stage, mark: int, *, since: str, at: float, detected_at: float) -> Seconds:
+def seconds_of(stage: DemoStage, mark: int, *, since: str, at: float, detected_at: float) -> Seconds:
     """How quickly lastgood went; waits for the first new batch.
 
     Args:
@@ -37,13 +37,13 @@ def seconds_of(stage: Stage, mark: int, *, since: str, at: float, detected_at: f
     return Seconds(since, *(round(each - at, 2) for each in (detected_at, started.at, first.at)))
 
 
-def told(stage: Stage, mark: int) -> Mapping[str, Any]:
+def told(stage: DemoStage, mark: int) -> Mapping[str, Any]:
     """The plan that lastgood went by, as it has written it down; waits until it was held against the first new batch.
 
     Raises:
         DemoFailedError: that batch did something else, or there was no plan.
     """
-    promised = stage.application.await_event(Promised, mark)
+    promised = stage.application.await_event(PromiseChecked, mark)
     if promised.state == "broken":
         raise DemoFailedError("the first new batch did something else than was said", found="; ".join(promised.because))
     plan = stage.incident().plan

@@ -30,7 +30,7 @@ from lastgood.checkpoint.layout import OFFSETS, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.demo.application import Application, DemoFailedError
-from lastgood.demo.events import Step
+from lastgood.demo.events import SceneStep
 from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import last_incident
 from lastgood.lab.class_archive import make_class_archive
@@ -38,7 +38,7 @@ from lastgood.lab.examples import flights_folder
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, small_conf, submit_command
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.recover import recover
 from lastgood.planning.plan import Plan
@@ -47,7 +47,7 @@ from lastgood.process.child import Child
 from lastgood.process.java import Java, find_java
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions, make_plan
-from lastgood.settings.config import Kafka, Pipeline, Query
+from lastgood.settings.config import ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Ranges, planned
 from lastgood.storage.reading import open_storage, parse_location
@@ -107,7 +107,7 @@ def open_stage(
     tell: Callable[[Event], None] = lambda _: None,
     conf: Mapping[str, str] | None = None,
     parts: Parts | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[DemoStage]:
     """A stage with a broker that runs, a topic without records, and an application that was never started.
 
     Args:
@@ -129,7 +129,7 @@ def open_stage(
         pipeline = _pipeline(folder, broker, parts.java, {**parts.conf, **(conf or {})})
         application = Application(pipeline, options=folder / _OPTIONS, log=folder / "flights.log", tell=tell)
         stack.callback(application.close)
-        stage = Stage(folder, broker, application)
+        stage = DemoStage(folder, broker, application)
         stack.callback(stage.close)
         yield stage
 
@@ -144,7 +144,7 @@ def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, 
     command = submit_command(application, arguments, environment=spark, conf=conf)
     start = folder / _START
     start.write_text(f"exec {shlex.join(command)} $(cat {shlex.quote(str(folder / _OPTIONS))})\n")
-    query = Query(
+    query = ConfiguredQuery(
         name=TOPIC,
         checkpoint=checkpoint,
         sink=f"delta:{table}",
@@ -166,7 +166,7 @@ def _pipeline(folder: Path, broker: KafkaBroker, java: Java, conf: Mapping[str, 
     )
 
 
-class Stage:
+class DemoStage:
     """What scenes are made of; `open_stage` gives it. All methods belong to one thread."""
 
     def __init__(self, folder: Path, broker: KafkaBroker, application: Application) -> None:
@@ -289,15 +289,15 @@ class Stage:
         unread = {each: offset for each, offset in self.committed().items() if each in before}
         return planned({TOPIC: unread}, {TOPIC: before})
 
-    def plan(self, goal: str = "resume", where: Where | None = None) -> Plan:
+    def plan(self, goal: str = "resume", where: StartChoice | None = None) -> Plan:
         """What `lastgood plan` says; nothing is changed.
 
         Raises:
             LastgoodError: as `make_plan`.
         """
-        return make_plan(Target(str(self.checkpoint)), PlanOptions(goal, where or Where(), self.evidence))
+        return make_plan(Target(str(self.checkpoint)), PlanOptions(goal, where or StartChoice(), self.evidence))
 
-    def recover(self, goal: str, where: Where | None = None, *, accept: tuple[Waiver, ...] = ()) -> Decision:
+    def recover(self, goal: str, where: StartChoice | None = None, *, accept: tuple[Waiver, ...] = ()) -> Decision:
         """What somebody does with `lastgood recover` before the start; the driver is dead, since we have ended it.
 
         Raises:
@@ -306,7 +306,7 @@ class Stage:
         """
         if self.application.is_running:
             raise DemoFailedError("the application runs", expected="a stop before the repair")
-        options = PlanOptions(goal, where or Where(), self.evidence, accept)
+        options = PlanOptions(goal, where or StartChoice(), self.evidence, accept)
         return recover(Target(str(self.checkpoint)), options, driver_is_dead=True)
 
     def incident(self) -> Incident:
@@ -351,5 +351,5 @@ class Stage:
             )
 
 
-def _step(sentence: str) -> Step:
-    return Step(at=time.time(), sentence=sentence)
+def _step(sentence: str) -> SceneStep:
+    return SceneStep(at=time.time(), sentence=sentence)

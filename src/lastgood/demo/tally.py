@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lastgood.demo.stage import TOPIC, Stage
+from lastgood.demo.stage import TOPIC, DemoStage
 from lastgood.operations.verify import run_audit
 from lastgood.sources.kafka.ranges import Ranges, common, offset_count, ranges_to_json, union
 from lastgood.sources.kafka.reader import OffsetRange
@@ -31,7 +31,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class DemoTally:
     """What was said, and what was counted."""
 
     sent: int
@@ -84,12 +84,12 @@ class Tally:
 
 
 def count(
-    stage: Stage,
+    stage: DemoStage,
     *,
     lost: Ranges | None = None,
     doubled: Ranges | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Tally:
+) -> DemoTally:
     """Compare every record that was ever sent with the table, by a Spark job; everything has to be settled.
 
     Args:
@@ -118,7 +118,7 @@ def count(
         compare=parse_columns(["partition", "offset"]),
     )
     audit = run_audit(spec, progress=progress)
-    return Tally(sent=stage.sent, audit=audit, said_lost=lost or {}, said_doubled=doubled or {})
+    return DemoTally(sent=stage.sent, audit=audit, said_lost=lost or {}, said_doubled=doubled or {})
 
 
 def _ranges(found: Difference) -> Ranges:

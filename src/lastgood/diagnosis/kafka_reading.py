@@ -11,7 +11,7 @@ from lastgood.checkpoint.source_offsets import KafkaOffset, name_offset, topics_
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.spans import Span, Stand, spans, stands
+from lastgood.query.spans import SourceStand, Span, spans, stands
 from lastgood.query.topics import recorded_of
 from lastgood.query.world import World
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
@@ -26,7 +26,7 @@ class KafkaReading:
 
     world: World
     restart: Restart
-    stand: Stand
+    stand: SourceStand
     read: tuple[Span, ...]
     """Its batches, oldest first."""
 

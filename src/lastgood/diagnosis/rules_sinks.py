@@ -9,7 +9,7 @@ from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
-from lastgood.query.prediction.restart import Restart, Stage
+from lastgood.query.prediction.restart import Restart, StartStage
 from lastgood.query.sink_batches import Origin
 from lastgood.query.sinks import NONE, Rerun
 from lastgood.query.world import World, removal
@@ -260,7 +260,7 @@ def _log_gap(reading: SinkReading) -> Iterator[Finding]:
 def _in_the_way(reading: SinkReading) -> Iterator[Finding]:
     """What keeps a file sink from writing down the batch that runs next."""
     stop = reading.restart.stop
-    if not reading.sink.traits.keeps_log or stop is None or stop.stage is not Stage.SINK:
+    if not reading.sink.traits.keeps_log or stop is None or stop.stage is not StartStage.SINK:
         return
     name = stop.subject.rpartition("/")[2]
     effect, evidence = "The query stops when the sink writes this entry, at every start.", {"name": stop.subject}

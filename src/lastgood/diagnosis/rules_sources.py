@@ -16,14 +16,14 @@ from lastgood.checkpoint.source_offsets import (
     SourceOffset,
     topics_of,
 )
-from lastgood.checkpoint.source_order import Step, Steps
+from lastgood.checkpoint.source_order import OffsetStep, Steps
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import between, names, positions
 from lastgood.diagnosis.rules_files import find_files_again
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
-from lastgood.query.spans import Span, Stand, orphan_of, spans, stands
+from lastgood.query.spans import SourceStand, Span, orphan_of, spans, stands
 from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
 from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
@@ -112,7 +112,7 @@ def _back(span: Span, steps: Steps) -> dict[str, object] | None:
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
         back = went_back(positions(start.topics), positions(end.topics))
         return {"partitions": names(back), "went_back": ranges_to_json(between(back))} if back else None
-    if start is None or steps.step(span.source_id, start, end) is not Step.BACK:
+    if start is None or steps.step(span.source_id, start, end) is not OffsetStep.BACK:
         return None
     return {"start": start.to_text(), "end": end.to_text()}
 
@@ -219,7 +219,7 @@ def _paths(files: list[FileFacts]) -> list[str]:
 # Delta tables.
 
 
-def _table(world: World, stand: Stand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
+def _table(world: World, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
     """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
     newest = read[-1] if read else None
     end = newest.end if newest else stand.start
@@ -252,7 +252,7 @@ def _asked_from(newest: Span | None) -> DeltaOffset | None:
 
 
 def _versions(
-    world: World, stand: Stand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
+    world: World, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
 ) -> Iterator[Finding]:
     unread = end if not stand.is_rerun or start is None else start
     evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 
 TRACEBACK = "Traceback (most recent call last):"
 PYTHON_CHAINED = (
@@ -49,7 +49,7 @@ _SQLSTATE = re.compile(r"(?:\s+SQLSTATE: \w{5})+\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thrown(Cause):
+class Thrown(ChainedException):
     """An exception of a chain that was read from text."""
 
     frames: tuple[str, ...] = ()
@@ -245,7 +245,9 @@ def _is_same(each: Thrown, later: Thrown) -> bool:
     return each.first_line == later.first_line and (each.class_name is None or each.language == later.language)
 
 
-def continued(chain: Sequence[Cause], others: Iterable[Sequence[Cause]]) -> tuple[Cause, ...]:
+def continued(
+    chain: Sequence[ChainedException], others: Iterable[Sequence[ChainedException]]
+) -> tuple[ChainedException, ...]:
     """A chain, and where it breaks off, what another one tells of the same exception's causes.
 
     Spark's JSON layout logs an exception without its causes; the log line of the failed task has them.
@@ -260,5 +262,5 @@ def continued(chain: Sequence[Cause], others: Iterable[Sequence[Cause]]) -> tupl
     return tuple(chain)
 
 
-def _words(cause: Cause) -> str:
+def _words(cause: ChainedException) -> str:
     return _SQLSTATE.sub("", cause.message.strip())

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lastgood.failures.causes import Thrown, first_line, simple_name
-from lastgood.failures.failure_class import FailureClass, Rule, Where
+from lastgood.failures.failure_class import ChainPart, FailureClass, Rule
 from lastgood.failures.of_checkpoint import CHECKPOINT_RULES
 from lastgood.failures.of_running import RESOURCE_RULES, RUN_RULES
 from lastgood.failures.of_sources import SOURCE_RULES
-from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
+from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 from lastgood.redaction import as_told, redacted
 
 RULES: tuple[Rule, ...] = (*SOURCE_RULES, *RESOURCE_RULES, *CHECKPOINT_RULES, *RUN_RULES)
@@ -93,7 +93,7 @@ class Failure:
     """Of the exception that decided; None where only its message is known."""
     message: str = ""
     """Of the exception that decided: the line that tells most."""
-    chain: tuple[Cause, ...] = ()
+    chain: tuple[ChainedException, ...] = ()
     """Outermost first, through Java and Python alike."""
     query_id: str | None = None
     run_id: str | None = None
@@ -138,7 +138,7 @@ def shown(failure: Failure, *, show_data: bool = False) -> Failure:
 
 
 def failure_of(
-    causes: Sequence[Cause],
+    causes: Sequence[ChainedException],
     *,
     query_id: str | None = None,
     run_id: str | None = None,
@@ -202,7 +202,7 @@ def run_in(text: str) -> tuple[str | None, str | None]:
     return (found[1], found[2]) if found else (None, None)
 
 
-def _decide(causes: Sequence[Cause]) -> tuple[Rule | None, Cause | None]:
+def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedException | None]:
     """The rule that decides, and the exception it is about; without a rule, the innermost exception."""
     for is_weak in (False, True):
         for number in reversed(range(len(causes))):
@@ -218,26 +218,26 @@ def _decide(causes: Sequence[Cause]) -> tuple[Rule | None, Cause | None]:
     return None, causes[-1] if causes else None
 
 
-def _stands(where: Where, causes: Sequence[Cause], number: int) -> bool:
+def _stands(where: ChainPart, causes: Sequence[ChainedException], number: int) -> bool:
     match where:
-        case Where.ENGINE:
+        case ChainPart.ENGINE:
             return _is_engines(causes, number)
-        case Where.EXPRESSION:
+        case ChainPart.EXPRESSION:
             return _spark_frame(causes[number]).startswith("org.apache.spark.sql.catalyst.expressions.")
-        case Where.USER:
+        case ChainPart.USER:
             return _is_users(causes, number)
-        case Where.INNERMOST:
+        case ChainPart.INNERMOST:
             return number == len(causes) - 1
     return True
 
 
-def _spark_frame(cause: Cause) -> str:
+def _spark_frame(cause: ChainedException) -> str:
     """Where in Spark a Java exception comes from; empty if that is not known."""
     frames = cause.frames if isinstance(cause, Thrown) else ()
     return next((frame for frame in frames if frame.startswith("org.apache.spark.")), "")
 
 
-def _is_engines(causes: Sequence[Cause], number: int) -> bool:
+def _is_engines(causes: Sequence[ChainedException], number: int) -> bool:
     if causes[number].language != "java":
         return False
     frame = _spark_frame(causes[number])
@@ -246,7 +246,7 @@ def _is_engines(causes: Sequence[Cause], number: int) -> bool:
     return all(simple_name(outer.class_name) in _CALLED_BY_SPARK for outer in causes[:number])
 
 
-def _is_users(causes: Sequence[Cause], number: int) -> bool:
+def _is_users(causes: Sequence[ChainedException], number: int) -> bool:
     cause, inner = causes[number], causes[number + 1 :]
     if any(each.condition or (each.class_name or "").startswith(_NOT_USERS) for each in inner):
         return False  # that is what failed; the user's code only met it
@@ -256,7 +256,7 @@ def _is_users(causes: Sequence[Cause], number: int) -> bool:
     return cause.condition in _USER_FUNCTIONS or "ForeachBatchSink" in _spark_frame(cause)
 
 
-def _unknown(causes: Sequence[Cause]) -> str:
+def _unknown(causes: Sequence[ChainedException]) -> str:
     return "no rule knows any of these exceptions" if causes else "nothing is told of why"
 
 
@@ -265,7 +265,7 @@ def _telling_line(message: str) -> str:
     return reason[1] if reason else first_line(message)
 
 
-def _checkpoint_file(causes: Sequence[Cause]) -> str | None:
+def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
     return next((found for cause in reversed(causes) if (found := checkpoint_file_in(cause.message))), None)
 
 
@@ -275,7 +275,7 @@ def checkpoint_file_in(text: str) -> str | None:
     return found[0].rstrip(".") if found else None
 
 
-def _offsets(causes: Sequence[Cause]) -> Iterator[OffsetsNamed]:
+def _offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
     for cause in causes:
         for pattern in _OFFSETS:
             for found in pattern.finditer(cause.message):
@@ -293,7 +293,7 @@ def _offsets(causes: Sequence[Cause]) -> Iterator[OffsetsNamed]:
                     yield OffsetsNamed(topic=topic, partition=int(partition))
 
 
-def _user_code(cause: Cause) -> CodeLine | None:
+def _user_code(cause: ChainedException) -> CodeLine | None:
     for file, line, function in reversed(_PYTHON_FRAME.findall(cause.traceback or "")):
         if not _LIBRARIES.search(file):
             return CodeLine(file=file, line=int(line), function=function)

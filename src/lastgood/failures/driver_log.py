@@ -11,9 +11,9 @@ from typing import IO
 from lastgood.failures.causes import continued, read_causes
 from lastgood.failures.classify import Failure, checkpoint_file_in, failure_of, failure_of_record, run_in
 from lastgood.failures.failure_class import FailureClass
-from lastgood.failures.log_entries import Entry, read_entries
+from lastgood.failures.log_entries import LogEntry, read_entries
 from lastgood.failures.log_facts import FactsReader, LogFacts
-from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
+from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 from lastgood.values import JsonValue, form
 
 _ENDED = "terminated with error"
@@ -65,7 +65,7 @@ class _Reader:
         self._logged: collections.deque[_Logged] = collections.deque(maxlen=_LOGGED_MAX)
         self._last_error: _Logged | None = None  # since a query last went on
 
-    def read(self, entry: Entry) -> None:
+    def read(self, entry: LogEntry) -> None:
         self._num_lines = entry.last_line
         self._facts.read(entry)
         is_trouble = entry.level in ("ERROR", "FATAL", "WARN")
@@ -74,7 +74,7 @@ class _Reader:
         elif entry.level == "" or (is_trouble and _ENDED in entry.text.partition("\n")[0]):
             self._read_exception(entry)
         elif is_trouble and _SIGNAL in entry.text:
-            self._add(self._failure(entry, (Cause(language="java", message=entry.text),)))
+            self._add(self._failure(entry, (ChainedException(language="java", message=entry.text),)))
         elif is_trouble and ("Exception" in entry.text or "Error" in entry.text):
             logged = _Logged(entry)
             self._logged.append(logged)
@@ -92,14 +92,14 @@ class _Reader:
             num_lines=self._num_lines,
         )
 
-    def _read_record(self, entry: Entry) -> None:
+    def _read_record(self, entry: LogEntry) -> None:
         record = entry.record
         if isinstance(record, Terminated | StartFailed | Crashed):
             failure = failure_of_record(record)
             if failure is not None:
                 self._add(self._known(replace(failure, lines=(entry.first_line, entry.last_line))))
 
-    def _read_exception(self, entry: Entry) -> None:
+    def _read_exception(self, entry: LogEntry) -> None:
         causes = read_causes(entry.text)
         is_end = entry.level != ""
         if not causes and not is_end:
@@ -112,7 +112,7 @@ class _Reader:
                 self._logged.clear()  # the next time, the same words may have another cause
         self._add(failure)
 
-    def _failure(self, entry: Entry, causes: tuple[Cause, ...]) -> Failure:
+    def _failure(self, entry: LogEntry, causes: tuple[ChainedException, ...]) -> Failure:
         ids = entry.context
         batch = ids.get("BATCH_ID", ids.get("batch_id", ""))
         named = failure_of(
@@ -130,7 +130,7 @@ class _Reader:
             named = replace(named, checkpoint_file=self._file_of(causes))
         return self._known(named)
 
-    def _file_of(self, causes: Sequence[Cause]) -> str | None:
+    def _file_of(self, causes: Sequence[ChainedException]) -> str | None:
         """The file that a log line names which shows the same exception: Jackson's own words name none."""
         for each in reversed(self._logged):
             if each.causes and each.causes[-1].message == causes[-1].message:
@@ -181,11 +181,11 @@ class _Reader:
 class _Logged:
     """A line that a task, or anybody, logged with an exception; it is read when it is needed, which is seldom."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: LogEntry) -> None:
         self.entry = entry
 
     @functools.cached_property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[ChainedException, ...]:
         return read_causes(self.entry.text)
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lastgood.failures.classify import failure_of
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
-from lastgood.records.record import Crashed, Failure, Record, Started, StartFailed, Terminated
+from lastgood.records.record import Crashed, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.redaction import as_told
 
 _ERROR_LINE = re.compile(
@@ -43,7 +43,7 @@ class Cause:
     """Of the query that failed; None where nobody told, or where it was not a query."""
 
 
-def cause_of(output: str, seen: Failure | None, *, has_started: bool = True, show_data: bool = False) -> Cause:
+def cause_of(output: str, seen: RecordedFailure | None, *, has_started: bool = True, show_data: bool = False) -> Cause:
     """Why a command ended.
 
     Args:
@@ -57,7 +57,9 @@ def cause_of(output: str, seen: Failure | None, *, has_started: bool = True, sho
     if line is None or told is None or told.rule is None or told.is_aftermath:
         logged = read_driver_log(io.BytesIO(output.encode(errors="replace"))).failure
         told = logged if logged is not None and logged.rule is not None else told or logged
-        line = line or (error_line(Failure(causes=logged.chain), show_data=show_data) if logged is not None else None)
+        line = line or (
+            error_line(RecordedFailure(causes=logged.chain), show_data=show_data) if logged is not None else None
+        )
     line = line or _last_words(output, show_data=show_data)
     if seen is not None and not has_started and (told is None or told.rule is None) and _is_of_python(seen):
         return Cause(FailureClass.CODE_INCOMPATIBLE, "the application failed before it started a query", line)
@@ -67,7 +69,7 @@ def cause_of(output: str, seen: Failure | None, *, has_started: bool = True, sho
     return Cause(told.cls, because, line, told.condition, passes_by_itself=told.rule in _AWAY)
 
 
-def _is_of_python(failure: Failure) -> bool:
+def _is_of_python(failure: RecordedFailure) -> bool:
     """Whether neither Spark nor a server of it had a part in it: an import that fails, a variable that is not set."""
     return bool(failure.causes) and all(each.language == "python" for each in failure.causes)
 
@@ -90,7 +92,7 @@ def decisive_failure(records: Iterable[Record]) -> Failed | None:
     ends: dict[str | None, Failed] = {}
     crash: Crashed | None = None
     for record in records:
-        if isinstance(record, Started):
+        if isinstance(record, QueryStarted):
             ends.pop(record.query_id, None)
             ends.pop(None, None)
         elif isinstance(record, Terminated | StartFailed) and record.failure is not None:
@@ -121,7 +123,7 @@ def has_failed(records: Iterable[Record], query_id: str | None) -> bool | None:
     ended: bool | None = None
     for record in records:
         is_own = record.query_id is not None and record.query_id == query_id
-        if isinstance(record, Started) and is_own:
+        if isinstance(record, QueryStarted) and is_own:
             ended = None
         elif isinstance(record, Terminated | Crashed) and is_own:
             ended = record.failure is not None
@@ -130,7 +132,7 @@ def has_failed(records: Iterable[Record], query_id: str | None) -> bool | None:
     return ended
 
 
-def error_line(failure: Failure, *, show_data: bool = False) -> str | None:
+def error_line(failure: RecordedFailure, *, show_data: bool = False) -> str | None:
     """A failure in one line: its innermost cause that says something, at most 500 characters, no secrets.
 
     Args:

@@ -33,7 +33,7 @@ class FailureClass(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Where(enum.Enum):
+class ChainPart(enum.Enum):
     """Which exceptions of a chain a rule is about."""
 
     ANYWHERE = enum.auto()
@@ -64,7 +64,7 @@ class Rule:
     classes: tuple[str, ...] = ()
     """Simple class names; `""` where only the message is known; empty: any, if `text` is given."""
     text: re.Pattern[str] | None = None
-    where: Where = Where.ANYWHERE
+    where: ChainPart = ChainPart.ANYWHERE
     is_weak: bool = False
     """Decides only if no other rule does for any exception of the chain."""
     is_aftermath: bool = False

@@ -40,7 +40,7 @@ _JVM_DIED = "java.lang.OutOfMemoryError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """What was printed at once: a log message with all that belongs to it, a traceback, a record of the agent."""
 
     first_line: int
@@ -56,7 +56,7 @@ class Entry:
     record: Record | None = None
 
 
-def read_entries(stream: IO[bytes]) -> Iterator[Entry]:
+def read_entries(stream: IO[bytes]) -> Iterator[LogEntry]:
     """The entries of a log, in their order.
 
     Args:
@@ -73,7 +73,7 @@ def read_entries(stream: IO[bytes]) -> Iterator[Entry]:
             continue
         if open_entry is not None:
             yield open_entry.entry()
-        if isinstance(begun, Entry):
+        if isinstance(begun, LogEntry):
             yield begun
             open_entry = None
         else:
@@ -107,8 +107,8 @@ class _Open:
         while self._tail_size > _TAIL_MAX:
             self._tail_size -= len(self._tail.popleft()) + 1
 
-    def entry(self) -> Entry:
-        return Entry(
+    def entry(self) -> LogEntry:
+        return LogEntry(
             first_line=self._first,
             last_line=self._last,
             level=self.level,
@@ -140,7 +140,7 @@ def _printed(raw: bytes) -> str:
     return line
 
 
-def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open | Entry | None:
+def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open | LogEntry | None:
     """What begins with this line; None if it goes on with what is open."""
     if line[:1] == "{":
         return _json_entry(line, number)
@@ -166,7 +166,7 @@ def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open 
     return _Open(number, line) if is_bare else None
 
 
-def _json_entry(line: str, number: int) -> Entry | None:
+def _json_entry(line: str, number: int) -> LogEntry | None:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -174,12 +174,12 @@ def _json_entry(line: str, number: int) -> Entry | None:
     if not isinstance(told, dict):
         return None
     if "kind" in told:
-        return Entry(first_line=number, last_line=number, record=record_from_json(told))
+        return LogEntry(first_line=number, last_line=number, record=record_from_json(told))
     message = told.get("msg", told.get("message"))
     if not isinstance(message, str) or "level" not in told:
         return None
     context = told.get("context")
-    return Entry(
+    return LogEntry(
         first_line=number,
         last_line=number,
         level=str(told["level"]),

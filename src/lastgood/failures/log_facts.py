@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lastgood.failures.causes import simple_name
-from lastgood.failures.log_entries import Entry
-from lastgood.records.record import Progress, Record, Source, Started, Subscription, Terminated
+from lastgood.failures.log_entries import LogEntry
+from lastgood.records.record import Progress, QueryStarted, Record, RecordedSource, Subscription, Terminated
 from lastgood.values import JsonValue
 
 _TABLES_MAX = 100
@@ -93,7 +93,7 @@ class SinkFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFacts:
+class LoggedQuery:
     """One query, by what the log tells of it last."""
 
     query_id: str
@@ -128,7 +128,7 @@ class LogFacts(JsonValue):
     """That were committed to, by whomever in this driver."""
     failed_writes: tuple[str, ...] = ()
     """Folders and tables to which a task could not finish writing, for whatever reason."""
-    queries: tuple[QueryFacts, ...] = ()
+    queries: tuple[LoggedQuery, ...] = ()
     """In the order in which they are first told of."""
     executors_removed_idle: int = 0
     """How often dynamic allocation took executors away because they had nothing to do."""
@@ -139,10 +139,10 @@ class FactsReader:
 
     def __init__(self) -> None:
         self._facts = LogFacts()
-        self._queries: dict[str, QueryFacts] = {}
+        self._queries: dict[str, LoggedQuery] = {}
         self._running: dict[str, str] = {}  # run → query
         self._batches: dict[str, int] = {}  # by the beginning of the id of a query that is not known yet
-        self._by_logger: Mapping[str, Callable[[Entry], None]] = {
+        self._by_logger: Mapping[str, Callable[[LogEntry], None]] = {
             "SparkContext": self._read_context,
             "Client": self._read_application,
             "YarnClientSchedulerBackend": self._read_application,
@@ -161,11 +161,11 @@ class FactsReader:
         """What was told so far."""
         return replace(self._facts, queries=tuple(self._queries.values()))
 
-    def query(self, query_id: str | None) -> QueryFacts | None:
+    def query(self, query_id: str | None) -> LoggedQuery | None:
         """What was told of one query so far."""
         return self._queries.get(query_id or "")
 
-    def read(self, entry: Entry) -> None:
+    def read(self, entry: LogEntry) -> None:
         """Take up what an entry tells."""
         if entry.record is not None:
             self._read_record(entry.record)
@@ -177,40 +177,40 @@ class FactsReader:
         if entry.level in ("", "WARN", "ERROR", "FATAL"):
             self._read_trouble(entry)
 
-    def _read_context(self, entry: Entry) -> None:
+    def _read_context(self, entry: LogEntry) -> None:
         found = _VERSION.match(entry.text)
         if found:
             self._facts = replace(self._facts, spark_version=found[1])
 
-    def _read_application(self, entry: Entry) -> None:
+    def _read_application(self, entry: LogEntry) -> None:
         found = _APPLICATION.search(entry.text)
         if found:
             self._facts = replace(self._facts, application_id=found[1])
 
-    def _read_allocation(self, entry: Entry) -> None:
+    def _read_allocation(self, entry: LogEntry) -> None:
         if _REMOVED_IDLE in entry.text:
             times = self._facts.executors_removed_idle + 1
             self._facts = replace(self._facts, executors_removed_idle=times)
 
-    def _read_kafka_client(self, entry: Entry) -> None:
+    def _read_kafka_client(self, entry: LogEntry) -> None:
         found = _BOOTSTRAP.search(entry.text)
         if found:
             known = self._facts.bootstrap_servers
             self._facts = replace(self._facts, bootstrap_servers=_with(known, found[1].replace(" ", "")))
 
-    def _read_delta_commit(self, entry: Entry) -> None:
+    def _read_delta_commit(self, entry: LogEntry) -> None:
         found = _DELTA_COMMIT.search(entry.text)
         if found:
             self._facts = replace(self._facts, delta_tables=_with(self._facts.delta_tables, found[1]))
 
-    def _read_written(self, entry: Entry) -> None:
+    def _read_written(self, entry: LogEntry) -> None:
         found = _WRITTEN.search(entry.text)
         query = found and next((each for each in self._queries.values() if each.checkpoint == found[1]), None)
         if found and query:
             name = "last_planned" if found[2] == "offsets" else "last_committed"
             self._change(query.query_id, **{name: int(found[3])})
 
-    def _read_task(self, entry: Entry) -> None:
+    def _read_task(self, entry: LogEntry) -> None:
         found = _TASK.match(entry.text)
         of = [each for each in self._queries if found and each.startswith(found[1])]
         if found and len(of) == 1:
@@ -218,7 +218,7 @@ class FactsReader:
         elif found and len(self._batches) < _TABLES_MAX:
             self._batches[found[1]] = int(found[2])
 
-    def _read_engine(self, entry: Entry) -> None:
+    def _read_engine(self, entry: LogEntry) -> None:
         found = _STARTING.match(entry.text)
         if found:
             self._running = {run: query for run, query in self._running.items() if query != found["query"]}
@@ -282,7 +282,7 @@ class FactsReader:
         self._change(query, run_id=progress.get("runId"), name=progress.get("name"), sink=sink)
         self._change(query, last_planned=batch, last_committed=batch, sources=_sources(known, *sources))
 
-    def _read_trouble(self, entry: Entry) -> None:
+    def _read_trouble(self, entry: LogEntry) -> None:
         """What failures tell; also where nothing below WARN is logged."""
         text = entry.text
         for found in _WRITE_FAILED.finditer(text):
@@ -313,7 +313,7 @@ class FactsReader:
             self._change(query, sources=_sources(self._queries.get(query), *sources))
 
     def _read_record(self, record: Record) -> None:
-        if isinstance(record, Started):
+        if isinstance(record, QueryStarted):
             self._facts = replace(
                 self._facts,
                 spark_version=record.spark_version or self._facts.spark_version,
@@ -333,7 +333,7 @@ class FactsReader:
 
     def _change(self, query: str, **told: Any) -> None:
         """Take up what is told now; what is not told stays as it was."""
-        known = self._queries.get(query) or QueryFacts(query_id=query)
+        known = self._queries.get(query) or LoggedQuery(query_id=query)
         self._queries[query] = replace(
             known, **{name: value for name, value in told.items() if value not in (None, {})}
         )
@@ -378,7 +378,7 @@ def _source(description: str) -> SourceFacts:
     )
 
 
-def _recorded(source: Source) -> SourceFacts:
+def _recorded(source: RecordedSource) -> SourceFacts:
     known = _source(source.description)
     return replace(
         known,
@@ -397,7 +397,7 @@ def _sink(description: str) -> SinkFacts:
     )
 
 
-def _sources(known: QueryFacts | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
+def _sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
     """The sources that are known, with what is told now."""
     sources = {each.description: each for each in (known.sources if known else ())}
     for each in told:

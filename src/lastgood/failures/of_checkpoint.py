@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.failures.failure_class import FailureClass, Rule, Where, any_of
+from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, any_of
 
 _STATE = "error-conditions.json; StateStore, RocksDB of 3.5"
 _DELTA = "DeltaErrors.scala, delta-error-classes.json"
@@ -171,7 +171,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of a log, or metadata, ends too early or is no JSON",
         "Jackson, which names no file; seen on 3.5 to 4.3",
         classes=("JsonEOFException", "JsonParseException", "MismatchedInputException", "MalformedInputException"),
-        where=Where.ENGINE,
+        where=ChainPart.ENGINE,
         is_weak=True,
     ),
     Rule(
@@ -181,7 +181,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "Jackson's words, where Python shows no more of it; seen on 3.5 to 4.3",
         classes=("",),
         text=any_of(r"^Unexpected end-of-input", r"^No content to map due to end-of-input", r"^Unrecognized token '"),
-        where=Where.ENGINE,
+        where=ChainPart.ENGINE,
         is_weak=True,
     ),
     Rule(
@@ -190,7 +190,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "a file of the offset log ends after its first line, or metadata holds no id",
         f"{_LOGS}; seen on 3.5 to 4.3",
         text=any_of(r"^next on empty iterator$", r"^Invalid UUID string: "),
-        where=Where.ENGINE,
+        where=ChainPart.ENGINE,
         is_weak=True,
     ),
     Rule(
@@ -208,7 +208,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
         "MicroBatchExecution.scala, FileStreamSource.scala; seen on 3.5 to 4.3",
         classes=("AssertionError", ""),
         text=any_of(r"^assertion failed(?:: earliest offset -?\d+ does not equal -2)?$"),
-        where=Where.ENGINE,
+        where=ChainPart.ENGINE,
         is_weak=True,
     ),
     Rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.failures.failure_class import FailureClass, Rule, Where, any_of
+from lastgood.failures.failure_class import ChainPart, FailureClass, Rule, any_of
 
 RESOURCE_RULES: tuple[Rule, ...] = (
     Rule(
@@ -221,7 +221,7 @@ RUN_RULES: tuple[Rule, ...] = (
             "NameError",
             "UnboundLocalError",
         ),
-        where=Where.USER,
+        where=ChainPart.USER,
     ),
     Rule(
         "bad_value",
@@ -285,7 +285,7 @@ RUN_RULES: tuple[Rule, ...] = (
         FailureClass.POISON_DATA,
         "user code fails on the data of the batch",
         "PythonRunner.scala, ForeachBatchSink.scala; seen on 3.5 to 4.3",
-        where=Where.USER,
+        where=ChainPart.USER,
     ),
     Rule(
         "python_worker",
@@ -294,7 +294,7 @@ RUN_RULES: tuple[Rule, ...] = (
         "PythonRunner.scala; seen on 3.5 to 4.3",
         conditions=("PYTHON_EXCEPTION",),
         classes=("PythonException",),
-        where=Where.INNERMOST,
+        where=ChainPart.INNERMOST,
         is_weak=True,
     ),
     Rule(
@@ -302,7 +302,7 @@ RUN_RULES: tuple[Rule, ...] = (
         FailureClass.POISON_DATA,
         "an expression fails on the data of the batch",
         "raise_error of 3.5, which has no condition",
-        where=Where.EXPRESSION,
+        where=ChainPart.EXPRESSION,
         is_weak=True,
     ),
     Rule(
@@ -312,7 +312,7 @@ RUN_RULES: tuple[Rule, ...] = (
         "SparkException in place of the task's own; the text was cut, or the log has no causes",
         conditions=("TASK_WRITE_FAILED", "STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR"),
         classes=("Py4JException", "StreamingQueryException"),
-        where=Where.INNERMOST,
+        where=ChainPart.INNERMOST,
         is_weak=True,
     ),
 )

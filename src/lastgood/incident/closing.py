@@ -11,7 +11,7 @@ from lastgood.checkpoint.layout import COMMITS
 from lastgood.ids import is_id
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
-from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries
+from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries
 from lastgood.journal.signed_files import files_of_recovery, worst
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan, PlanInvalidError
@@ -20,7 +20,7 @@ from lastgood.recovery.driver_death import word_needed
 from lastgood.recovery.whereabouts import looked_at
 from lastgood.settings.config import Config
 from lastgood.settings.target import Target, target_at
-from lastgood.signing import NO_KEYS, KeyRing, Standing
+from lastgood.signing import NO_KEYS, KeyRing, SignatureStanding
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.writing import WritableStorage
 from lastgood.values import JsonValue, form
@@ -39,7 +39,7 @@ class CarriedOut(JsonValue):
     checkpoint: str
     plan: Plan | None
     """None if its file is gone or damaged."""
-    stages: tuple[tuple[Stage, int | None], ...]
+    stages: tuple[tuple[RecoveryStage, int | None], ...]
     """Those that it has reached, in their order, and when; None: the storage does not tell."""
     proof: str | None
     """Why no driver was alive, as was noted down then: for a person to read."""
@@ -47,18 +47,18 @@ class CarriedOut(JsonValue):
     """Where every touched file is kept as it was."""
     undo_words: tuple[str, ...] = ()
     """What a person has to say to take it back."""
-    signature: Standing | None = None
+    signature: SignatureStanding | None = None
     """What the keys of this machine say of its plan and its notes; None without a key."""
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> RecoveryStage:
         """How far it has come."""
         return self.stages[-1][0]
 
     @property
     def state(self) -> str:
         """`applied`, `undone`; `interrupted`: somebody has to finish it or take it back."""
-        return {Stage.CLOSED: "applied", Stage.TAKEN_BACK: "undone"}.get(self.stage, "interrupted")
+        return {RecoveryStage.CLOSED: "applied", RecoveryStage.TAKEN_BACK: "undone"}.get(self.stage, "interrupted")
 
     @property
     def undo_command(self) -> str:
@@ -93,14 +93,16 @@ def _carried_out(
 ) -> CarriedOut | None:
     room = Room(checkpoint, recovery, storage)
     entries = {entry.name: entry.modified_ms for entry in storage.scan(room.folder) or ()}
-    stages = tuple((stage, entries[f"{stage.value}.json"]) for stage in Stage if f"{stage.value}.json" in entries)
+    stages = tuple(
+        (stage, entries[f"{stage.value}.json"]) for stage in RecoveryStage if f"{stage.value}.json" in entries
+    )
     if not stages:
         return None
     try:
         plan = room.plan()
     except (RecoveryUnknownError, PlanInvalidError):
         plan = None
-    proof = room.note(Stage.BEGUN).get("proof")
+    proof = room.note(RecoveryStage.BEGUN).get("proof")
     return CarriedOut(
         recovery,
         str(checkpoint),
@@ -140,7 +142,7 @@ def closed(
         StorageError: the checkpoint cannot be listed (subclasses).
     """
     is_told = incident.promise_state in (Kept.KEPT, Kept.BROKEN)
-    is_left = bool(done) and done[-1].stage is not Stage.CLOSED
+    is_left = bool(done) and done[-1].stage is not RecoveryStage.CLOSED
     is_waiting = incident.outcome == PERSON and not done
     if is_told or is_left or is_waiting or incident.outcome == STOPPED:
         return incident

@@ -30,7 +30,7 @@ from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, read
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
 from lastgood.query.sinks import Shown, shown_at_last
-from lastgood.records.record import Progress, Source
+from lastgood.records.record import Progress, RecordedSource
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Ranges, minus, offset_count
@@ -298,7 +298,7 @@ def _recorded_starts(entry: OffsetEntry, progress: Progress | None) -> Iterator[
 
 def is_of(progress: Progress, entry: OffsetEntry) -> bool:
     """Whether a recorder's line is of this plan, and not of one that the batch had before."""
-    found: list[Source] = list(progress.sources)
+    found: list[RecordedSource] = list(progress.sources)
     return bool(found) and all(any(_offset(each.end_offset) == line.offset for each in found) for line in entry.sources)
 
 

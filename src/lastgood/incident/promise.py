@@ -11,7 +11,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError, reason
 from lastgood.incident.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import CheckpointMissingError, Evidence, gather, now_ms
+from lastgood.observe.evidence import CheckpointMissingError, GatheredQuery, gather, now_ms
 from lastgood.observe.ledger import chosen_ledger
 from lastgood.observe.recorded import newest_records
 from lastgood.observe.remembered import remembered
@@ -93,7 +93,7 @@ def check_promise(
 class _Seen:
     """What logs, sinks and recorders tell of the batches of a query."""
 
-    def __init__(self, found: Evidence, sinks: Sequence[SinkEvidence], *, since_ms: int) -> None:
+    def __init__(self, found: GatheredQuery, sinks: Sequence[SinkEvidence], *, since_ms: int) -> None:
         self._found = found
         self._sinks = sinks
         self._since_ms = since_ms
@@ -169,7 +169,7 @@ def _summed(judged: Sequence[Judged]) -> Promised:
     return Promised(state, tuple(each.line for each in worst_first))
 
 
-def _rows_in_ledger(found: Evidence, number: int) -> int | None:
+def _rows_in_ledger(found: GatheredQuery, number: int) -> int | None:
     """How many rows a batch read, by the configured ledger; None if there is none, or it does not tell."""
     place = chosen_ledger(None, found.target, os.environ)
     if place is None:

@@ -9,20 +9,20 @@ from typing import Any
 from lastgood.incident.closing import CarriedOut
 from lastgood.incident.lost_ranges import LostRange
 from lastgood.journal.incident import Incident
-from lastgood.journal.room import Stage
-from lastgood.signing import Standing
+from lastgood.journal.room import RecoveryStage
+from lastgood.signing import SignatureStanding
 
 _WORDS = {
-    Stage.BEGUN: "the checkpoint was sealed",
-    Stage.APPLYING: "what is touched was backed up",
-    Stage.APPLIED: "all steps were done and verified",
-    Stage.CLOSED: "the checkpoint was opened again: a driver may start",
-    Stage.UNDOING: "to be taken back: the checkpoint was sealed",
-    Stage.TAKING_BACK: "the steps were being taken back",
-    Stage.UNDONE: "every byte was as before",
-    Stage.TAKEN_BACK: "taken back: the checkpoint was opened again",
+    RecoveryStage.BEGUN: "the checkpoint was sealed",
+    RecoveryStage.APPLYING: "what is touched was backed up",
+    RecoveryStage.APPLIED: "all steps were done and verified",
+    RecoveryStage.CLOSED: "the checkpoint was opened again: a driver may start",
+    RecoveryStage.UNDOING: "to be taken back: the checkpoint was sealed",
+    RecoveryStage.TAKING_BACK: "the steps were being taken back",
+    RecoveryStage.UNDONE: "every byte was as before",
+    RecoveryStage.TAKEN_BACK: "taken back: the checkpoint was opened again",
 }
-_BEGINNING = {Stage.CLOSED: Stage.BEGUN, Stage.TAKEN_BACK: Stage.UNDOING}
+_BEGINNING = {RecoveryStage.CLOSED: RecoveryStage.BEGUN, RecoveryStage.TAKEN_BACK: RecoveryStage.UNDOING}
 _DID = {
     "restart": "started again",
     "repair": "repaired",
@@ -32,7 +32,7 @@ _DID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TimelineTurn:
     """One line of the timeline."""
 
     at_ms: int
@@ -42,7 +42,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class IncidentReport:
     """All that is known of an incident."""
 
     incident: Incident
@@ -52,7 +52,7 @@ class Report:
     lost: tuple[LostRange, ...] = ()
     is_by_hand: bool = False
     """Whether there is no incident: somebody applied a plan."""
-    signature: Standing | None = None
+    signature: SignatureStanding | None = None
     """What the keys of this machine say of the file of the incident; None without a key, or without an incident."""
 
     @property
@@ -62,26 +62,28 @@ class Report:
         return state if state in ("undone", "interrupted") else self.incident.outcome
 
     @property
-    def timeline(self) -> tuple[Turn, ...]:
+    def timeline(self) -> tuple[TimelineTurn, ...]:
         """What happened, in order of time."""
         return tuple(sorted(self._turns(), key=lambda turn: turn.at_ms))
 
-    def _turns(self) -> Iterator[Turn]:
+    def _turns(self) -> Iterator[TimelineTurn]:
         incident = self.incident
         if not self.is_by_hand:
-            yield Turn(incident.failed_at_ms, incident.cause_line or "it failed")
+            yield TimelineTurn(incident.failed_at_ms, incident.cause_line or "it failed")
         for attempt in incident.attempts:
             what = "a plan was made" if self.is_by_hand else _DID[attempt.did]
-            yield Turn(attempt.at_ms, f"{what}: {attempt.because}", None if self.is_by_hand else attempt.seconds)
+            yield TimelineTurn(
+                attempt.at_ms, f"{what}: {attempt.because}", None if self.is_by_hand else attempt.seconds
+            )
         for done in self.recoveries:
             at = dict(done.stages)
             for stage, at_ms in done.stages:
                 began_ms = at.get(_BEGINNING[stage]) if stage in _BEGINNING else None
                 if at_ms is not None:
-                    yield Turn(at_ms, _WORDS[stage], None if began_ms is None else (at_ms - began_ms) / 1000)
+                    yield TimelineTurn(at_ms, _WORDS[stage], None if began_ms is None else (at_ms - began_ms) / 1000)
         if incident.first_batch_at_ms is not None:
             again = ", which ran again," if incident.rerun else ""
-            yield Turn(incident.first_batch_at_ms, f"batch {incident.first_batch}{again} was committed")
+            yield TimelineTurn(incident.first_batch_at_ms, f"batch {incident.first_batch}{again} was committed")
 
     def to_json(self) -> dict[str, Any]:
         """What `report --format json` prints."""

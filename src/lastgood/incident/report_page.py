@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from lastgood.incident.report import Report
+from lastgood.incident.report import IncidentReport
 from lastgood.journal.incident import PERSON, RECOVERED, Incident, files_of, ranges_of
-from lastgood.signing import Standing
+from lastgood.signing import SignatureStanding
 from lastgood.visible import visible
 
 _FILES_SHOWN = 20
@@ -28,10 +28,10 @@ _PROMISES = {
     "unknown": "**Not known.** Nothing contradicts it, and not all of it could be seen.",
 }
 _SIGNATURES = {
-    Standing.UNSIGNED: "it carries no signature",
-    Standing.OTHER_KEY: "it names another key",
-    Standing.OTHER_PLACE: "it was signed for another place",
-    Standing.WRONG: "it was changed since it was signed",
+    SignatureStanding.UNSIGNED: "it carries no signature",
+    SignatureStanding.OTHER_KEY: "it names another key",
+    SignatureStanding.OTHER_PLACE: "it was signed for another place",
+    SignatureStanding.WRONG: "it was changed since it was signed",
 }
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#&~!])")
 _BEGINNING = re.compile(r"^(\d+(?=[.)])|(?=[-+=]))")
@@ -39,7 +39,7 @@ _BEGINNING = re.compile(r"^(\d+(?=[.)])|(?=[-+=]))")
 _BLANKS = re.compile(r"\s+")
 
 
-def page(report: Report) -> str:
+def page(report: IncidentReport) -> str:
     """The whole report as Markdown; times are UTC."""
     sections = (
         _head(report),
@@ -57,7 +57,7 @@ def page(report: Report) -> str:
     return "\n".join(section for section in sections if section)
 
 
-def _head(report: Report) -> str:
+def _head(report: IncidentReport) -> str:
     incident = report.incident
     kind = "Recovery" if report.is_by_hand else "Incident"
     name = incident.pipeline or incident.checkpoint.rpartition("/")[2]
@@ -80,7 +80,7 @@ def _position(position: Mapping[str, int | None]) -> str | None:
     return ", ".join(told) or None
 
 
-def _back(report: Report) -> str | None:
+def _back(report: IncidentReport) -> str | None:
     seconds = report.incident.back_after_seconds
     if seconds is None or report.outcome != RECOVERED:
         return None
@@ -92,7 +92,7 @@ def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
     return None if plan is None or "guarantee" not in plan else _text(str(plan["guarantee"]).replace("_", " "))
 
 
-def _timeline(report: Report) -> Iterator[str]:
+def _timeline(report: IncidentReport) -> Iterator[str]:
     began = report.incident.failed_at_ms
     rows = (
         (
@@ -161,7 +161,7 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             yield name, words, ", ".join([*shown, *more]), "", f"{most}{len(files):,} files"
 
 
-def _lost(report: Report) -> Iterator[str]:
+def _lost(report: IncidentReport) -> Iterator[str]:
     if not report.lost:
         return
     yield "For the owner of the producer: these records were not processed. Send them again if they matter."
@@ -196,12 +196,12 @@ def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"- {words}: {_text(', '.join(map(str, plan[name])))}"
 
 
-def _proofs(report: Report) -> Iterator[str]:
+def _proofs(report: IncidentReport) -> Iterator[str]:
     told = [attempt.proof for attempt in report.incident.attempts] + [each.proof for each in report.recoveries]
     yield from (f"- {_text(proof)}" for proof in dict.fromkeys(told) if proof is not None)
 
 
-def _promise(report: Report) -> Iterator[str]:
+def _promise(report: IncidentReport) -> Iterator[str]:
     incident = report.incident
     if incident.promise is not None:
         yield _PROMISES[incident.promise["state"]]
@@ -215,16 +215,16 @@ def _promise(report: Report) -> Iterator[str]:
         yield "No new batch has been committed yet that could keep it."
 
 
-def _signatures(report: Report) -> Iterator[str]:
+def _signatures(report: IncidentReport) -> Iterator[str]:
     """What nobody with a key of this machine has signed: anybody who can write there may have written it."""
     told = [] if report.is_by_hand else [(f"incident {report.incident.id}", report.signature)]
     told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
     for what, signature in told:
-        if signature is not None and signature is not Standing.SIGNED:
+        if signature is not None and signature is not SignatureStanding.SIGNED:
             yield f"- What is noted down of {what} is not signed by a key of this machine: {_SIGNATURES[signature]}."
 
 
-def _undo(report: Report) -> Iterator[str]:
+def _undo(report: IncidentReport) -> Iterator[str]:
     for done in report.recoveries:
         if done.state == "undone":
             yield f"Recovery {_text(done.recovery)} was taken back: every byte was put back as it was."

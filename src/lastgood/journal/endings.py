@@ -15,7 +15,7 @@ from typing import TypeVar
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import Stage, latest, read_note, recoveries, recoveries_folder
+from lastgood.journal.room import RecoveryStage, latest, read_note, recoveries, recoveries_folder
 from lastgood.mirror.copies import Copy
 from lastgood.planning.plan import Plan
 from lastgood.planning.steps import digest, files_after, files_before
@@ -92,16 +92,16 @@ def endings_of(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEYS) 
 def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str) -> Ending | None:
     folder = recoveries_folder(checkpoint) / recovery
     stage = latest(storage, folder)
-    if stage not in (Stage.CLOSED, Stage.TAKEN_BACK):
+    if stage not in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK):
         return None
     signer = Signer.at(keys, checkpoint)
-    begun_ms, at_ms = (_noted_ms(storage, folder, each, signer) for each in (Stage.BEGUN, stage))
+    begun_ms, at_ms = (_noted_ms(storage, folder, each, signer) for each in (RecoveryStage.BEGUN, stage))
     file = folder / "plan.json"
     raw = storage.read(file, limit=PLAN_BYTES_MAX)
     if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
         return None
     plan = parse_plan(raw, str(file), keys, (checkpoint, recovery))
-    return _closed(plan, at_ms) if stage is Stage.CLOSED else _taken_back(plan, begun_ms, at_ms)
+    return _closed(plan, at_ms) if stage is RecoveryStage.CLOSED else _taken_back(plan, begun_ms, at_ms)
 
 
 def _closed(plan: Plan, at_ms: int) -> Ending:
@@ -142,6 +142,6 @@ def _id_in(metadata: bytes | None) -> str | None:
     return parsed.query_id if isinstance(parsed, QueryMetadata) else None
 
 
-def _noted_ms(storage: Storage, folder: Location, stage: Stage, signer: Signer) -> int | None:
+def _noted_ms(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer) -> int | None:
     at_ms = read_note(storage, folder, stage, signer).get("at_ms")
     return at_ms if isinstance(at_ms, int) else None

@@ -68,7 +68,7 @@ class LeaseLostError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LeasePace:
     """How often what is done."""
 
     lease_seconds: float = LEASE_SECONDS
@@ -160,7 +160,7 @@ class Lease:
         number: int,
         record: LeaseRecord,
         now_ms: Callable[[], int],
-        pace: Pace,
+        pace: LeasePace,
     ) -> None:
         """Hold lease `number`, whose file is there."""
         self.number = number
@@ -267,7 +267,7 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
     clock: Callable[[], float],
     wait: Callable[[float], None],
     now_ms: Callable[[], int],
-    pace: Pace = Pace(),
+    pace: LeasePace = LeasePace(),
 ) -> Lease:
     """Become the one who repairs a checkpoint; waits while it is not known whether the last holder lives.
 
@@ -386,7 +386,9 @@ def _invalid(sentence: str, file: Location, found: str, expected: str) -> LeaseI
 class _Watch:
     """Finds out whether the newest lease is anybody's."""
 
-    def __init__(self, leases: _Leases, clock: Callable[[], float], wait: Callable[[float], None], pace: Pace) -> None:
+    def __init__(
+        self, leases: _Leases, clock: Callable[[], float], wait: Callable[[float], None], pace: LeasePace
+    ) -> None:
         self._leases = leases
         self._clock = clock
         self._wait = wait

@@ -10,7 +10,7 @@ from typing import Any
 
 from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import Stage, latest, newest_first, read_note, recoveries_folder
+from lastgood.journal.room import RecoveryStage, latest, newest_first, read_note, recoveries_folder
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
 from lastgood.query.world import LeftBehind
 from lastgood.settings.config import Config
@@ -40,12 +40,12 @@ def left_behind(storage: Storage, checkpoint: Location, config: Config, keys: Ke
     """
     for recovery in newest_first(storage, checkpoint):
         folder = recoveries_folder(checkpoint) / recovery
-        if latest(storage, folder) is not Stage.CLOSED:
+        if latest(storage, folder) is not RecoveryStage.CLOSED:
             continue  # taken back, or still to be finished: that is told elsewhere
         raw = storage.read(folder / "plan.json", limit=PLAN_BYTES_MAX)
         if raw is not None:
             plan = parse_plan(raw, str(folder / "plan.json"), keys, (checkpoint, recovery))
-            closed = read_note(storage, folder, Stage.CLOSED, Signer.at(keys, checkpoint))
+            closed = read_note(storage, folder, RecoveryStage.CLOSED, Signer.at(keys, checkpoint))
             return _left(plan, closed, word_of_death(str(checkpoint), config))
     return None
 

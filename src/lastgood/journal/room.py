@@ -62,7 +62,7 @@ class RecoveryOpenError(LastgoodError):
     retry = Retry.AFTER_CHANGE
 
 
-class Stage(enum.Enum):
+class RecoveryStage(enum.Enum):
     """How far a recovery has come; in this order."""
 
     BEGUN = "begun"
@@ -85,17 +85,22 @@ class Stage(enum.Enum):
     @property
     def is_open(self) -> bool:
         """Whether the checkpoint may be sealed: somebody has to finish it or take it back."""
-        return self not in (Stage.CLOSED, Stage.TAKEN_BACK)
+        return self not in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK)
 
     @property
     def is_sealed(self) -> bool:
         """Whether the seal surely stands: that the driver was dead was proven before, and none has started since."""
-        return self in (Stage.APPLYING, Stage.APPLIED, Stage.TAKING_BACK, Stage.UNDONE)
+        return self in (RecoveryStage.APPLYING, RecoveryStage.APPLIED, RecoveryStage.TAKING_BACK, RecoveryStage.UNDONE)
 
     @property
     def is_back(self) -> bool:
         """Whether somebody has begun to take it back: then it cannot be carried out any more."""
-        return self in (Stage.UNDOING, Stage.TAKING_BACK, Stage.UNDONE, Stage.TAKEN_BACK)
+        return self in (
+            RecoveryStage.UNDOING,
+            RecoveryStage.TAKING_BACK,
+            RecoveryStage.UNDONE,
+            RecoveryStage.TAKEN_BACK,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ class Room:
         """The keys, at this checkpoint."""
         return Signer.at(self.keys, self.checkpoint)
 
-    def stage(self) -> Stage | None:
+    def stage(self) -> RecoveryStage | None:
         """How far it has come; None: nothing was done.
 
         Raises:
@@ -135,16 +140,16 @@ class Room:
         """
         found = latest(self.storage, self.folder)
         if self.keys and found is not None:
-            for stage in Stage:  # one that anybody has put in would lead it to another end
+            for stage in RecoveryStage:  # one that anybody has put in would lead it to another end
                 self.note(stage)
         return found
 
-    def enter(self, stage: Stage, facts: Mapping[str, Any]) -> None:
+    def enter(self, stage: RecoveryStage, facts: Mapping[str, Any]) -> None:
         """Note down that a stage is reached; a second time changes nothing that counts."""
         told = self.signer.signed(STAGE, (self.recovery, stage.value), as_written(facts))
         self.storage.write(self.folder / f"{stage.value}.json", json.dumps(told).encode())
 
-    def note(self, stage: Stage) -> dict[str, Any]:
+    def note(self, stage: RecoveryStage) -> dict[str, Any]:
         """What was noted down with a stage; empty if it was never reached.
 
         Raises:
@@ -162,7 +167,7 @@ class Room:
         stage = self.stage() if self.keys else None
         if stage is None or not stage.is_sealed:
             return None
-        proof = self.note(Stage.UNDOING if stage.is_back else Stage.BEGUN).get("proof")
+        proof = self.note(RecoveryStage.UNDOING if stage.is_back else RecoveryStage.BEGUN).get("proof")
         return proof if isinstance(proof, str) else None
 
     def seal(self) -> tuple[str, ...]:
@@ -171,7 +176,7 @@ class Room:
         Raises:
             RecoveryUnknownError, PlanInvalidError: as `plan` (subclasses).
         """
-        told = self.note(Stage.TAKING_BACK).get("seal", self.note(Stage.UNDOING).get("seal"))
+        told = self.note(RecoveryStage.TAKING_BACK).get("seal", self.note(RecoveryStage.UNDOING).get("seal"))
         if not isinstance(told, list):
             return self.plan().seal
         if not all(isinstance(path, str) and SEALS.fullmatch(path) for path in told):
@@ -184,7 +189,7 @@ class Room:
         Raises:
             PlanInvalidError: as `note`, or it is none.
         """
-        told = self.note(Stage.APPLIED).get("listings", {})
+        told = self.note(RecoveryStage.APPLIED).get("listings", {})
         if not isinstance(told, dict) or not all(isinstance(digest, str) for digest in told.values()):
             raise self._no("listing of the logs", told, "a digest for each folder")
         return told
@@ -198,7 +203,7 @@ class Room:
             effect="nothing has been changed",
         )
 
-    def forget(self, stage: Stage) -> None:
+    def forget(self, stage: RecoveryStage) -> None:
         """Take back that a stage was reached."""
         self.storage.remove(self.folder / f"{stage.value}.json")
 
@@ -341,7 +346,7 @@ def require_newest_signed(storage: Storage, checkpoint: Location, keys: KeyRing)
     """
     known = recoveries(storage, checkpoint) if keys else []
     for newest in known[-1:]:
-        for stage in Stage:
+        for stage in RecoveryStage:
             read_note(storage, recoveries_folder(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
 
 
@@ -365,11 +370,11 @@ def find_recovery(storage: Storage, checkpoint: Location, wanted: str) -> str:
 
 def _age(storage: Storage, checkpoint: Location, recovery: str) -> tuple[int, str]:
     """What grows from one recovery to the next; its id does not, where a clock went back."""
-    number = read_note(storage, recoveries_folder(checkpoint) / recovery, Stage.BEGUN).get("lease")
+    number = read_note(storage, recoveries_folder(checkpoint) / recovery, RecoveryStage.BEGUN).get("lease")
     return number if isinstance(number, int) else 0, recovery
 
 
-def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer = _UNASKED) -> dict[str, Any]:
+def read_note(storage: Storage, folder: Location, stage: RecoveryStage, signer: Signer = _UNASKED) -> dict[str, Any]:
     """What the recovery in a folder has noted down with a stage; empty if it was never reached.
 
     Raises:
@@ -397,8 +402,8 @@ def read_note(storage: Storage, folder: Location, stage: Stage, signer: Signer =
     return told
 
 
-def latest(storage: Storage, folder: Location) -> Stage | None:
+def latest(storage: Storage, folder: Location) -> RecoveryStage | None:
     """How far the recovery in a folder has come; None: nothing was done."""
     names = set(storage.names(folder) or ())
-    reached = [stage for stage in Stage if f"{stage.value}.json" in names]
+    reached = [stage for stage in RecoveryStage if f"{stage.value}.json" in names]
     return reached[-1] if reached else None

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import Room, Stage
+from lastgood.journal.room import RecoveryStage, Room
 
 _BYTES_MAX = 1
-_UP = (Stage.BEGUN, Stage.APPLYING, Stage.UNDOING, Stage.TAKING_BACK)
+_UP = (RecoveryStage.BEGUN, RecoveryStage.APPLYING, RecoveryStage.UNDOING, RecoveryStage.TAKING_BACK)
 """Stages of a recovery that needs its seal."""
 
 

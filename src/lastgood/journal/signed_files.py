@@ -10,13 +10,13 @@ from lastgood.journal.attempts_file import attempts_file
 from lastgood.journal.incident import INCIDENT_BYTES_MAX, IncidentDamagedError, parse_incident
 from lastgood.journal.incidents import incident_file, list_incidents
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
-from lastgood.journal.room import Stage, recoveries, recoveries_folder
+from lastgood.journal.room import RecoveryStage, recoveries, recoveries_folder
 from lastgood.mirror.backups import FACTS_BYTES_MAX, backup_ids, backups_folder, digest_of, parse_backup
 from lastgood.mirror.copies import decode_lines, decompressed_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX
 from lastgood.notes import read_json
 from lastgood.planning.plan import PlanInvalidError
-from lastgood.signing import ATTEMPTS, BACKUP, INCIDENT, PLAN, STAGE, KeyRing, Signer, Standing, place_of
+from lastgood.signing import ATTEMPTS, BACKUP, INCIDENT, PLAN, STAGE, KeyRing, SignatureStanding, Signer, place_of
 from lastgood.storage.reading import Location, Storage, parse_location
 
 _NOTE_BYTES_MAX = 1024 * 1024
@@ -30,7 +30,7 @@ class SignedFile:
     names: tuple[str, ...]
     """Where it belongs at its checkpoint."""
     file: Location
-    standing: Standing
+    standing: SignatureStanding
     by: str | None
     """The id of the key that it names."""
     damage: str | None
@@ -88,17 +88,17 @@ def files_of_recovery(storage: Storage, checkpoint: Location, recovery: str, key
     raw = storage.read(file, limit=PLAN_BYTES_MAX)
     if raw is not None:
         yield _file(signer, PLAN, (recovery,), file, raw, _plan_damage(raw, checkpoint, recovery))
-    for stage in Stage:
+    for stage in RecoveryStage:
         file = folder / f"{stage.value}.json"
         raw = storage.read(file, limit=_NOTE_BYTES_MAX)
         if raw is not None:
             yield _file(signer, STAGE, (recovery, stage.value), file, raw)
 
 
-def worst(files: Iterable[SignedFile]) -> Standing | None:
+def worst(files: Iterable[SignedFile]) -> SignatureStanding | None:
     """What is to be said of several together; None of none."""
     found = {each.standing for each in files}
-    return next((each for each in reversed(Standing) if each in found), None)
+    return next((each for each in reversed(SignatureStanding) if each in found), None)
 
 
 def _file(
@@ -106,10 +106,10 @@ def _file(
 ) -> SignedFile:
     told = _object(raw)
     if told is None:
-        return SignedFile(purpose, names, file, Standing.WRONG, None, "it is no JSON object")
+        return SignedFile(purpose, names, file, SignatureStanding.WRONG, None, "it is no JSON object")
     signature = told.get("signature")
     by = signature.get("key") if isinstance(signature, dict) else None
-    standing = signer.standing(purpose, names, told) or Standing.UNSIGNED
+    standing = signer.standing(purpose, names, told) or SignatureStanding.UNSIGNED
     return SignedFile(purpose, names, file, standing, by if isinstance(by, str) else None, damage, told)
 
 
@@ -150,6 +150,6 @@ def _backup(storage: Storage, signer: Signer, folder: Location, backup_id: str, 
         return SignedFile(found.purpose, found.names, found.file, found.standing, found.by, "its content is gone")
     digest = digest_of(decode_lines(decompressed_lines(content, str(file))))
     is_same = found.told.get("sha256") == digest
-    standing = found.standing if is_same or found.standing is not Standing.SIGNED else Standing.WRONG
+    standing = found.standing if is_same or found.standing is not SignatureStanding.SIGNED else SignatureStanding.WRONG
     told = {**found.told, "sha256": digest}
     return SignedFile(found.purpose, found.names, found.file, standing, found.by, found.damage, told)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.settings.policy import Count, GiveUp, Policy, Restart, after_failure
+from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, after_failure
 
 
 class Rung(enum.Enum):
@@ -27,7 +27,7 @@ class Rung(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CommandStanding:
     """How a command stands before it is started."""
 
     failures: int = 0
@@ -37,10 +37,10 @@ class Standing:
     cause: Cause | None = None
     """Why the last of them failed; None before the first start."""
 
-    def of(self, checkpoint: str) -> Standing:
+    def of(self, checkpoint: str) -> CommandStanding:
         """How one query stands; one that runs beside the one that failed has not failed itself."""
         is_own = self.cause is None or self.cause.checkpoint in (None, checkpoint)
-        return self if is_own else Standing()
+        return self if is_own else CommandStanding()
 
 
 class Standings:
@@ -56,21 +56,21 @@ class Standings:
         self._counts: dict[str | None, Count] = {}
         self._since: dict[str | None, float] = {}
 
-    def recall(self, remembered: Mapping[str, Standing], now: float) -> None:
+    def recall(self, remembered: Mapping[str, CommandStanding], now: float) -> None:
         """Go on from what has failed before; what nobody knew the query of was a failure of all.
 
         Args:
             remembered: How each query stood.
             now: Seconds.
         """
-        least = min(remembered.values(), key=lambda each: each.failures, default=Standing())
-        stood: list[tuple[str | None, Standing]] = [*remembered.items(), (None, least)]
+        least = min(remembered.values(), key=lambda each: each.failures, default=CommandStanding())
+        stood: list[tuple[str | None, CommandStanding]] = [*remembered.items(), (None, least)]
         for each, standing in stood:
             if standing.failures > 0 and each not in self._counts:
                 self._counts[each] = Count(standing.failures, standing.failures)
                 self._since[each] = now - standing.seconds
 
-    def failed(self, cause: Cause, moved: Collection[str], now: float) -> Restart | GiveUp:
+    def failed(self, cause: Cause, moved: Collection[str], now: float) -> StartAgain | GiveUp:
         """Decide what follows a run that has failed.
 
         Args:
@@ -83,7 +83,7 @@ class Standings:
             self._since.pop(each, None)
         count = self._counts.get(cause.checkpoint, Count())
         decision = after_failure(self._policy, count, passes_by_itself=cause.passes_by_itself)
-        if isinstance(decision, Restart):
+        if isinstance(decision, StartAgain):
             self._counts[cause.checkpoint] = decision.count
         else:  # the failure that was one too many is one all the same
             self._counts[cause.checkpoint] = Count(count.attempts + 1, count.restarts)
@@ -91,10 +91,10 @@ class Standings:
             self._since.setdefault(cause.checkpoint, now)
         return decision
 
-    def standing(self, cause: Cause, now: float) -> Standing:
+    def standing(self, cause: Cause, now: float) -> CommandStanding:
         """How things stand after a run that has failed."""
         failures = self._counts[cause.checkpoint].attempts
-        return Standing(failures=failures, seconds=now - self._since.get(cause.checkpoint, now), cause=cause)
+        return CommandStanding(failures=failures, seconds=now - self._since.get(cause.checkpoint, now), cause=cause)
 
 
 _NOT_OF_THE_BATCH = (
@@ -104,7 +104,7 @@ _NOT_OF_THE_BATCH = (
 )
 
 
-def is_stuck(policy: Policy, standing: Standing) -> bool:
+def is_stuck(policy: Policy, standing: CommandStanding) -> bool:
     """Whether plain restarts have been tried for long enough."""
     cause = standing.cause
     if standing.failures == 0 or cause is None or cause.passes_by_itself or cause.cls in _NOT_OF_THE_BATCH:
@@ -112,7 +112,7 @@ def is_stuck(policy: Policy, standing: Standing) -> bool:
     return standing.failures >= policy.same_batch or standing.seconds >= policy.restart_within_seconds
 
 
-def rungs(policy: Policy, standing: Standing) -> tuple[Rung, ...]:
+def rungs(policy: Policy, standing: CommandStanding) -> tuple[Rung, ...]:
     """What may be tried now, in this order; a plan that changes nothing leaves it to the next.
 
     Other offsets of the same data do not help where user code fails on the data, and nothing in a checkpoint helps

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from lastgood.failures.ending import Cause
-from lastgood.ladder.rungs import Rung, Standing
+from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.notes import read_json
 from lastgood.settings.policy import Count, GiveUp, Policy, after_failure
 from lastgood.values import AtMost, Between, JsonValue, form
@@ -25,7 +25,7 @@ Number: TypeAlias = Annotated[int, Between(0, 2**53)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class TallyStand:
     """Where a query stands: as long as its commits and repairs are the same, it has made no progress."""
 
     query_id: Text | None
@@ -44,7 +44,7 @@ class Stand:
         planned = self.planned
         return planned if planned is not None and planned > (-1 if self.committed is None else self.committed) else None
 
-    def is_where(self, other: Stand) -> bool:
+    def is_where(self, other: TallyStand) -> bool:
         """Whether no batch that read something was committed, and nothing was repaired, between the two.
 
         A repair may use up a number by an empty batch. That it is committed is none of the query's progress.
@@ -97,7 +97,7 @@ class Tally(JsonValue):
     )
     format: ClassVar = FORMAT
 
-    stand: Stand
+    stand: TallyStand
     told_ms: Number
     """When the last start was told, milliseconds since 1970."""
     failures: Number = 0
@@ -137,12 +137,12 @@ def parse_tally(raw: bytes) -> Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTally:
     """What one more call of `recover`, or the beginning of a `run`, makes of a tally."""
 
     tally: Tally
     """As it is now; what is told next is not in it yet."""
-    standing: Standing
+    standing: CommandStanding
     """For the ladder, which goes by what has failed since the last start alone."""
     gives_up: bool = False
     """Whether the same batch has failed as often as the policy allows."""
@@ -151,12 +151,12 @@ class Judged:
 def judged(
     policy: Policy,
     before: Tally | None,
-    stand: Stand,
+    stand: TallyStand,
     cause: Cause,
     began_ms: int,
     *,
     has_failed: bool | None = None,
-) -> Judged:
+) -> JudgedTally:
     """Count the start that was told last, if it has failed.
 
     It has if the batch that was planned then, or any after a first failure, is still not committed. A query without
@@ -172,29 +172,29 @@ def judged(
         has_failed: Whether the query has failed since the last start, as it wrote down itself; None: it did not.
     """
     if before is None or not stand.is_where(before.stand):
-        return Judged(Tally(stand=stand, told_ms=began_ms), Standing())
+        return JudgedTally(Tally(stand=stand, told_ms=began_ms), CommandStanding())
     now = replace(before, stand=stand)
     if stand.orphan is None and has_failed is False:  # it is well, and had nothing to do
-        return Judged(Tally(stand=stand, told_ms=began_ms), Standing())
+        return JudgedTally(Tally(stand=stand, told_ms=began_ms), CommandStanding())
     is_left = stand.orphan is not None and (before.failures > 0 or before.stand.orphan == stand.orphan)
     is_seen = has_failed is True or before.settled is not None
     if not (is_left or is_seen) or began_ms < before.told_ms:
         # Nothing has failed since: what was tried last has not been started yet, or had nothing to do.
-        return Judged(now, _standing(now, None, began_ms))
+        return JudgedTally(now, _standing(now, None, began_ms))
     if before.settled is not None:
         gives_up = before.failures > policy.max_attempts
-        return Judged(now, _standing(now, before.settled, began_ms), gives_up=gives_up)
+        return JudgedTally(now, _standing(now, before.settled, began_ms), gives_up=gives_up)
     decision = after_failure(policy, Count(before.failures), passes_by_itself=cause.passes_by_itself)
     if isinstance(decision, GiveUp):
         # The start that would be one too many is not told: the next call finds the same, and says the same.
-        return Judged(now, _standing(now, cause, began_ms), gives_up=True)
+        return JudgedTally(now, _standing(now, cause, began_ms), gives_up=True)
     failures = decision.count.attempts
     if failures > before.failures and now.since_ms is None:
         now = replace(now, since_ms=began_ms)
     now = replace(now, failures=failures)
-    return Judged(now, _standing(now, cause, began_ms))
+    return JudgedTally(now, _standing(now, cause, began_ms))
 
 
-def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> Standing:
+def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> CommandStanding:
     since_ms = now_ms if tally.since_ms is None else tally.since_ms
-    return Standing(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)
+    return CommandStanding(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)

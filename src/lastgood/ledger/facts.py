@@ -27,7 +27,7 @@ class Teller(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedBatch:
     """An entry of the offset log."""
 
     planned_at_ms: int | None
@@ -64,12 +64,12 @@ class BatchFacts:
 
     batch_id: int
     told_by: Teller
-    plans: Mapping[Plan, Sighting] = field(default_factory=dict)
+    plans: Mapping[PlannedBatch, Sighting] = field(default_factory=dict)
     commit: Commit | None = None
     progress: Progress | None = None
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> PlannedBatch | None:
         """The plan that counts: the one seen last."""
         return max(self.plans, key=self._order, default=None)
 
@@ -125,7 +125,7 @@ class BatchFacts:
         seen = (each.first_ms for at, each in self.plans.items() if plan and at.planned_at_ms == plan.planned_at_ms)
         return self.commit.seen_at_ms >= min(seen, default=0)
 
-    def _order(self, plan: Plan) -> tuple[Any, ...]:
+    def _order(self, plan: PlannedBatch) -> tuple[Any, ...]:
         return self.plans[plan], plan.planned_at_ms or -1, plan.batch_watermark_ms or -1, plan.ends
 
     def with_other(self, other: BatchFacts) -> BatchFacts:

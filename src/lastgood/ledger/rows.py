@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from lastgood.checkpoint.lines import is_long
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.ledger import tables
-from lastgood.ledger.facts import BatchFacts, Commit, Plan, Sighting, Teller
-from lastgood.records.record import Progress, Sink, Source, StateOperator, Subscription
+from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, Sighting, Teller
+from lastgood.records.record import Progress, RecordedOperator, RecordedSink, RecordedSource, Subscription
 from lastgood.sources.kafka.ranges import planned
 
 _OF_BATCH = (tables.source, tables.state, tables.offset_range, tables.batch)
@@ -163,7 +163,7 @@ def _state_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
         yield {"batch_id": facts.batch_id, "position": position, **{name: getattr(operator, name) for name in _STATE}}
 
 
-def _plan_json(plan: Plan, seen: Sighting) -> dict[str, Any]:
+def _plan_json(plan: PlannedBatch, seen: Sighting) -> dict[str, Any]:
     return {
         "planned_at_ms": plan.planned_at_ms,
         "batch_watermark_ms": plan.batch_watermark_ms,
@@ -176,14 +176,14 @@ def _plan_json(plan: Plan, seen: Sighting) -> dict[str, Any]:
 def _batch(row: Any, sources: list[Any], operators: list[Any]) -> BatchFacts:
     is_planned = row["plan_last_seen_ms"] is not None
     plans = {
-        Plan(told["planned_at_ms"], told["batch_watermark_ms"], tuple((at, end) for at, end in told["ends"])): Sighting(
-            told["last_seen_ms"], told["first_seen_ms"]
-        )
+        PlannedBatch(
+            told["planned_at_ms"], told["batch_watermark_ms"], tuple((at, end) for at, end in told["ends"])
+        ): Sighting(told["last_seen_ms"], told["first_seen_ms"])
         for told in row["former_plans"] or ()
     }
     if is_planned:
         ends = sorted((each["source_id"], each["end_offset"]) for each in sources if each["end_offset"] is not None)
-        plan = Plan(row["planned_at_ms"], row["batch_watermark_ms"], tuple(ends))
+        plan = PlannedBatch(row["planned_at_ms"], row["batch_watermark_ms"], tuple(ends))
         plans[plan] = Sighting(row["plan_last_seen_ms"], row["plan_first_seen_ms"])
     commit = None
     if row["commit_seen_ms"] is not None:
@@ -207,17 +207,19 @@ def _progress(row: Any, sources: list[Any], operators: list[Any]) -> Progress:
         duration_ms=row["duration_ms"] or {},
         sources=tuple(_source(each) for each in recorded),
         state_operators=tuple(
-            StateOperator(**{name: each[name] for name in _STATE})
+            RecordedOperator(**{name: each[name] for name in _STATE})
             for each in sorted(operators, key=lambda each: each["position"])
         ),
-        sink=Sink(description=row["sink"], num_output_rows=row["num_output_rows"], metrics=row["sink_metrics"] or {}),
+        sink=RecordedSink(
+            description=row["sink"], num_output_rows=row["num_output_rows"], metrics=row["sink_metrics"] or {}
+        ),
         **{name: row[name] for name in _PROGRESS if name not in _DERIVED},
     )
 
 
-def _source(row: Any) -> Source:
+def _source(row: Any) -> RecordedSource:
     kind, value = row["subscription_kind"], row["subscription"]
-    return Source(
+    return RecordedSource(
         description=row["description"],
         subscription=None if kind is None else Subscription(kind=kind, value=value),
         start_offset=row["start_offset"],

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lastgood.checkpoint.lines import is_long, to_json
 from lastgood.ledger.facts import BatchFacts, FailureSeen, QueryFacts, RunSeen, Teller, TopicSeen
 from lastgood.ledger.joining import joined
-from lastgood.records.record import Crashed, Failure, Progress, Record, Started, StartFailed, Terminated
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, StartFailed, Terminated
 from lastgood.records.told import failure_as_told
 from lastgood.storage.reading import LocationInvalidError, parse_location
 
@@ -126,10 +126,10 @@ def _topics(record: Progress) -> Iterable[TopicSeen]:
 
 
 def _run(record: Record) -> RunSeen | None:
-    if not record.run_id or not isinstance(record, Started | Progress | Terminated):
+    if not record.run_id or not isinstance(record, QueryStarted | Progress | Terminated):
         return None
     run = RunSeen(run_id=record.run_id, query_name=record.query_name)
-    if isinstance(record, Started):
+    if isinstance(record, QueryStarted):
         return replace(
             run,
             started_at_ms=record.started_at_ms,
@@ -141,7 +141,7 @@ def _run(record: Record) -> RunSeen | None:
     return replace(run, ended_at_ms=record.recorded_at_ms, last_batch_id=record.batch_id)
 
 
-def _failure(record: Record, failure: Failure) -> FailureSeen:
+def _failure(record: Record, failure: RecordedFailure) -> FailureSeen:
     # One run ends once, however many recorders tell of it; what has no run is known by what was told.
     told = record.run_id or json.dumps(record.to_json(), sort_keys=True, default=str)
     shown = failure_as_told(dataclasses.asdict(failure))

@@ -17,7 +17,7 @@ from typing import Any
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.journal.topic_ids import read_topic_ids
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.sinks.kind import SinkKind
 from lastgood.sinks.kinds import SINK_KINDS
@@ -34,7 +34,7 @@ _OWN_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs",
 
 
 def advice_facts(
-    evidence: Evidence, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
+    evidence: GatheredQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
 ) -> AdviceFacts:
     """What is known around a checkpoint that advice rests on.
 
@@ -78,7 +78,7 @@ def advice_facts(
     )
 
 
-def query_facts(evidence: Evidence, *, max_downtime_ms: int | None = None) -> AdviceFacts:
+def query_facts(evidence: GatheredQuery, *, max_downtime_ms: int | None = None) -> AdviceFacts:
     """Of these facts those on which more than advice rests.
 
     What was recorded of the query, its topics' ids, and how long it may be down.
@@ -105,7 +105,7 @@ def query_facts(evidence: Evidence, *, max_downtime_ms: int | None = None) -> Ad
     )
 
 
-def _max_downtime_ms(evidence: Evidence, said_ms: int | None) -> int | None:
+def _max_downtime_ms(evidence: GatheredQuery, said_ms: int | None) -> int | None:
     """What is said now counts before what the configuration of the pipeline says."""
     return evidence.target.max_downtime_ms if said_ms is None else said_ms
 
@@ -143,13 +143,13 @@ def _unescaped(folder: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
 
 
-def _query_ids(evidence: Evidence) -> tuple[str, ...]:
+def _query_ids(evidence: GatheredQuery) -> tuple[str, ...]:
     """The ids in the mirror, in the order in which they were seen."""
     copies = sorted(evidence.mirror, key=lambda copy: copy.seen_ms)
     return tuple(query_id for query_id, _ in groupby(copy.query_id for copy in copies) if query_id is not None)
 
 
-def _recorded(evidence: Evidence) -> AdviceFacts | None:
+def _recorded(evidence: GatheredQuery) -> AdviceFacts | None:
     """Batches and runs from the records beside a checkpoint."""
     if not evidence.location.name:
         return None

@@ -21,7 +21,7 @@ from lastgood import __version__
 from lastgood.bundle.archive import LISTING, PART_BYTES_MAX, BundleArchive, BundleStorage, BundleWriter, is_part
 from lastgood.bundle.shareable import from_json, to_json
 from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
-from lastgood.bundle.tree import CHECKPOINT, WORK, Tree, tree_from_json
+from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, tree_from_json
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.layout import (
     COMMITS,
@@ -43,7 +43,7 @@ from lastgood.failures.classify import Failure
 from lastgood.mirror.copies import Copy, encode_copies
 from lastgood.mirror.mirror import mirror_folder, read_mirror
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.recorded import newest_files, tail_of
 from lastgood.query.world import World
 from lastgood.records.files import parse_records
@@ -95,7 +95,7 @@ class SavedBundle(JsonValue):
 class Bundle:
     """An open bundle; close it, or use it in a `with` block."""
 
-    def __init__(self, archive: BundleArchive, location: Location, tree: Tree, saved: Mapping[str, Any]) -> None:
+    def __init__(self, archive: BundleArchive, location: Location, tree: BundleTree, saved: Mapping[str, Any]) -> None:
         """Made by `open_bundle`."""
         self._archive = archive
         self._saved = saved
@@ -109,7 +109,7 @@ class Bundle:
         self.manifest = archive.manifest
         """`lastgood` and `python`: the versions that saved it; `saved_at_ms`."""
 
-    def evidence(self, *, batches: int) -> Evidence:
+    def evidence(self, *, batches: int) -> GatheredQuery:
         """The checkpoint and its mirror, as `gather` gives them.
 
         Raises:
@@ -117,7 +117,7 @@ class Bundle:
         """
         checkpoint = read_checkpoint(self.storage, self.location, batches=batches)
         mirror = tuple(read_mirror(self.storage, mirror_folder(self.location))) if self.location.name else ()
-        return Evidence(Target(str(self.location)), self.location, self.storage, checkpoint, mirror)
+        return GatheredQuery(Target(str(self.location)), self.location, self.storage, checkpoint, mirror)
 
     def world(self, checkpoint: Checkpoint) -> World:
         """All that the diagnosis rested on, with the checkpoint as it was read from here."""
@@ -141,7 +141,7 @@ def is_bundle(target: str) -> bool:
     return Path(target).is_file()
 
 
-def save_bundle(path: Path, evidence: Evidence, world: World, *, failures: Sequence[Failure] = ()) -> SavedBundle:
+def save_bundle(path: Path, evidence: GatheredQuery, world: World, *, failures: Sequence[Failure] = ()) -> SavedBundle:
     """Write what a diagnosis rests on into one file, without data and without secrets.
 
     Args:
@@ -206,7 +206,7 @@ def _roots(location: Location) -> dict[str, Location]:
     return {CHECKPOINT: location, **({WORK: location.sibling(WORK_SUFFIX)} if location.name else {})}
 
 
-def _about(evidence: Evidence, world: World) -> dict[str, Any]:
+def _about(evidence: GatheredQuery, world: World) -> dict[str, Any]:
     return {
         "lastgood": __version__,
         "python": platform.python_version(),
@@ -216,9 +216,9 @@ def _about(evidence: Evidence, world: World) -> dict[str, Any]:
     }
 
 
-def _write(writer: BundleWriter, evidence: Evidence, world: World, failures: Sequence[Failure]) -> None:
+def _write(writer: BundleWriter, evidence: GatheredQuery, world: World, failures: Sequence[Failure]) -> None:
     storage = evidence.storage
-    tree = Tree(_roots(evidence.location))
+    tree = BundleTree(_roots(evidence.location))
     with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
         _list_checkpoint(storage, evidence.location, tree, pool)
         chosen = _Chosen(evidence, tree)
@@ -234,7 +234,7 @@ def _write(writer: BundleWriter, evidence: Evidence, world: World, failures: Seq
     writer.add_json(LISTING, tree.to_json())
 
 
-def _list_checkpoint(storage: Storage, location: Location, tree: Tree, pool: Executor) -> None:
+def _list_checkpoint(storage: Storage, location: Location, tree: BundleTree, pool: Executor) -> None:
     """Every file of the checkpoint; of what does not belong to it only the names in its own folder."""
     if storage.names(location) is None:
         return
@@ -258,7 +258,7 @@ def _list_checkpoint(storage: Storage, location: Location, tree: Tree, pool: Exe
 class _Chosen:
     """The files of a checkpoint whose contents are saved, or what stands in for them."""
 
-    def __init__(self, evidence: Evidence, tree: Tree) -> None:
+    def __init__(self, evidence: GatheredQuery, tree: BundleTree) -> None:
         self._storage = evidence.storage
         self._location = evidence.location
         self._sizes = {path.removeprefix(f"{CHECKPOINT}/"): entry.size for path, entry in tree.files}
@@ -318,7 +318,7 @@ def _each(pool: Executor, ask: Callable[[ItemT], FoundT], items: Iterable[ItemT]
         yield from pool.map(ask, chunk)
 
 
-def _mirror(evidence: Evidence) -> dict[str, bytes]:
+def _mirror(evidence: GatheredQuery) -> dict[str, bytes]:
     """The newest copies of the mirror, as one part of it."""
     if not evidence.location.name:
         return {}
@@ -336,7 +336,7 @@ def _mirror(evidence: Evidence) -> dict[str, bytes]:
     return {_MIRROR: encode_copies(reversed(kept))} if kept else {}
 
 
-def _records(evidence: Evidence, pool: Executor) -> Iterator[tuple[str, bytes]]:
+def _records(evidence: GatheredQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
     """The newest records, without the words of exceptions."""
     if not evidence.location.name:
         return

@@ -21,7 +21,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
-from lastgood.checkpoint.search import Place, search_log
+from lastgood.checkpoint.search import SearchEnd, search_log
 from lastgood.diagnosis.rules_links import that_matter
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.left_behind import left_behind
@@ -66,7 +66,7 @@ class BatchUnknownError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class GatheredQuery:
     """A query as its files tell it."""
 
     target: Target
@@ -181,12 +181,12 @@ class Evidence:
                 return batch_id
         return None
 
-    def with_mirror(self, since: int = 0) -> Evidence:
+    def with_mirror(self, since: int = 0) -> GatheredQuery:
         """The same with the mirror read, but for the plans and commits of batches before `since`."""
         copies = packed(read_mirror(self.storage, mirror_folder(self.location), since=since))
         return replace(self, mirror=_since_left(copies, self.left), mirror_since=since)
 
-    def with_batches(self, batch_ids: Iterable[int]) -> Evidence:
+    def with_batches(self, batch_ids: Iterable[int]) -> GatheredQuery:
         """The same with these batches read as well, from the mirror where the checkpoint does not have them.
 
         What the mirror does not have either is recalled from the ledger.
@@ -210,7 +210,7 @@ class Evidence:
         is_read = self.mirror and all(batch_id >= self.mirror_since for batch_id in wanted)
         return found if is_whole else (found if is_read else found.with_mirror()).with_recalled(wanted)
 
-    def with_recalled(self, batch_ids: Iterable[int]) -> Evidence:
+    def with_recalled(self, batch_ids: Iterable[int]) -> GatheredQuery:
         """The same with what the ledger knows of these batches and nobody else.
 
         Raises:
@@ -231,7 +231,7 @@ class Evidence:
         """
         return self.search(_planned_ms, time_ms).batch_id
 
-    def search(self, measure: Callable[[OffsetEntry], int | None], bound: int) -> Place:
+    def search(self, measure: Callable[[OffsetEntry], int | None], bound: int) -> SearchEnd:
         """The newest batch in the checkpoint whose plan measures at most `bound`, by a few looks at a long log.
 
         Raises:
@@ -265,7 +265,7 @@ class Evidence:
                     yield parsed
 
 
-def known_left(evidence: Evidence, keys: KeyRing = NO_KEYS) -> Evidence:
+def known_left(evidence: GatheredQuery, keys: KeyRing = NO_KEYS) -> GatheredQuery:
     """The same, knowing whether a recovery left the checkpoint behind on purpose and no batch was planned since.
 
     Args:
@@ -314,7 +314,7 @@ def gather(
     may_be_missing: bool = False,
     may_have_links: bool = False,
     said: tuple[str, ...] = (),
-) -> Evidence:
+) -> GatheredQuery:
     """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
 
     Args:
@@ -343,7 +343,7 @@ def gather(
 
 def gather_at(
     target: Target, storage: Storage, *, batches: int | None, mirror: MirrorUse = MirrorUse.WHERE_WANTED
-) -> Evidence:
+) -> GatheredQuery:
     """The same in a storage that is open; that there is nothing is no error.
 
     Raises:
@@ -370,7 +370,7 @@ def gather_at(
     if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
         copies = mirrored()
     _look_beside(storage, location)
-    return Evidence(target, location, storage, checkpoint, copies)
+    return GatheredQuery(target, location, storage, checkpoint, copies)
 
 
 def _require_no_file(storage: Storage, location: Location) -> None:
@@ -394,7 +394,7 @@ def _look_beside(storage: Storage, location: Location) -> None:
                 deque(storage.names(folder) or (), maxlen=0)
 
 
-def require_no_links(evidence: Evidence, said: tuple[str, ...] = ()) -> None:
+def require_no_links(evidence: GatheredQuery, said: tuple[str, ...] = ()) -> None:
     """Refuse a checkpoint of which not all was read, since links are not followed; `said` as of `gather`.
 
     Raises:
@@ -443,7 +443,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def batch_unknown(evidence: Evidence, batch_id: int) -> BatchUnknownError:
+def batch_unknown(evidence: GatheredQuery, batch_id: int) -> BatchUnknownError:
     """The error for a batch that nobody knows; it names those that are known."""
     known = evidence.known
     return BatchUnknownError(
@@ -463,7 +463,7 @@ class FormerQuery:
     copies: tuple[Copy, ...]
 
 
-def lineage(evidence: Evidence) -> list[FormerQuery]:
+def lineage(evidence: GatheredQuery) -> list[FormerQuery]:
     """Every query id of a checkpoint, oldest first, as far as the mirror saw them."""
     first_seen: dict[str, int] = {}
     for copy in evidence.mirror:
@@ -475,7 +475,7 @@ def lineage(evidence: Evidence) -> list[FormerQuery]:
     ]
 
 
-def mirrored_only(evidence: Evidence) -> BatchIds | None:
+def mirrored_only(evidence: GatheredQuery) -> BatchIds | None:
     """Where both logs are lost: the batches of the newest query in the mirror; None where there are none."""
     checkpoint = evidence.checkpoint
     if checkpoint.last_planned is not None or checkpoint.last_committed is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lastgood.observe.advice_facts import query_facts
-from lastgood.observe.evidence import Evidence, gather, now_ms
+from lastgood.observe.evidence import GatheredQuery, gather, now_ms
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around, reading
 from lastgood.observe.world import BATCHES
 from lastgood.query.advice_facts import AdviceFacts
@@ -13,7 +13,7 @@ from lastgood.settings.target import Target
 
 
 def exposure_to_kafka(
-    evidence: Evidence, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, *, at_ms: int
+    evidence: GatheredQuery, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, *, at_ms: int
 ) -> Exposure | None:
     """What is unread and at risk; None where Kafka was not asked.
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.rows import AllRows, rows_of
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
@@ -30,11 +30,11 @@ class OffsetSearch:
         self.perhaps: int | None = None
         """The newest batch that was looked at and may have read it: it begins at the earliest offset of its time."""
 
-    def quickly(self, evidence: Evidence) -> int | None:
+    def quickly(self, evidence: GatheredQuery) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
         return _first_beyond(evidence, self._end, self._offset, self._holds)
 
-    def thoroughly(self, evidence: Evidence, progress: Progress | None = None) -> int | None:
+    def thoroughly(self, evidence: GatheredQuery, progress: Progress | None = None) -> int | None:
         """The newest of all known batches that read it."""
         for row in AllRows(evidence, progress):
             if any(map(self._holds, row.reads)):
@@ -74,7 +74,7 @@ class FileFound:
     batch_id: int
 
 
-def find_file_quickly(evidence: Evidence, name: str) -> FileFound | None:
+def find_file_quickly(evidence: GatheredQuery, name: str) -> FileFound | None:
     """The first file of the sources' own logs whose path ends with `name`, if its batch is found by a few looks."""
     for source_id, path, log_id in _files(evidence, name):
 
@@ -90,7 +90,7 @@ def find_file_quickly(evidence: Evidence, name: str) -> FileFound | None:
     return None
 
 
-def find_file_thoroughly(evidence: Evidence, name: str, progress: Progress | None = None) -> FileFound | None:
+def find_file_thoroughly(evidence: GatheredQuery, name: str, progress: Progress | None = None) -> FileFound | None:
     """The first file whose path ends with `name` and that one of all known batches read."""
     read: dict[str, list[tuple[int, int, int]]] = {}
     for row in AllRows(evidence, progress):
@@ -107,7 +107,7 @@ def find_file_thoroughly(evidence: Evidence, name: str, progress: Progress | Non
     return None
 
 
-def _files(evidence: Evidence, name: str) -> Iterator[tuple[str, str, int]]:
+def _files(evidence: GatheredQuery, name: str) -> Iterator[tuple[str, str, int]]:
     """Source, path and entry of the source's own log of every file whose path ends with `name`."""
     logs = [source.name for source in evidence.checkpoint.sources]
     mirrored = [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
@@ -118,7 +118,7 @@ def _files(evidence: Evidence, name: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _first_beyond(
-    evidence: Evidence,
+    evidence: GatheredQuery,
     measure: Callable[[OffsetEntry], int | None],
     bound: int,
     holds: Callable[[SourceRead], bool],

@@ -8,7 +8,7 @@ from functools import partial
 
 from lastgood.errors import UsageError
 from lastgood.observe.broker import Broker, open_broker
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.surroundings import (
     ONE_SECONDS,
     EvidenceOptions,
@@ -27,7 +27,7 @@ from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.parallel import Deadline
 
 
-def look_around_all(evidences: Sequence[Evidence], options: EvidenceOptions, *, now_ms: int) -> list[Surroundings]:
+def look_around_all(evidences: Sequence[GatheredQuery], options: EvidenceOptions, *, now_ms: int) -> list[Surroundings]:
     """For each checkpoint what `look_around` tells of one.
 
     Which query writes to which sink is told by the sinks: one that goes by its folder, and not by query, has no say.

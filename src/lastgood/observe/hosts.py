@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.surroundings import options_of
 from lastgood.sinks.opening import is_database, split_kind
 from lastgood.storage.hdfs import configured_names
 from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
 
 
-def open_named(evidence: Evidence) -> Callable[[Location], Storage]:
+def open_named(evidence: GatheredQuery) -> Callable[[Location], Storage]:
     """Gives access to the storage of what only logs name, an input file or a table: on a host that was named here.
 
     Whoever may write to the logs names any host, and in what a driver has logged stand the texts of everybody's rows.

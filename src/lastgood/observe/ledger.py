@@ -17,7 +17,7 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import LastgoodError
-from lastgood.ledger.facts import BatchFacts, Commit, Plan, QueryFacts, Sighting, Teller
+from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, QueryFacts, Sighting, Teller
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.telling import Telling, cleaned
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
@@ -259,10 +259,10 @@ def _batch(copy: Copy, teller: Teller) -> BatchFacts | None:
     return None
 
 
-def _plan(entry: OffsetEntry) -> Plan:
+def _plan(entry: OffsetEntry) -> PlannedBatch:
     planned_at_ms = entry.metadata.batch_timestamp_ms if entry.metadata else 0
     ends = sorted((cleaned(line.source_id), cleaned(line.text)) for line in entry.sources)
-    return Plan(planned_at_ms or None, entry.batch_watermark_ms or None, tuple(ends))
+    return PlannedBatch(planned_at_ms or None, entry.batch_watermark_ms or None, tuple(ends))
 
 
 def _initial(copy: Copy) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
 from lastgood.errors import UsageError
-from lastgood.observe.evidence import BatchUnknownError, Evidence, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.evidence import BatchUnknownError, GatheredQuery, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.query.kafka import expired
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OffsetsAfterBatch:
     """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
 
-    evidence: Evidence
+    evidence: GatheredQuery
     batch: int
     current: int
     """CURRENT: the newest file in the offset log."""
@@ -130,7 +130,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     said: tuple[str, ...] = (),
     ledger: str | None = None,
     clock_ms: Callable[[], int] = now_ms,
-) -> Standing:
+) -> OffsetsAfterBatch:
     """Where a query stood after a batch; after the newest committed one if nothing is said.
 
     Args:
@@ -180,7 +180,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         for topic, facts in (around.kafka.topics if around.kafka else {}).items()
         if topic in known
     }
-    return Standing(
+    return OffsetsAfterBatch(
         evidence,
         wanted,
         current,
@@ -195,7 +195,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
 
 
 def _find_lowest(
-    evidence: Evidence, batch: int, current: int, sources: Mapping[str, Offsets]
+    evidence: GatheredQuery, batch: int, current: int, sources: Mapping[str, Offsets]
 ) -> dict[str, dict[str, dict[int, int]]]:
     """The lowest end of each partition from a batch on; see `Standing.lowest`."""
     later = [each for each in evidence.known if batch < each < current]  # of the mirror too, where that was read
@@ -223,7 +223,7 @@ def _lowest(end: int, later: Iterable[int | None]) -> int:
     return min([end, *(each for each in later if each is not None and each != OFFSET_LATEST)])
 
 
-def _no_kafka(evidence: Evidence, entry: OffsetEntry) -> SourceKindError:
+def _no_kafka(evidence: GatheredQuery, entry: OffsetEntry) -> SourceKindError:
     return SourceKindError(
         "no source of the query is Kafka",
         subject=str(evidence.location),
@@ -261,7 +261,9 @@ def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, 
     return sources
 
 
-def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_lag: int | None) -> tuple[Evidence, int]:
+def _choose(
+    evidence: GatheredQuery, batch: int | None, time_ms: int | None, stable_lag: int | None
+) -> tuple[GatheredQuery, int]:
     """The batch that is meant, and the evidence with its plan and that of CURRENT read."""
     if evidence.current is None:
         evidence = evidence.with_mirror()
@@ -287,7 +289,7 @@ def _choose(evidence: Evidence, batch: int | None, time_ms: int | None, stable_l
     return evidence.with_batches([wanted, current]), wanted
 
 
-def _too_far_back(evidence: Evidence, current: int, stable_lag: int) -> BatchUnknownError:
+def _too_far_back(evidence: GatheredQuery, current: int, stable_lag: int) -> BatchUnknownError:
     oldest = evidence.with_mirror().known.oldest or 0
     return BatchUnknownError(
         f"there is no batch CURRENT-{stable_lag}",
@@ -298,7 +300,7 @@ def _too_far_back(evidence: Evidence, current: int, stable_lag: int) -> BatchUnk
     )
 
 
-def _planned_at(evidence: Evidence, time_ms: int) -> tuple[Evidence, int]:
+def _planned_at(evidence: GatheredQuery, time_ms: int) -> tuple[GatheredQuery, int]:
     found = evidence.planned_at(time_ms)
     if found is not None:
         return evidence, found

@@ -25,7 +25,7 @@ MARGIN_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class StartChoice:
     """Which offsets `reposition` and `fresh` are to start from; at most one of the choices."""
 
     stable_lag: int | None = None
@@ -103,7 +103,7 @@ class Where:
 
 
 def chosen_offsets(
-    where: Where,
+    where: StartChoice,
     found: Survey,
     *,
     topics: Mapping[str, Offsets] | None = None,
@@ -147,7 +147,7 @@ def chosen_offsets(
     return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
 
 
-def _told(where: Where, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
+def _told(where: StartChoice, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
     """Offsets of all topics, as a file, a time or an end of the topics says."""
     if where.at is not None:
         return read_at(where.at), f"the offsets in {where.at}"

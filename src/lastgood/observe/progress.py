@@ -13,7 +13,7 @@ _REMOTE_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LogProgress:
     """How far a query's logs have come."""
 
     planned: int | None
@@ -28,7 +28,7 @@ class Progress:
         return planned if planned is not None and planned > (-1 if committed is None else committed) else None
 
 
-NOTHING = Progress(None, None)
+NOTHING = LogProgress(None, None)
 
 
 class LogWatch:
@@ -44,7 +44,7 @@ class LogWatch:
         self._storage = open_storage(checkpoint, options)
         self.poll_seconds = _LOCAL_POLL_SECONDS if checkpoint.scheme == "file" else _REMOTE_POLL_SECONDS
 
-    def look(self) -> Progress:
+    def look(self) -> LogProgress:
         """The newest planned and committed batch; none of a checkpoint that is not there yet.
 
         Raises:
@@ -52,7 +52,7 @@ class LogWatch:
         """
         # Commits first: a batch that is committed between the two looks must not seem to be committed unplanned.
         committed = self._newest("commits")
-        return Progress(self._newest("offsets"), committed)
+        return LogProgress(self._newest("offsets"), committed)
 
     def _newest(self, log: str) -> int | None:
         listed = self._storage.scan(self._checkpoint / log, facts=False) or ()

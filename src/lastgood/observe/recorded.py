@@ -9,7 +9,7 @@ from typing import Any
 
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
 from lastgood.records.files import in_order, parse_records
-from lastgood.records.record import Progress, Record, Started, Terminated
+from lastgood.records.record import Progress, QueryStarted, Record, Terminated
 from lastgood.storage.reading import LocalStorage, Location, Storage, read_part
 
 _FILES_MAX = 4
@@ -153,7 +153,7 @@ def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:
     """Every start that these records tell of, in the order of their first signs."""
     runs: dict[str, RecordedRun] = {}
     for record in records:
-        if record.run_id is None or not isinstance(record, Started | Progress | Terminated):
+        if record.run_id is None or not isinstance(record, QueryStarted | Progress | Terminated):
             continue
         at = record.recorded_at_ms
         run = runs.get(record.run_id) or RecordedRun(
@@ -163,7 +163,7 @@ def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:
             run = replace(run, last_ms=at)
         elif record.failure is not None and str(record.failure.condition).startswith(_CONFLICT):
             run = replace(run, conflict_ms=at)
-        if isinstance(record, Started):
+        if isinstance(record, QueryStarted):
             run = replace(run, spark=record.spark_version)
         runs[record.run_id] = run
     return tuple(runs.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.values import JsonValue, form
@@ -55,7 +55,7 @@ def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffs
     )
 
 
-def rows_of(evidence: Evidence, only: Collection[int] | None = None) -> Iterator[BatchRow]:
+def rows_of(evidence: GatheredQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
     """The rows of the batches that were read, oldest first; see `Evidence.records`."""
     records = evidence.records(only)
     initial, current = evidence.initial, evidence.current
@@ -66,7 +66,7 @@ def rows_of(evidence: Evidence, only: Collection[int] | None = None) -> Iterator
 class AllRows:
     """Iterate over it, once: the row of every batch that is known, newest first, holding a few at a time."""
 
-    def __init__(self, evidence: Evidence, progress: Progress | None = None) -> None:
+    def __init__(self, evidence: GatheredQuery, progress: Progress | None = None) -> None:
         """Rows of what `evidence` knows, the mirror among it if it was read."""
         self._walk = Walk(evidence, newest_first=True, progress=progress)
         self._initial = evidence.initial
@@ -92,7 +92,7 @@ class AllRows:
             yield row_of(later, None, self._initial, self._current)
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> GatheredQuery:
         """The evidence with what was found damaged on the way."""
         return self._walk.evidence
 

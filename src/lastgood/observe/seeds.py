@@ -17,7 +17,7 @@ from lastgood.errors import LastgoodError, StorageError, UsageError
 from lastgood.observe.evidence import gather
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.offsets import offsets_after
-from lastgood.observe.positions import Where, chosen_offsets, first_records, oldest_records, read_at
+from lastgood.observe.positions import StartChoice, chosen_offsets, first_records, oldest_records, read_at
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
 from lastgood.observe.survey import Survey
 from lastgood.planning.extents import (
@@ -27,7 +27,7 @@ from lastgood.planning.extents import (
     extent_of_rows,
     extent_since,
 )
-from lastgood.planning.goals.values import Fresh
+from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import ends
 from lastgood.planning.repairs.lost import newest_mirrored
@@ -47,7 +47,7 @@ _ONLY_SOURCE = "0"
 _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 
 
-def seed(found: Survey, where: Where) -> Fresh:
+def seed(found: Survey, where: StartChoice) -> FreshGoal:
     """The goal `fresh` of a query whose checkpoint is lost, or to be left behind.
 
     With where it starts, and how far the sinks have come if anybody tells.
@@ -62,23 +62,23 @@ def seed(found: Survey, where: Where) -> Fresh:
     return replace(_seed(found, where), new_query_id=str(uuid.uuid4()))
 
 
-def seed_by_default(found: Survey) -> Fresh:
+def seed_by_default(found: Survey) -> FreshGoal:
     """What can be trusted most: the mirror, else the newest batch of the sinks if anybody knows where it ended."""
     if not found.world.repair.mirror:
         with contextlib.suppress(LastgoodError):
-            return seed(found, Where(at_sink=True))
-    return Fresh()
+            return seed(found, StartChoice(at_sink=True))
+    return FreshGoal()
 
 
-def other_seeds(found: Survey, goal: Fresh) -> Iterator[tuple[Fresh, tuple[str, ...]]]:
+def other_seeds(found: Survey, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tuple[str, ...]]]:
     """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
     if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
         at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
         yield replace(goal, offsets=goal.extent.most, chosen="the end of the rows"), ("--at", at)
     ways = {
-        ("--at-sink",): Where(at_sink=True),
-        ("--at-last-commit",): Where(at_last_commit=True),
-        ("--earliest",): Where(earliest=True),
+        ("--at-sink",): StartChoice(at_sink=True),
+        ("--at-last-commit",): StartChoice(at_last_commit=True),
+        ("--earliest",): StartChoice(earliest=True),
     }
     for options, where in ways.items():
         with contextlib.suppress(LastgoodError):
@@ -87,7 +87,7 @@ def other_seeds(found: Survey, goal: Fresh) -> Iterator[tuple[Fresh, tuple[str, 
                 yield other, options
 
 
-def _seed(found: Survey, where: Where) -> Fresh:
+def _seed(found: Survey, where: StartChoice) -> FreshGoal:
     if where.at_sink:
         return _by_mark(found)
     if where.offset_columns is not None:
@@ -106,10 +106,10 @@ def _seed(found: Survey, where: Where) -> Fresh:
         return _by_time(where, found, reads)
     offsets, chosen = chosen_offsets(where, found, topics=topics or None)
     is_whole = where.earliest and reads.facts is not None and not where.only
-    return Fresh(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
+    return FreshGoal(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
 
 
-def _by_mark(found: Survey) -> Fresh:
+def _by_mark(found: Survey) -> FreshGoal:
     """Where the newest batch ended that all sinks show."""
     sinks = found.world.sinks
     if found.evidence.query_id is None:
@@ -140,7 +140,7 @@ def _by_mark(found: Survey) -> Fresh:
     told_by = f"where batch {batch} ended, as logs, mirror or ledger tell"
     holes = [f"{sink.location} lacks batches {sink.holes}, taken back before" for sink in sinks if sink.holes]
     extent = extent_of_batch(standing.sources, marks=marks, told_by=told_by, holes=holes)
-    return Fresh(standing.sources, f"the end of batch {batch}, the newest that the sink shows", extent)
+    return FreshGoal(standing.sources, f"the end of batch {batch}, the newest that the sink shows", extent)
 
 
 def _remembered_id(target: Target) -> str | None:
@@ -149,7 +149,7 @@ def _remembered_id(target: Target) -> str | None:
         return gather(target, batches=1, ledger=ledger, may_be_missing=True).query_id
 
 
-def _by_rows(text: str, where: Where, found: Survey) -> Fresh:
+def _by_rows(text: str, where: StartChoice, found: Survey) -> FreshGoal:
     """Where the rows of the table end, or where the first of them is missing."""
     columns = parse_offset_columns(text)
     table = _table(found, "--offset-columns")
@@ -179,7 +179,7 @@ def _by_rows(text: str, where: Where, found: Survey) -> Fresh:
     extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
     beside = f", and the beginning of {', '.join(anew)}" if anew else ""
     chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
-    return Fresh(extent.least, chosen, extent)
+    return FreshGoal(extent.least, chosen, extent)
 
 
 def _require_topics(found: Survey, topics: Mapping[str, Offsets], rows: TableOffsets) -> None:
@@ -282,7 +282,7 @@ def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:
             yield topic, partition, end
 
 
-def _by_time(where: Where, found: Survey, reads: Reads) -> Fresh:
+def _by_time(where: StartChoice, found: Survey, reads: Reads) -> FreshGoal:
     """What was written to Kafka since the query last saw all of it."""
     table = _table(found, "--at-last-commit")
     commit = _commit_before_last(table, found.evidence.query_id)
@@ -291,7 +291,7 @@ def _by_time(where: Where, found: Survey, reads: Reads) -> Fresh:
     what = f"version {commit.version} of {table.location}, {commit.timestamp_ms} ms, the last batch but one"
     behind = f"{where.margin_ms // 1000} s"
     chosen = f"what was written to Kafka since {behind} before version {commit.version} of {table.location}"
-    return Fresh(starts, chosen, extent_since(starts, commit=what, behind=behind))
+    return FreshGoal(starts, chosen, extent_since(starts, commit=what, behind=behind))
 
 
 def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sink_batches import Origin, planned_anew
 from lastgood.query.sinks import Shown, shown_of
@@ -61,7 +61,7 @@ class HeldBatch(JsonValue):
     """Why what the sink holds under this number is, or may be, of an older plan; one line for a person."""
 
 
-class Comparison:
+class SinkComparison:
     """The batches of a query held against its sinks.
 
     Example:
@@ -70,7 +70,7 @@ class Comparison:
         ...     print(row.batch, [held.difference for held in comparison.of(row)])
     """
 
-    def __init__(self, evidence: Evidence, sinks: Iterable[SinkEvidence]) -> None:
+    def __init__(self, evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> None:
         """Hold what `evidence` knows against what `sinks` say."""
         self.sinks = tuple(sinks)
         self._known = evidence.known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lastgood.checkpoint.operators import OperatorMetadata
-from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.evidence import GatheredQuery, gather
 from lastgood.settings.target import Target
 from lastgood.values import JsonValue, form
 
@@ -35,7 +35,7 @@ class StateSizes(JsonValue):
     json = form("*evidence size skew=_skews stores")
     """What `inspect --state --format json` prints; sizes in bytes."""
 
-    evidence: Evidence
+    evidence: GatheredQuery
     stores: tuple[StoreSize, ...]
 
     def skew(self, operator: int) -> float | None:

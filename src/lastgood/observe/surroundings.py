@@ -18,7 +18,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_LATEST, KafkaOffset
 from lastgood.errors import ExtraMissingError, LastgoodError, UsageError, reason
 from lastgood.observe.broker import Broker, open_broker
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.query.history import BatchRecord
 from lastgood.query.kafka import Reading
 from lastgood.query.spans import orphan_of
@@ -196,7 +196,7 @@ class Surroundings(JsonValue):
 
 
 def look_around(
-    evidence: Evidence,
+    evidence: GatheredQuery,
     options: EvidenceOptions,
     *,
     now_ms: int,
@@ -245,7 +245,7 @@ def look_around(
     )
 
 
-def reading(evidence: Evidence, *, through: int | None = None) -> Reading:
+def reading(evidence: GatheredQuery, *, through: int | None = None) -> Reading:
     """Where a query stands in its topics, from its checkpoint, else from its mirror.
 
     Args:
@@ -355,7 +355,7 @@ def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
 
 
 def _kafka_question(
-    broker: Broker, evidence: Evidence, options: EvidenceOptions, *, now_ms: int, headroom: bool
+    broker: Broker, evidence: GatheredQuery, options: EvidenceOptions, *, now_ms: int, headroom: bool
 ) -> Question[KafkaFacts] | None:
     """None if the query reads no topic."""
     where = reading(evidence)
@@ -391,7 +391,7 @@ def _height(offset: int) -> float:
     return inf if offset == OFFSET_LATEST else offset
 
 
-def _initial(evidence: Evidence) -> tuple[KafkaOffset, ...]:
+def _initial(evidence: GatheredQuery) -> tuple[KafkaOffset, ...]:
     return tuple(offset for offset in evidence.initial.values() if isinstance(offset, KafkaOffset))
 
 

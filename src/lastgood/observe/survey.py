@@ -13,7 +13,7 @@ from lastgood.journal.endings import as_left, endings_of
 from lastgood.journal.room import require_newest_signed
 from lastgood.mirror.copies import standing
 from lastgood.observe.advice_facts import advice_facts
-from lastgood.observe.evidence import Evidence, MirrorUse, gather, known_left, now_ms, require_checkpoint
+from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
 from lastgood.observe.sinks_back import fence_of
 from lastgood.observe.surroundings import EvidenceOptions, look_around
@@ -46,7 +46,7 @@ _BATCHES_MAX = 10_000
 class Survey:
     """A query, and what stands around it, at one moment."""
 
-    evidence: Evidence
+    evidence: GatheredQuery
     world: World
     asked: EvidenceOptions
     """Where it was looked, with what the configuration knows."""
@@ -216,7 +216,7 @@ def _mirror_since(checkpoint: Checkpoint) -> int:
     return 0 if None in oldest else max(0, min(each for each in oldest if each is not None) - RETAINED)
 
 
-def _as_left(found: Evidence, keys: KeyRing) -> Evidence:
+def _as_left(found: GatheredQuery, keys: KeyRing) -> GatheredQuery:
     """The same, but for what earlier recoveries have taken out of the logs: the mirror still has that."""
     if not found.mirror:
         return found
@@ -224,7 +224,7 @@ def _as_left(found: Evidence, keys: KeyRing) -> Evidence:
     return replace(found, mirror=tuple(as_left(found.mirror, endings))) if endings else found
 
 
-def _with_files(found: Evidence, world: World) -> World:
+def _with_files(found: GatheredQuery, world: World) -> World:
     """The same, knowing what became of the files whose rows a sink shows no more, since they would be read anew."""
     marked = (sink for sink in world.sinks if sink.traits.keeps_log or _is_streamed(sink))
     shown = [sink.last_batch for sink in marked if sink.known and sink.last_batch is not None]

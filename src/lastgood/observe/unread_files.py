@@ -9,7 +9,7 @@ from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.observe.evidence import Evidence
+from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.hosts import open_named
 from lastgood.query.sinks import NONE
 from lastgood.sources.files.facts import FileFacts, FileState
@@ -19,7 +19,7 @@ from lastgood.storage.reading import Location, Storage
 _FILES_MAX = 1000
 
 
-def unread_files(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
+def unread_files(evidence: GatheredQuery) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of them, by source: a source notes them down before the plan that reads them is written."""
     checkpoint, orphan = evidence.checkpoint, evidence.checkpoint.orphan
     done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
@@ -28,7 +28,7 @@ def unread_files(evidence: Evidence) -> Mapping[str, tuple[FileFacts, ...]]:
     return files_after(evidence, done if orphan is None else orphan - 1)
 
 
-def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
+def files_after(evidence: GatheredQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of the input files that were noted down after a batch was planned, by source."""
     plan = _plan_up_to(evidence, batch_id)
     found = {}
@@ -41,14 +41,14 @@ def files_after(evidence: Evidence, batch_id: int) -> Mapping[str, tuple[FileFac
     return found
 
 
-def _plan_up_to(evidence: Evidence, batch_id: int) -> OffsetEntry | None:
+def _plan_up_to(evidence: GatheredQuery, batch_id: int) -> OffsetEntry | None:
     """The newest plan that can be read, up to a batch."""
     entries = evidence.checkpoint.offsets.entries
     older = (entries[n] for n in sorted(entries, reverse=True) if n <= batch_id)
     return next((entry for entry in older if isinstance(entry, OffsetEntry)), None)
 
 
-def _file_sources(evidence: Evidence) -> Iterator[str]:
+def _file_sources(evidence: GatheredQuery) -> Iterator[str]:
     """By the newest plan; without one by the logs that the sources keep."""
     newest = evidence.checkpoint.newest_offsets
     if newest is not None:
@@ -59,7 +59,7 @@ def _file_sources(evidence: Evidence) -> Iterator[str]:
             yield log.name
 
 
-def _newest(evidence: Evidence, source_id: str) -> int:
+def _newest(evidence: GatheredQuery, source_id: str) -> int:
     """The newest entry of a source's own log, as the log or the mirror has it, or `NONE`."""
     listed = (log.listing.newest_listed for log in evidence.checkpoint.sources if log.name == source_id)
     folder = f"{SOURCES}/{source_id}/"

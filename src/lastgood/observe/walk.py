@@ -12,7 +12,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
 from lastgood.checkpoint.stretches import plain_stretches
-from lastgood.observe.evidence import Evidence, mirrored_batches
+from lastgood.observe.evidence import GatheredQuery, mirrored_batches
 from lastgood.query.history import BatchRecord, merge_one
 from lastgood.storage.reading import LocalStorage
 
@@ -33,7 +33,7 @@ class Walk:
 
     def __init__(
         self,
-        evidence: Evidence,
+        evidence: GatheredQuery,
         *,
         newest_first: bool = False,
         only_ends: bool = False,
@@ -105,7 +105,7 @@ class Walk:
         return BatchIds(tuple(sorted((each for each in self._passed if each), key=lambda each: each.start)))
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> GatheredQuery:
         """The evidence with what was found damaged on the way."""
         checkpoint = self._evidence.checkpoint
         plans = {**checkpoint.offsets.entries, **self._damaged_plans}

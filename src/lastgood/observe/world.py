@@ -12,7 +12,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.diagnosis.rules_sources import batches_that_went_back
 from lastgood.errors import LastgoodError
-from lastgood.observe.evidence import Evidence, mirrored_only, now_ms
+from lastgood.observe.evidence import GatheredQuery, mirrored_only, now_ms
 from lastgood.observe.state_checksums import unsound_state
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, asked_of
 from lastgood.observe.unread_files import unread_files
@@ -55,7 +55,7 @@ class DiagnoseOptions:
 
 
 def world_of(
-    evidence: Evidence, surroundings: Surroundings, options: DiagnoseOptions, keys: Keys | None = None
+    evidence: GatheredQuery, surroundings: Surroundings, options: DiagnoseOptions, keys: Keys | None = None
 ) -> World:
     """All that a diagnosis rests on.
 
@@ -110,7 +110,7 @@ def asked_by(target: Target, options: DiagnoseOptions) -> Asked:
     return replace(asked, downtime=downtime(options.max_downtime_ms))
 
 
-def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int, str]:
+def _rewritten(evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> Mapping[int, str]:
     """The batches that a recovery wrote anew, of those that go back or are younger than a sink's: else nobody looks."""
     odd = {*batches_that_went_back(evidence.checkpoint)}
     for sink in sinks:
@@ -119,7 +119,7 @@ def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int
         odd |= doubtful | {batch - 1 for batch in doubtful}
     if not odd:
         return {}
-    from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries
+    from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries
     from lastgood.planning.plan import PlanInvalidError
 
     found: dict[int, str] = {}
@@ -127,7 +127,7 @@ def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int
     for recovery in recoveries(storage, evidence.location):
         room = Room(evidence.location, recovery, storage)
         try:
-            steps = room.plan().steps if room.stage() is Stage.CLOSED else ()
+            steps = room.plan().steps if room.stage() is RecoveryStage.CLOSED else ()
         except (PlanInvalidError, RecoveryUnknownError):  # then it is told as anybody's
             continue
         written = {step.path for step in steps}
@@ -135,7 +135,7 @@ def _rewritten(evidence: Evidence, sinks: Iterable[SinkEvidence]) -> Mapping[int
     return found
 
 
-def _seal(evidence: Evidence, asked: Asked, keys: Keys | None) -> Seal | None:
+def _seal(evidence: GatheredQuery, asked: Asked, keys: Keys | None) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
     offsets = evidence.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)

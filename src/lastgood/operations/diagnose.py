@@ -16,7 +16,7 @@ from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.observe.advice_facts import advice_facts
-from lastgood.observe.evidence import Evidence, gather, known_left, now_ms, require_checkpoint
+from lastgood.observe.evidence import GatheredQuery, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
 from lastgood.observe.hosts import open_named
 from lastgood.observe.surroundings import (
@@ -43,7 +43,7 @@ from lastgood.storage.reading import Location, LocationInvalidError, Storage, pa
 if TYPE_CHECKING:
     from lastgood.failures.classify import Failure
     from lastgood.failures.driver_log import DriverLog
-    from lastgood.failures.log_facts import QueryFacts, SourceFacts
+    from lastgood.failures.log_facts import LoggedQuery, SourceFacts
     from lastgood.observe.bundle import SavedBundle
 
 STDIN = "-"
@@ -126,7 +126,7 @@ def _is_file(text: str) -> bool:
 
 
 def examine(
-    evidence: Evidence,
+    evidence: GatheredQuery,
     surroundings: Surroundings,
     facts: AdviceFacts,
     *,
@@ -152,7 +152,7 @@ def examine(
     return judge(replace(advised(world, facts), now_ms=at_ms))
 
 
-def _gathered(target: Target, said: tuple[str, ...]) -> Evidence:
+def _gathered(target: Target, said: tuple[str, ...]) -> GatheredQuery:
     """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
     from lastgood.planning.plan import PlanInvalidError
 
@@ -221,7 +221,7 @@ def _read_log(log: str) -> DriverLog:
         raise UsageError("the log cannot be read", subject=f"--log {log}", found=error.strerror) from error
 
 
-def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> DiagnoseOptions:
+def _told_by_log(options: DiagnoseOptions, query: LoggedQuery | None) -> DiagnoseOptions:
     """The options, with what the log knows of the query wherever nothing else was said."""
     if query is None:
         return options
@@ -238,7 +238,7 @@ def _told_by_log(options: DiagnoseOptions, query: QueryFacts | None) -> Diagnose
     return replace(options, evidence=evidence, fail_on_data_loss=fails, is_by_name=is_by_name)
 
 
-def _unasked(evidence: Evidence, query: QueryFacts | None) -> tuple[SinkEvidence, ...]:
+def _unasked(evidence: GatheredQuery, query: LoggedQuery | None) -> tuple[SinkEvidence, ...]:
     """The sink of which the log tells, if it is nowhere that somebody has named here: nobody is asked for it."""
     sink = query.sink if query is not None else None
     if sink is None or sink.location is None:
@@ -252,13 +252,13 @@ def _unasked(evidence: Evidence, query: QueryFacts | None) -> tuple[SinkEvidence
     return ()
 
 
-def _query_of(log: DriverLog | None, query_id: str | None) -> QueryFacts | None:
+def _query_of(log: DriverLog | None, query_id: str | None) -> LoggedQuery | None:
     queries = log.facts.queries if log else ()
     known = next((query for query in queries if query.query_id == query_id), None)
     return known or (queries[0] if len(queries) == 1 and query_id is None else None)
 
 
-def _tables(evidence: Evidence, query: QueryFacts | None) -> Mapping[str, DeltaFacts]:
+def _tables(evidence: GatheredQuery, query: LoggedQuery | None) -> Mapping[str, DeltaFacts]:
     """What the Delta tables still serve that the query reads, as far as a log tells where they are."""
     newest = evidence.checkpoint.newest_offsets
     lines = (

@@ -14,11 +14,11 @@ from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.observe.evidence import Evidence, MirrorUse, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.evidence import GatheredQuery, MirrorUse, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.find import OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.observe.hosts import open_named
 from lastgood.observe.rows import AllRows, BatchRow, rows_of
-from lastgood.observe.shown import Comparison
+from lastgood.observe.shown import SinkComparison
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
@@ -47,11 +47,11 @@ class NotFoundInHistoryError(LastgoodError):
 class Inspection:
     """The batches of a query, newest first, and where it stands."""
 
-    evidence: Evidence
+    evidence: GatheredQuery
     rows: tuple[BatchRow, ...]
     known: int
     """How many batches are known in all."""
-    comparison: Comparison
+    comparison: SinkComparison
     """The batches held against the sinks; of those that only a sink knows, there is a row as well."""
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Inspection:
         return {**head_json(self.evidence, self.comparison), "known_batches": self.known, "batches": rows}
 
 
-def head_json(evidence: Evidence, comparison: Comparison) -> dict[str, Any]:
+def head_json(evidence: GatheredQuery, comparison: SinkComparison) -> dict[str, Any]:
     """What the JSON begins with: the checkpoint, and what was asked beside it."""
     told = [
         {
@@ -76,7 +76,7 @@ def head_json(evidence: Evidence, comparison: Comparison) -> dict[str, Any]:
     return {**evidence.to_json(), "sinks": told}
 
 
-def row_json(row: BatchRow, comparison: Comparison) -> dict[str, Any]:
+def row_json(row: BatchRow, comparison: SinkComparison) -> dict[str, Any]:
     """A batch with what the sinks show of it."""
     return {**row.to_json(), "sinks": [each.to_json() for each in comparison.of(row)]}
 
@@ -108,7 +108,7 @@ def inspect_batches(
         evidence = gather(target, batches=limit + 1, said=options.words())
         rows = list(rows_of(evidence))[::-1]
         known = max(len(rows), len(evidence.checkpoint.offsets.ids))
-    comparison = Comparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
+    comparison = SinkComparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
     return Inspection(evidence, (*comparison.only_in_sinks(), *rows)[:limit], known, comparison)
 
 
@@ -131,7 +131,7 @@ def inspect_all(
 
 def inspect_batch(
     target: Target, batch_id: int, *, options: EvidenceOptions = _NOTHING_ASKED
-) -> tuple[BatchRow, Evidence]:
+) -> tuple[BatchRow, GatheredQuery]:
     """One batch in full.
 
     Raises:
@@ -140,7 +140,7 @@ def inspect_batch(
     return _one(gather(target, batches=2, said=options.words()), batch_id)
 
 
-def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
+def _one(evidence: GatheredQuery, batch_id: int) -> tuple[BatchRow, GatheredQuery]:
     evidence = evidence.with_batches([batch_id - 1, batch_id])
     for row in rows_of(evidence, [batch_id - 1, batch_id]):
         if row.batch == batch_id:
@@ -149,7 +149,7 @@ def _one(evidence: Evidence, batch_id: int) -> tuple[BatchRow, Evidence]:
 
 
 def surroundings_of(
-    evidence: Evidence, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
+    evidence: GatheredQuery, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
 ) -> Surroundings:
     """What the sinks say, and Kafka if it is asked.
 
@@ -159,13 +159,13 @@ def surroundings_of(
     return look_around(evidence, options, now_ms=clock_ms(), kafka=kafka)
 
 
-def batch_json(row: BatchRow, evidence: Evidence, around: Surroundings = _UNASKED) -> dict[str, Any]:
+def batch_json(row: BatchRow, evidence: GatheredQuery, around: Surroundings = _UNASKED) -> dict[str, Any]:
     """One batch in full: `row_json`, what its commit says, its pinned confs, how to process it again."""
     record = evidence.records([row.batch])[row.batch]
     commit = record.commit if isinstance(record.commit, CommitEntry) else None
     expired = _expired(row, around.kafka)
     return {
-        **row_json(row, Comparison(evidence, around.sinks)),
+        **row_json(row, SinkComparison(evidence, around.sinks)),
         "next_batch_watermark_ms": commit.next_batch_watermark_ms if commit else None,
         "conf": dict(sorted(record.offsets.conf.items())) if isinstance(record.offsets, OffsetEntry) else {},
         "again": again(row, evidence, around.kafka.bootstrap if around.kafka else None),
@@ -183,7 +183,7 @@ def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
     return not_served(whole, facts) if known else None
 
 
-def again(row: BatchRow, evidence: Evidence, bootstrap: str | None = None) -> list[str]:
+def again(row: BatchRow, evidence: GatheredQuery, bootstrap: str | None = None) -> list[str]:
     """What to type to read the input of a batch once more, as a batch query of Spark."""
     servers = "…" if bootstrap is None else f'"{bootstrap}"'
     lines = []
@@ -225,7 +225,7 @@ def find_offset(
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     progress: Progress | None = None,
-) -> tuple[BatchRow, Evidence]:
+) -> tuple[BatchRow, GatheredQuery]:
     """The batch that read an offset of Kafka.
 
     Offsets grow with the batches, so that a few looks find it. Where they do not, as after a topic was made anew, or
@@ -265,7 +265,7 @@ def find_file(
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     progress: Progress | None = None,
-) -> tuple[BatchRow, str, Evidence]:
+) -> tuple[BatchRow, str, GatheredQuery]:
     """The batch that read an input file whose path ends with `name`, and that path.
 
     Raises:
@@ -301,7 +301,7 @@ class FileNow(JsonValue):
     """What Spark does with it; None if it is as it was when it was read, gone, or not known."""
 
 
-def file_now(evidence: Evidence, path: str) -> FileNow | None:
+def file_now(evidence: GatheredQuery, path: str) -> FileNow | None:
     """What became of an input file that a source's log names; None where no log names it.
 
     Raises:
@@ -317,11 +317,13 @@ def file_now(evidence: Evidence, path: str) -> FileNow | None:
     return None
 
 
-def _mirrored_sources(evidence: Evidence) -> list[str]:
+def _mirrored_sources(evidence: GatheredQuery) -> list[str]:
     return [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
 
 
-def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED) -> tuple[BatchRow, Evidence]:
+def find_time(
+    target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED
+) -> tuple[BatchRow, GatheredQuery]:
     """The batch that was running at a time: the newest one planned at or before it.
 
     Raises:

@@ -22,7 +22,7 @@ from lastgood.settings.keys import (
     write_key_file,
 )
 from lastgood.settings.target import Target
-from lastgood.signing import KeyRing, Signer, Standing, new_key
+from lastgood.signing import KeyRing, SignatureStanding, Signer, new_key
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.values import JsonValue, form
@@ -72,7 +72,7 @@ class ToSign:
         return tuple(each for each in self.files if each.damage is not None)
 
     def _is_signed(self, each: SignedFile) -> bool:
-        return each.standing is Standing.SIGNED and each.by == self.key
+        return each.standing is SignatureStanding.SIGNED and each.by == self.key
 
     def to_json(self, *, signed: bool) -> dict[str, Any]:
         """What `key sign --format json` prints."""

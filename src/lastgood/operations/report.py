@@ -9,10 +9,10 @@ from lastgood.asked import Asked
 from lastgood.errors import StorageError, UsageError
 from lastgood.incident.closing import CarriedOut, carried_out, closed
 from lastgood.incident.lost_ranges import LostRange, lost_ranges
-from lastgood.incident.report import Report
+from lastgood.incident.report import IncidentReport
 from lastgood.journal.incident import Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.journal.incidents import list_incidents, read_incident
-from lastgood.journal.room import LAST, RecoveryUnknownError, Stage, find_recovery, recoveries
+from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, find_recovery, recoveries
 from lastgood.journal.signed_files import file_of_incident, worst
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.recorded import newest_records
@@ -38,7 +38,7 @@ def report(
     target: Target | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
     config: Config | None = None,
-) -> Report:
+) -> IncidentReport:
     """All that is known of an incident or of a recovery; nothing is changed.
 
     Where nobody has looked yet whether the first new batch kept the promise, that is done now.
@@ -75,7 +75,7 @@ def report(
     incident = replace(incident, checkpoint=str(location))  # what its file names lies in the lake, and is pasted
     incident = closed(incident, found, storage, target=target, options=options)
     signature = worst(file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
-    return Report(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
+    return IncidentReport(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
 
 
 def _incident(storage: Storage, location: Location, wanted: str) -> Incident | str:
@@ -117,7 +117,7 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     plan = done.plan
     begun_ms = next((at_ms for _, at_ms in done.stages if at_ms is not None), 0)
     made_ms = begun_ms if plan is None else plan.made_at_ms
-    ends = [at_ms for stage, at_ms in done.stages if stage is Stage.CLOSED and at_ms is not None]
+    ends = [at_ms for stage, at_ms in done.stages if stage is RecoveryStage.CLOSED and at_ms is not None]
     attempt = Attempt(
         at_ms=made_ms,
         did="repair",

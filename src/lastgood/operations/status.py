@@ -23,7 +23,7 @@ from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import last_incident
 from lastgood.observe.advice_facts import query_facts
 from lastgood.observe.below import Reach, checkpoints_below
-from lastgood.observe.evidence import Evidence, gather_at, known_left, now_ms, require_checkpoint
+from lastgood.observe.evidence import GatheredQuery, gather_at, known_left, now_ms, require_checkpoint
 from lastgood.observe.exposure import exposure_to_kafka
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
@@ -39,7 +39,7 @@ from lastgood.query.world import LeftBehind, views_of
 from lastgood.settings.config import Config
 from lastgood.settings.keys import keys_of
 from lastgood.settings.target import Target
-from lastgood.signing import NO_KEYS, Standing
+from lastgood.signing import NO_KEYS, SignatureStanding
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import Location, Storage, open_storage
 
@@ -49,7 +49,7 @@ _NOTHING_ASKED = EvidenceOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class DiagnosedStatus:
     """What one checkpoint, its sinks and Kafka come to: the report of `diagnose`, without all that it rests on."""
 
     grade: Grade
@@ -75,7 +75,7 @@ class Status:
     """Where one query stands."""
 
     location: Location
-    stand: Stand | None
+    stand: DiagnosedStatus | None
     """None: it cannot be read."""
     error: LastgoodError | None = None
     exposure: Exposure | None = None
@@ -85,7 +85,7 @@ class Status:
     """The recovery that left the checkpoint behind on purpose, if no batch was planned since."""
     incident: Incident | LastgoodError | None = None
     """The last one; the error, if it cannot be read. None: there was none, or, of many checkpoints, nobody asked."""
-    incident_signature: Standing | None = None
+    incident_signature: SignatureStanding | None = None
     """What the keys of this machine say of its file; None without a key."""
     failed: FailedBatch | None = None
     """What `recover` has seen fail since the newest commit; None as `incident`."""
@@ -303,7 +303,7 @@ def status_below(
     asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look: Callable[[Storage, Location], Evidence | Status | None] = partial(_read, root.config)
+        look: Callable[[Storage, Location], GatheredQuery | Status | None] = partial(_read, root.config)
         if not asks:
             look = partial(_look, root.config, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
         asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location, reach)]
@@ -312,7 +312,7 @@ def status_below(
             looked.append(done.result())
             if progress is not None:
                 progress(len(looked))
-        gathered = [each for each in looked if isinstance(each, Evidence) and _is_any(each)]
+        gathered = [each for each in looked if isinstance(each, GatheredQuery) and _is_any(each)]
         at_ms = clock_ms()
         around = look_around_all(gathered, options, now_ms=at_ms) if asks else []
         again = partial(_look_again, options=options, max_downtime_ms=wanted_ms, at_ms=at_ms)
@@ -325,8 +325,8 @@ def status_below(
 
 
 def _one_of_many(
-    look: Callable[[Storage, Location], Evidence | Status | None], storage: Storage, location: Location
-) -> Evidence | Status | None:
+    look: Callable[[Storage, Location], GatheredQuery | Status | None], storage: Storage, location: Location
+) -> GatheredQuery | Status | None:
     """What is told of a checkpoint that may not let us look: of many, it is one line."""
     try:
         return look(storage, location)
@@ -334,11 +334,11 @@ def _one_of_many(
         return Status(location, None, error)
 
 
-def _read(config: Config, storage: Storage, location: Location) -> Evidence:
+def _read(config: Config, storage: Storage, location: Location) -> GatheredQuery:
     return _with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES))
 
 
-def _with_left(evidence: Evidence) -> Evidence:
+def _with_left(evidence: GatheredQuery) -> GatheredQuery:
     """The same, knowing whether a recovery has left the checkpoint behind."""
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
         return known_left(evidence)
@@ -362,7 +362,7 @@ def _look(
 
 
 def _look_again(
-    evidence: Evidence, around: Surroundings, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
+    evidence: GatheredQuery, around: Surroundings, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
 ) -> Status:
     try:
         facts = query_facts(evidence, max_downtime_ms=max_downtime_ms)
@@ -371,7 +371,7 @@ def _look_again(
         return Status(evidence.location, None, error)
 
 
-def _is_any(evidence: Evidence) -> bool:
+def _is_any(evidence: GatheredQuery) -> bool:
     """Whether there is a checkpoint, a mirror of one, or the recovery that left it behind."""
     return bool(evidence.mirror or evidence.left) or evidence.checkpoint.is_there
 
@@ -386,7 +386,7 @@ def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodE
 
 def _signature(
     storage: Storage, location: Location, last: Incident | LastgoodError | None, config: Config
-) -> Standing | None:
+) -> SignatureStanding | None:
     keys = keys_of(config) if isinstance(last, Incident) else NO_KEYS
     if not keys or not isinstance(last, Incident):
         return None
@@ -395,7 +395,7 @@ def _signature(
     return worst(file_of_incident(storage, location, last.id, keys))
 
 
-def _failed(evidence: Evidence) -> FailedBatch | None:
+def _failed(evidence: GatheredQuery) -> FailedBatch | None:
     if not evidence.location.name:
         return None
     try:
@@ -410,7 +410,7 @@ def _failed(evidence: Evidence) -> FailedBatch | None:
 
 
 def _judge(
-    evidence: Evidence,
+    evidence: GatheredQuery,
     around: Surroundings,
     facts: AdviceFacts,
     options: EvidenceOptions,
@@ -442,9 +442,9 @@ def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _stand(evidence: Evidence, report: Report) -> Stand:
+def _stand(evidence: GatheredQuery, report: Report) -> DiagnosedStatus:
     checkpoint = evidence.checkpoint
-    return Stand(
+    return DiagnosedStatus(
         grade_of(report),
         report.position,
         tuple(finding for finding in report.findings if finding.severity > Severity.INFO),

@@ -300,7 +300,7 @@ def sink_table(text: str) -> SinkTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedReads:
     """What a query has read and committed."""
 
     batch_id: int
@@ -309,7 +309,7 @@ class Committed:
     """False if the checkpoint no longer tells where the query began."""
 
 
-def read_committed(checkpoint: str) -> Committed:
+def read_committed(checkpoint: str) -> CommittedReads:
     """What the newest committed batch of a checkpoint had read.
 
     Raises:
@@ -341,7 +341,7 @@ def read_committed(checkpoint: str) -> Committed:
     is_start_known = all(line.source_id in initial for line in committed.sources)
     # A running query may remove its oldest entry at any time: it is asked for only if it is needed.
     oldest = committed if is_start_known else _offset_entry(storage, location, found.offsets.ids.oldest)
-    return Committed(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
+    return CommittedReads(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
 
 
 def _is_resolved(offset: SourceOffset) -> bool:

@@ -35,7 +35,7 @@ class CommandNotFoundError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CommandEnd:
     """How a command ended."""
 
     exit_code: int | None
@@ -53,14 +53,14 @@ class Ending:
         return f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
 
 
-def _ending(returncode: int) -> Ending:
+def _ending(returncode: int) -> CommandEnd:
     if returncode >= 0:
-        return Ending(returncode, None)
+        return CommandEnd(returncode, None)
     try:
         name = signal.Signals(-returncode).name
     except ValueError:
         name = f"signal {-returncode}"
-    return Ending(None, name)
+    return CommandEnd(None, name)
 
 
 class Child:
@@ -94,7 +94,7 @@ class Child:
         """
         self._grace_seconds = grace_seconds
         self._mark = uuid.uuid4().hex
-        self._ending: Ending | None = None
+        self._ending: CommandEnd | None = None
         self._lock = threading.Lock()
         control, self._control = socket.socketpair()
         self._report, report_write = os.pipe()
@@ -141,11 +141,11 @@ class Child:
         self._waiter.start()
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> CommandEnd | None:
         """How it ended, or None while it runs."""
         return self._ending
 
-    def wait(self, timeout: float | None = None) -> Ending | None:
+    def wait(self, timeout: float | None = None) -> CommandEnd | None:
         """Wait for the end of the command and of all it started; None if it still runs after `timeout`."""
         self._waiter.join(timeout)
         return self._ending
@@ -160,14 +160,14 @@ class Child:
         with self._lock, contextlib.suppress(OSError):
             socket.send_fds(self._control, [guard.HOLD], [descriptor])
 
-    def kill(self) -> Ending:
+    def kill(self) -> CommandEnd:
         """End the command and all it started at once, with SIGKILL."""
         with self._lock, contextlib.suppress(OSError):
             self._control.send(guard.KILL_NOW)
         ending = self.wait()
-        return ending or Ending(None, "SIGKILL")
+        return ending or CommandEnd(None, "SIGKILL")
 
-    def stop(self, signum: int = signal.SIGTERM) -> Ending:
+    def stop(self, signum: int = signal.SIGTERM) -> CommandEnd:
         """Ask it to end, wait for the grace period, then kill what is left."""
         if self._ending is None:
             self.send(signum)
@@ -196,7 +196,7 @@ class Child:
             self._ending = _ending(int(str(last["returncode"])))
         else:  # the guard itself was killed: its child died with it, the rest is ours to end
             self._kill_marked()
-            self._ending = Ending(None, "SIGKILL")
+            self._ending = CommandEnd(None, "SIGKILL")
         self._close()
 
     def _kill_marked(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
-from lastgood.checkpoint.source_order import Step, Steps
+from lastgood.checkpoint.source_order import OffsetStep, Steps
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam
 from lastgood.sources.kinds import kind_of, place_of
 from lastgood.sources.unasked import name_of
@@ -74,21 +74,21 @@ class SourceSteps:
 
     def _step(self, batch_id: int, source_id: str, start: SourceOffset, end: SourceOffset) -> None:
         found = self._steps.step(source_id, start, end)
-        if found is Step.UNKNOWN:
+        if found is OffsetStep.UNKNOWN:
             found = _step_by_place(start, end)
-        if found is Step.BACK and not isinstance(end, KafkaOffset):
+        if found is OffsetStep.BACK and not isinstance(end, KafkaOffset):
             positions = (start.to_text(), end.to_text())
             self.seams.append(Seam("OVERLAP", batch_id, source_id=source_id, positions=positions))
-        if found is Step.UNKNOWN and source_id not in self._not_compared:
+        if found is OffsetStep.UNKNOWN and source_id not in self._not_compared:
             self._not_compared[source_id] = NotCompared(source_id, self._names[source_id], batch_id)
 
 
-def _step_by_place(start: SourceOffset, end: SourceOffset) -> Step:
+def _step_by_place(start: SourceOffset, end: SourceOffset) -> OffsetStep:
     """The step of a source whose offsets have no type of their own, where its kind tells how far on each is."""
     first, last = place_of(start), place_of(end)
     if first is None or last is None or kind_of(start) is not kind_of(end):
-        return Step.UNKNOWN
-    return Step.BACK if last < first else Step.ONWARD
+        return OffsetStep.UNKNOWN
+    return OffsetStep.BACK if last < first else OffsetStep.ONWARD
 
 
 def not_joined(left: OffsetEntry, initial: InitialOffsets) -> list[NotCompared]:

@@ -31,7 +31,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class SourceStand:
     """Where one source stands: what the batch that runs next reads of it."""
 
     source_id: str
@@ -64,11 +64,11 @@ def spans(checkpoint: Checkpoint) -> list[Span]:
     return found
 
 
-def stands(checkpoint: Checkpoint) -> list[Stand]:
+def stands(checkpoint: Checkpoint) -> list[SourceStand]:
     """Where every source stands; nothing of one of which no log tells."""
     newest = checkpoint.last_committed if checkpoint.mode is Mode.CONTINUOUS else checkpoint.last_planned
     if newest is None:
-        return [Stand(log.name, 0, log.initial.offset) for log in checkpoint.sources if log.initial]
+        return [SourceStand(log.name, 0, log.initial.offset) for log in checkpoint.sources if log.initial]
     orphan, entry = orphan_of(checkpoint), _plan(checkpoint, newest)
     if entry is None and orphan is not None and checkpoint.last_committed is not None:
         newest, orphan = checkpoint.last_committed, None  # a plan that nobody can read will have to be made again
@@ -86,15 +86,15 @@ def read_nothing(batch_spans: list[Span]) -> bool:
     return bool(batch_spans) and all(span.is_empty for span in batch_spans)
 
 
-def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: OffsetEntry) -> Iterator[Stand]:
+def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: OffsetEntry) -> Iterator[SourceStand]:
     for line in entry.sources:
         is_void = isinstance(line.offset, VoidOffset)
         if orphan is None:
             start = _initial(checkpoint, line.source_id) if is_void else line.offset
-            yield Stand(line.source_id, newest + 1, start)
+            yield SourceStand(line.source_id, newest + 1, start)
         elif not is_void:
             start = _start(checkpoint, orphan, line.source_id, line.offset)
-            yield Stand(line.source_id, orphan, start, line.offset)
+            yield SourceStand(line.source_id, orphan, start, line.offset)
 
 
 def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOffset) -> SourceOffset | None:

@@ -71,7 +71,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class RecordedSource:
     """One source in one batch. Offsets are Spark's JSON values: an object, a number, a text, or None."""
 
     json = form(prepare=_with_texts, check=_require_times)
@@ -96,7 +96,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateOperator:
+class RecordedOperator:
     """One stateful operator in one batch."""
 
     json = form(check=_require_times)
@@ -115,7 +115,7 @@ class StateOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
+class RecordedSink:
     """The sink in one batch."""
 
     json = form(prepare=_with_texts)
@@ -127,7 +127,7 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class ChainedException:
     """One exception of a chain."""
 
     language: _Language
@@ -143,14 +143,14 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RecordedFailure:
     """Why something ended, or did not start."""
 
     condition: str | None = None
     """Spark's name of it: of the query's end, else of the innermost cause that has one; never `STREAM_FAILED`."""
     message: str | None = None
     """Of the outermost exception."""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[ChainedException, ...] = ()
     """Outermost first, through Java and Python alike."""
     start_offsets: tuple[Any, ...] = ()
     """Per source, where the failed batch begins; empty where nobody told."""
@@ -180,7 +180,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started(Record):
+class QueryStarted(Record):
     """A run of a query began."""
 
     kind = "started"
@@ -207,9 +207,9 @@ class Progress(Record):
     event_time_min_ms: int | None = None
     event_time_max_ms: int | None = None
     event_time_avg_ms: int | None = None
-    sources: tuple[Source, ...] = ()
-    state_operators: tuple[StateOperator, ...] = ()
-    sink: Sink = field(default_factory=Sink)
+    sources: tuple[RecordedSource, ...] = ()
+    state_operators: tuple[RecordedOperator, ...] = ()
+    sink: RecordedSink = field(default_factory=RecordedSink)
 
     @property
     def num_rows_dropped_by_watermark(self) -> int:
@@ -234,7 +234,7 @@ class Terminated(Record):
     kind = "terminated"
     batch_id: int | None = None
     """The batch that it was at; None before the first, and with Spark Connect."""
-    failure: Failure | None = None
+    failure: RecordedFailure | None = None
     """None if it was stopped, or was done."""
 
 
@@ -243,7 +243,7 @@ class StartFailed(Record):
     """`start` raised an exception: there was no query. `query_id` is None."""
 
     kind = "start_failed"
-    failure: Failure
+    failure: RecordedFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +251,12 @@ class Crashed(Record):
     """An exception that nobody caught ended the driver; `query_id` and `run_id` tell if it was the end of a query."""
 
     kind = "crashed"
-    failure: Failure
+    failure: RecordedFailure
 
 
-_KINDS: Mapping[str, type[Record]] = {each.kind: each for each in (Started, Progress, Terminated, StartFailed, Crashed)}
+_KINDS: Mapping[str, type[Record]] = {
+    each.kind: each for each in (QueryStarted, Progress, Terminated, StartFailed, Crashed)
+}
 
 
 def record_from_json(told: object) -> Record | None:

@@ -12,7 +12,7 @@ from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
-from lastgood.journal.room import LAST, RecoveryUnknownError, Room, Stage, find_recovery, require_no_open
+from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, Room, find_recovery, require_no_open
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
 from lastgood.observe.survey import Survey, shown_by_sinks, survey
@@ -26,7 +26,7 @@ from lastgood.recovery.driver_death import (
     word_needed,
 )
 from lastgood.recovery.engine import Done, Engine, PlanStaleError, Surveyor, require_answers
-from lastgood.recovery.hold import Work, hold_checkpoint, lock_file
+from lastgood.recovery.hold import HoldReason, hold_checkpoint, lock_file
 from lastgood.recovery.sweeping import sweep_drafts
 from lastgood.recovery.topic_notes import note_topics
 from lastgood.recovery.warrant import (
@@ -267,7 +267,7 @@ class _Work:
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
             if self.owner is None:
-                work_of_ours = Work.UNDO if found is None else Work.APPLY
+                work_of_ours = HoldReason.UNDO if found is None else HoldReason.APPLY
                 held.enter_context(hold_checkpoint(str(self.location), lock_file(self.location), work_of_ours))
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
@@ -275,7 +275,7 @@ class _Work:
             require_no_open(storage, self.location, asked, self.config, but=self.plan.recovery)
             is_forth = found is not None
             proof = self._proof(room, is_forth=is_forth)
-            if found is not None and room.stage() in (None, Stage.BEGUN):
+            if found is not None and room.stage() in (None, RecoveryStage.BEGUN):
                 _require_same(self.plan, found, room)
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
             surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
@@ -340,7 +340,7 @@ class _Work:
         somebody with the key has signed it, and where nothing can be asked now.
         """
         stage = room.stage()
-        if stage is Stage.TAKEN_BACK or (is_forth and stage is Stage.CLOSED):
+        if stage is RecoveryStage.TAKEN_BACK or (is_forth and stage is RecoveryStage.CLOSED):
             return "nothing is left to do"
         check = self._driver_check()
         signed = None if check else room.signed_proof()
@@ -403,7 +403,7 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
     require_answers(plan.sinks, found.sinks)
     files = files_after(plan.steps)
-    if room is not None and room.stage() is Stage.BEGUN:
+    if room is not None and room.stage() is RecoveryStage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
     then, after = OverlayStorage(found.evidence.storage, found.location, files), found.after(sink_edits(plan.steps))
     promise = after.promise(then)

@@ -17,8 +17,8 @@ from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_failed
 from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.room import recoveries
-from lastgood.ladder.rungs import Rung, Standing
-from lastgood.ladder.tally import Judged, Stand, Tally, judged, parse_tally
+from lastgood.ladder.rungs import CommandStanding, Rung
+from lastgood.ladder.tally import JudgedTally, Tally, TallyStand, judged, parse_tally
 from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import gather, now_ms
@@ -86,7 +86,7 @@ def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
     return FailedBatch.of(tally) if tally.stand.committed == committed else None
 
 
-def stand_of(storage: Storage, checkpoint: Location) -> Stand:
+def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
     """Where a query stands, by a few names and one small file.
 
     Raises:
@@ -95,7 +95,7 @@ def stand_of(storage: Storage, checkpoint: Location) -> Stand:
     progress = LogWatch(checkpoint).look()
     raw = storage.read(checkpoint / METADATA, limit=LOG_BYTES_MAX)
     query = None if raw is None else parse_query_metadata(raw)
-    return Stand(
+    return TallyStand(
         query_id=query.query_id if isinstance(query, QueryMetadata) else None,
         planned=progress.planned,
         committed=progress.committed,
@@ -161,7 +161,7 @@ class Attempts:
     tell: Tell
     before: Tally | None = None
     """What was kept when the last start was told."""
-    judged: Judged | None = None
+    judged: JudgedTally | None = None
     """With the start that was told last; None where none was, or it cannot be read."""
     is_damaged: bool = False
     """Whether something lies there that is none of ours."""
@@ -226,9 +226,9 @@ class Attempts:
         return self.judged is not None and self.judged.gives_up
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> CommandStanding:
         """How the query stands, for the ladder."""
-        return Standing() if self.judged is None else self.judged.standing
+        return CommandStanding() if self.judged is None else self.judged.standing
 
     @property
     def tried(self) -> tuple[Rung, ...]:

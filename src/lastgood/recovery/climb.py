@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.ladder.rungs import Rung
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.sources.kafka.start_files import StartFile
 
@@ -60,7 +60,7 @@ def climb(
     return Climbed(Rung.RESUME, first, waiting)
 
 
-def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision) -> tuple[str, Where]:
+def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision) -> tuple[str, StartChoice]:
     """By which goal, and from where, a rung beyond the last good batch is gone.
 
     Args:
@@ -70,12 +70,12 @@ def goal_of(rung: Rung, stable_lag: int, via: StartFile | None, first: Decision)
         first: What the last good batch comes to: where every sink says how far it has come, nothing need be read again.
     """
     if rung is not Rung.STABLE:
-        return rung.value, Where()
+        return rung.value, StartChoice()
     if via is None:
-        return rung.value, Where(stable_lag=stable_lag)
+        return rung.value, StartChoice(stable_lag=stable_lag)
     sinks = first.plan.sinks if first.plan is not None else ()
     is_told = bool(sinks) and all(sink.known for sink in sinks)
-    return FRESH, Where(at_sink=True) if is_told else Where(stable_lag=stable_lag)
+    return FRESH, StartChoice(at_sink=True) if is_told else StartChoice(stable_lag=stable_lag)
 
 
 def if_it_can_be_gone(decide: Callable[[], Decision | None], *, is_asked_for: bool = False) -> Decision | None:

@@ -13,11 +13,11 @@ from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.rules_left import first_start_unproven
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.journal.room import PlanNotOfThisPlaceError, Room, Stage, latest, open_recovery, recoveries_folder
+from lastgood.journal.room import PlanNotOfThisPlaceError, RecoveryStage, Room, latest, open_recovery, recoveries_folder
 from lastgood.ladder.rungs import Rung, rungs
 from lastgood.observe.evidence import CheckpointMissingError, now_ms
 from lastgood.observe.offsets import offsets_after
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import said_of
 from lastgood.observe.survey import Survey, survey
 from lastgood.planning.draft import RepairRefusedError
@@ -71,7 +71,7 @@ def decide(  # noqa: PLR0913 - all but the first two by name
     save_to: Path | None = None,
     tell: Tell = lambda _: None,
     owner: Owner | None = None,
-    lost: Where | None = None,
+    lost: StartChoice | None = None,
     first_start: bool = False,
     go_on: bool = False,
     keys: Keys | None = None,
@@ -123,7 +123,7 @@ class _Work:
     tell: Tell
     keys: Keys
     owner: Owner | None = None
-    lost: Where | None = None
+    lost: StartChoice | None = None
     first_start: bool = False
 
     def climbed(self, began_at_ms: int, *, go_on: bool) -> Decision:
@@ -175,7 +175,7 @@ class _Work:
 
         return climb(rungs(policy, attempts.standing), attempts.tried, decide, first, via=policy.via)
 
-    def _towards(self, goal: str, where: Where) -> Decision:
+    def _towards(self, goal: str, where: StartChoice) -> Decision:
         """The same with another goal."""
         options = _allowed(self.target, replace(self.options, goal=goal, where=where))
         return replace(self, options=options).decide()
@@ -221,7 +221,9 @@ class _Work:
                 return None
             done = self._apply(str(folder / "plan.json"))
         except PlanStaleError:
-            if latest(storage, folder) is not Stage.BEGUN:  # then there is more than its seal, or nothing left of it
+            if (
+                latest(storage, folder) is not RecoveryStage.BEGUN
+            ):  # then there is more than its seal, or nothing left of it
                 raise
             self._take_back(recovery)
             return None
@@ -402,7 +404,7 @@ class _Work:
         if self.options.goal != _RESUME or not is_a_way:
             return None
         try:
-            stands = Where(batch=offsets_after(self.target).batch)
+            stands = StartChoice(batch=offsets_after(self.target).batch)
             return replace(self, options=replace(self.options, goal=_STANDS, where=stands)).plan()
         except LastgoodError as error:  # of a refusal the first one says more
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
@@ -461,15 +463,15 @@ class _Work:
         note_made(plan)
         return path
 
-    def _where_if_lost(self) -> Where:
+    def _where_if_lost(self) -> StartChoice:
         if self.lost is not None or self.options.where.is_chosen:
             return self.lost or self.options.where
         pipeline = self.target.pipeline
         identity = self.target.location.identity
         for query in () if pipeline is None else pipeline.queries:
             if query.offset_columns is not None and parse_location(query.checkpoint).identity == identity:
-                return Where(offset_columns=query.offset_columns)
-        return Where()
+                return StartChoice(offset_columns=query.offset_columns)
+        return StartChoice()
 
 
 def _why_plain(plan: Plan) -> str:

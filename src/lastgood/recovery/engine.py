@@ -14,7 +14,7 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES
 from lastgood.errors import LastgoodError, Retry, StorageError
 from lastgood.journal.lease import Lease, LeaseLostError, unless_overtaken
-from lastgood.journal.room import Room, Stage
+from lastgood.journal.room import RecoveryStage, Room
 from lastgood.journal.seal import put_up, seal_of, stands, take_down
 from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.steps import digest, files_after, files_before
@@ -140,14 +140,14 @@ class Engine:
         stage = self._room.stage()
         if stage is not None and stage.is_back:
             raise self._stale("the recovery was taken back", f"recovery {self._plan.recovery}")
-        if stage is Stage.CLOSED:
+        if stage is RecoveryStage.CLOSED:
             self._require_unmoved()
             return Done(self._plan, already=True)
-        if stage in (None, Stage.BEGUN):
+        if stage in (None, RecoveryStage.BEGUN):
             self._begin(proof)
-        if stage is not Stage.APPLIED:
+        if stage is not RecoveryStage.APPLIED:
             self._do_all()
-        self._open(Stage.APPLIED, Stage.CLOSED, self._plan.seal)
+        self._open(RecoveryStage.APPLIED, RecoveryStage.CLOSED, self._plan.seal)
         return Done(self._plan)
 
     def undo(self, proof: str) -> Done:
@@ -163,24 +163,29 @@ class Engine:
     def _take_back(self, proof: str) -> Done:
         stage = self._room.stage()
         if stage is None:  # noted down, so that nobody who was overtaken begins with it late
-            self._room.enter(Stage.TAKEN_BACK, self._facts())
-        if stage is None or stage is Stage.TAKEN_BACK:
+            self._room.enter(RecoveryStage.TAKEN_BACK, self._facts())
+        if stage is None or stage is RecoveryStage.TAKEN_BACK:
             return Done(self._plan, already=True)
         seal = self._plan.seal
-        if stage is Stage.CLOSED or stage.is_back:
-            seal = self._seal_now() if stage is Stage.CLOSED else self._room.seal()
-        if stage not in (Stage.BEGUN, Stage.UNDONE):  # nothing but a seal was put up by who has only begun
-            if stage is Stage.CLOSED:
+        if stage is RecoveryStage.CLOSED or stage.is_back:
+            seal = self._seal_now() if stage is RecoveryStage.CLOSED else self._room.seal()
+        if stage not in (
+            RecoveryStage.BEGUN,
+            RecoveryStage.UNDONE,
+        ):  # nothing but a seal was put up by who has only begun
+            if stage is RecoveryStage.CLOSED:
                 self._require_unmoved()
             self._require_backups()
             facts = self._facts(proof=proof, seal=seal)
-            self._room.enter(Stage.UNDOING, facts)
-            self._seal_again(seal, is_closed=stage is not Stage.TAKING_BACK and bool(self._room.note(Stage.CLOSED)))
-            self._room.enter(Stage.TAKING_BACK, facts)
+            self._room.enter(RecoveryStage.UNDOING, facts)
+            self._seal_again(
+                seal, is_closed=stage is not RecoveryStage.TAKING_BACK and bool(self._room.note(RecoveryStage.CLOSED))
+            )
+            self._room.enter(RecoveryStage.TAKING_BACK, facts)
             for step in reversed(self._plan.steps):
                 self._take(step.undo, step, lambda each: each.undo(seal))
-            self._require_seal(self._temporary(seal, Stage.UNDONE))
-        self._open(Stage.UNDONE, Stage.TAKEN_BACK, seal)
+            self._require_seal(self._temporary(seal, RecoveryStage.UNDONE))
+        self._open(RecoveryStage.UNDONE, RecoveryStage.TAKEN_BACK, seal)
         return Done(self._plan)
 
     def _seal_again(self, seal: Sequence[str], *, is_closed: bool) -> None:
@@ -197,7 +202,7 @@ class Engine:
                 # Safe: it was closed, and no step is back yet: all is as the recovery left it, or as a driver that was
                 # quicker has gone on from there; either may be started on. What that driver wrote is not empty.
                 take_down(self._room, seal, self._lease.check)
-                self._room.forget(Stage.UNDOING)
+                self._room.forget(RecoveryStage.UNDOING)
             raise
 
     # How a plan begins.
@@ -207,7 +212,7 @@ class Engine:
         if self._room.stage() is None:
             self._require_as_planned(sealed=False)
         self._room.keep(self._plan)
-        self._room.enter(Stage.BEGUN, self._facts(proof=proof))
+        self._room.enter(RecoveryStage.BEGUN, self._facts(proof=proof))
         self._tell("sealing the checkpoint: no driver can go on with it, none can start")
         try:
             parts = self._seal(self._plan.seal)
@@ -219,12 +224,12 @@ class Engine:
             self._lease.check()
             # Safe: no step is done yet, so the checkpoint is as it was, and every empty file of the seal is ours.
             take_down(self._room, self._plan.seal, self._lease.check)
-            self._room.forget(Stage.BEGUN)
+            self._room.forget(RecoveryStage.BEGUN)
             raise
         self._tell(f"backing up what is touched, to {self._room.folder}/before")
         for step in self._plan.steps:
             self._carried(step).back_up()
-        self._room.enter(Stage.APPLYING, self._facts())
+        self._room.enter(RecoveryStage.APPLYING, self._facts())
 
     def _seal(self, seal: Sequence[str]) -> Sequence[str]:
         """Put up the seal, but where a step has written or will rewrite; gives the parts that have to stand."""
@@ -286,7 +291,7 @@ class Engine:
         self._require_seal(self._plan.seal)
         for step in self._plan.steps:
             self._carried(step).require_done()
-        hidden = dict.fromkeys(self._temporary(self._plan.seal, Stage.APPLIED))
+        hidden = dict.fromkeys(self._temporary(self._plan.seal, RecoveryStage.APPLIED))
         shown = OverlayStorage(self._room.storage, self._room.checkpoint, hidden)
         found = self._surveyor.promise(shown)
         if not found.agrees(self._plan.promise):
@@ -309,7 +314,7 @@ class Engine:
         except LeaseLostError:
             stage = self._room.stage()
             if stage is not None and stage.is_back:
-                self._carried(step).undo(self._room.seal() if stage is Stage.TAKING_BACK else ())
+                self._carried(step).undo(self._room.seal() if stage is RecoveryStage.TAKING_BACK else ())
             raise
 
     def _carried(self, step: Step) -> Carrying:
@@ -317,7 +322,7 @@ class Engine:
 
     # How it ends.
 
-    def _open(self, settled: Stage, end: Stage, seal: Sequence[str]) -> None:
+    def _open(self, settled: RecoveryStage, end: RecoveryStage, seal: Sequence[str]) -> None:
         """Note down that all is done, then take the seal away: from then on a driver may start."""
         self._lease.check()
         ours = self._temporary(seal, settled)
@@ -333,10 +338,10 @@ class Engine:
         take_down(self._room, ours, self._lease.check)
         self._room.enter(end, self._facts())
 
-    def _temporary(self, seal: Sequence[str], settled: Stage) -> tuple[str, ...]:
+    def _temporary(self, seal: Sequence[str], settled: RecoveryStage) -> tuple[str, ...]:
         """The parts of a seal where no file is in the end."""
         steps = self._plan.steps
-        there = files_after(steps) if settled is Stage.APPLIED else files_before(steps)
+        there = files_after(steps) if settled is RecoveryStage.APPLIED else files_before(steps)
         return tuple(path for path in seal if there.get(path) is None)
 
     def _require_unmoved(self, sealed: Sequence[str] = ()) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lastgood.journal.room import Room, Stage, newest_first
+from lastgood.journal.room import RecoveryStage, Room, newest_first
 from lastgood.observe.offsets import offsets_after
 from lastgood.planning.plan import Plan
 from lastgood.settings.keys import Keys
@@ -32,7 +32,7 @@ def has_passed(target: Target, keys: Keys) -> bool:
     storage = open_writable(checkpoint)
     for recovery in newest_first(storage, checkpoint):
         room = Room(checkpoint, recovery, storage, keys())
-        if room.stage() is not Stage.CLOSED:
+        if room.stage() is not RecoveryStage.CLOSED:
             continue
         again = _read_again(room.plan())
         if again:

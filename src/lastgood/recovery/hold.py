@@ -27,7 +27,7 @@ from lastgood.storage.rights import FILE, WORK_SUFFIX
 from lastgood.values import JsonValue
 
 
-class Work(enum.Enum):
+class HoldReason(enum.Enum):
     """For what a checkpoint is held."""
 
     RUN = "run"
@@ -37,9 +37,9 @@ class Work(enum.Enum):
 
 
 _WORDS = {
-    Work.RUN: "another lastgood run supervises this checkpoint",
-    Work.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
-    Work.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
+    HoldReason.RUN: "another lastgood run supervises this checkpoint",
+    HoldReason.APPLY: "a plan is being carried out on this checkpoint, by lastgood apply or recover",
+    HoldReason.UNDO: "a recovery of this checkpoint is being taken back, by lastgood undo",
     None: "another process of lastgood holds this checkpoint",
 }
 
@@ -53,7 +53,7 @@ class CheckpointHeldError(LastgoodError):
 
 
 @contextlib.contextmanager
-def hold_checkpoint(location: str, lock_file: Path, work: Work = Work.RUN) -> Iterator[int]:
+def hold_checkpoint(location: str, lock_file: Path, work: HoldReason = HoldReason.RUN) -> Iterator[int]:
     """Hold a checkpoint while the block runs; gives the descriptor of the lock.
 
     The kernel lets go when this process has ended, however it ends, and with it all that got the descriptor.
@@ -127,17 +127,17 @@ class _Holder(JsonValue):
     pid: int
     host: str
     since: str
-    work: Work = Work.RUN
+    work: HoldReason = HoldReason.RUN
 
 
-def _holder(work: Work) -> bytes:
+def _holder(work: HoldReason) -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     who = _Holder(os.getpid(), socket.gethostname(), since, work)
     return json.dumps(who.to_json()).encode()
 
 
 def _held(location: str, holder: bytes) -> CheckpointHeldError:
-    work: Work | None = None
+    work: HoldReason | None = None
     found, ask = "a process that has not written its name", None
     with contextlib.suppress(ValueError):  # before it writes, or at its end
         who = _Holder.from_json(read_json(holder))

@@ -9,7 +9,7 @@ from lastgood.checkpoint.layout import COMMITS
 from lastgood.errors import LastgoodError, Retry
 from lastgood.journal.room import recoveries, recoveries_folder
 from lastgood.ladder.outage import Signs, duration, outage_seconds
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.progress import LogWatch
 from lastgood.recovery.decision import Decision, Verdict
 from lastgood.settings.policy import AT_SINK, STABLE_LAG, Policy
@@ -31,11 +31,11 @@ class Outage:
         return f"the query was down for {duration(self.seconds)}, and after_outage is {bound}"
 
     @property
-    def way(self) -> tuple[str, Where] | None:
+    def way(self) -> tuple[str, StartChoice] | None:
         """The goal of what is done, and from where; None: a person says it."""
         ways = {
-            STABLE_LAG: ("reposition", Where(stable_lag=self.policy.stable_lag)),
-            AT_SINK: ("fresh", Where(at_sink=True)),
+            STABLE_LAG: ("reposition", StartChoice(stable_lag=self.policy.stable_lag)),
+            AT_SINK: ("fresh", StartChoice(at_sink=True)),
         }
         return ways.get(self.policy.outage_start)
 
@@ -76,7 +76,7 @@ def outage_of(
     return None if seconds is None else Outage(seconds, policy)
 
 
-def after_outage(outage: Outage, decide: Callable[[str, Where], Decision], go_on: str) -> Decision:
+def after_outage(outage: Outage, decide: Callable[[str, StartChoice], Decision], go_on: str) -> Decision:
     """What the policy wants after an outage: done, or left to a person.
 
     Args:

@@ -13,10 +13,10 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import UsageError
 from lastgood.ids import make_id
 from lastgood.journal.left_behind import MARKS
-from lastgood.journal.room import RecoveryUnknownError, Room, Stage, recoveries, require_no_open
+from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries, require_no_open
 from lastgood.journal.seal import seal_of
 from lastgood.observe.evidence import now_ms
-from lastgood.observe.positions import Where, chosen_offsets
+from lastgood.observe.positions import StartChoice, chosen_offsets
 from lastgood.observe.seeds import other_seeds, seed, seed_by_default
 from lastgood.observe.sinks_back import sink_steps
 from lastgood.observe.surroundings import EvidenceOptions, start_words
@@ -24,7 +24,7 @@ from lastgood.observe.survey import Survey, survey
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
-from lastgood.planning.goals.values import Fresh
+from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.leaving import marks_of, untold
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError, Promise
 from lastgood.planning.planner import alternatives, draft, ranked
@@ -59,7 +59,7 @@ class PlanOptions:
     """What is wanted, and where to look."""
 
     goal: str = "resume"
-    where: Where = field(default_factory=Where)
+    where: StartChoice = field(default_factory=StartChoice)
     evidence: EvidenceOptions = field(default_factory=EvidenceOptions)
     accept: tuple[Waiver, ...] = ()
     spark: str | None = None
@@ -174,9 +174,9 @@ def _goal(options: PlanOptions, found: Survey) -> Goal:
         left, asked = found.world.left, (*options.goal_words(), *options.start_words())
         if left is not None and left.says and (not where.is_chosen or asked == left.asked):
             # The same once more, before a batch was planned: it is done already, and no log is left to do it by.
-            goal = Fresh(left.starts, f"recovery {left.recovery} said")
+            goal = FreshGoal(left.starts, f"recovery {left.recovery} said")
         else:
-            goal = seed(found, where if where.is_chosen else Where(at_sink=True))
+            goal = seed(found, where if where.is_chosen else StartChoice(at_sink=True))
         file = str(parse_location(options.via.location))  # whoever reads the plan may stand in another folder
         via = replace(options.via, location=file)
         return replace(goal, via=via, takes_any_number=options.takes_any_number)
@@ -185,7 +185,7 @@ def _goal(options: PlanOptions, found: Survey) -> Goal:
 
 def _with_seeds(drafted: Draft, goal: Goal, found: Survey) -> Draft:
     """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
-    if not isinstance(goal, Fresh) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
+    if not isinstance(goal, FreshGoal) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
         return drafted
     others = alternatives(found.world, other_seeds(found, goal), found.spark)
     return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
@@ -271,7 +271,7 @@ def _still_to_come(found: Survey) -> tuple[str, ...]:
         return ()
     room = Room(found.location, done[-1], storage)
     try:
-        before = room.plan() if room.stage() is Stage.CLOSED else None
+        before = room.plan() if room.stage() is RecoveryStage.CLOSED else None
     except (PlanInvalidError, RecoveryUnknownError):  # then there is nothing that it is known to cost
         return ()
     if before is None or before.guarantee is Guarantee.EXACTLY_ONCE or before.promise.batch is None:

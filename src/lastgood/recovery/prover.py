@@ -41,10 +41,10 @@ from lastgood.planning.plan import Plan
 from lastgood.planning.proof import Proof
 from lastgood.planning.proving import Expected, contradiction, disproved, expected
 from lastgood.planning.steps import files_after
-from lastgood.process.child import Ending
+from lastgood.process.child import CommandEnd
 from lastgood.process.java import Java, find_java
 from lastgood.query.prediction.restart import Outcome
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 from lastgood.recovery.stubs import JVM_PARTS, NoStubError, Stub, stubs
 from lastgood.redaction import as_told
 from lastgood.steps.written_file import LOG_BYTES_MAX
@@ -131,7 +131,9 @@ class Prover:
             answered: Mapping[str, Any] = json.loads(answer.read_text())
             return answered
 
-    def _run(self, arguments: list[str], jars: tuple[Path, ...], conf: Mapping[str, str], log: Path) -> Ending | None:
+    def _run(
+        self, arguments: list[str], jars: tuple[Path, ...], conf: Mapping[str, str], log: Path
+    ) -> CommandEnd | None:
         folder = Path(arguments[0]).parent
         with (
             log.open("wb") as output,
@@ -210,7 +212,7 @@ def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str
     if told["ended"] == "hangs":
         return replace(unproven, because=f"Spark {spark} planned no batch within {_BATCH_SECONDS} s")
     if told["ended"] == "failed":
-        failure = failure_of([Cause(**cause) for cause in told["causes"]])
+        failure = failure_of([ChainedException(**cause) for cause in told["causes"]])
         what = f"{failure.condition or failure.class_name}: {as_told(failure.message)}"
         if failure.cls in _NOT_THE_PLANS:
             return replace(unproven, because=f"Spark {spark} could not try it: {what}")

@@ -145,7 +145,7 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class ConfiguredQuery:
     """One streaming query of a pipeline."""
 
     name: str
@@ -167,7 +167,7 @@ class Pipeline:
 
     name: str
     command: tuple[str, ...]
-    queries: tuple[Query, ...] = ()
+    queries: tuple[ConfiguredQuery, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     kafka: Kafka | None = None
@@ -272,7 +272,7 @@ def pipeline_of_command(
     """What `lastgood run -- COMMAND` stands for: a pipeline named after its script, with the default policy."""
     script = next((word for word in command if word.endswith(".py")), command[0])
     queries = tuple(
-        Query(name=str(number), checkpoint=each, sink=sink, source_replays=source_replays)
+        ConfiguredQuery(name=str(number), checkpoint=each, sink=sink, source_replays=source_replays)
         for number, each in enumerate(checkpoints)
     )
     source = None if kafka is None else Kafka(bootstrap=kafka)
@@ -317,7 +317,7 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     return pipeline
 
 
-def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Query, ...]:
+def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[ConfiguredQuery, ...]:
     """The query of a table; none if it names no checkpoint, and need not."""
     checkpoint = table.string("checkpoint", required=is_required)
     told = {
@@ -330,7 +330,7 @@ def _query(name: str, table: _Table, *, is_required: bool = True) -> tuple[Query
     if is_required:
         table.finish()
     if checkpoint is not None:
-        return (Query(name=name, checkpoint=checkpoint, **told),)
+        return (ConfiguredQuery(name=name, checkpoint=checkpoint, **told),)
     for key, value in told.items():
         if value:
             raise table.wrong(key, f"{key} without a checkpoint", "checkpoint = … beside it")

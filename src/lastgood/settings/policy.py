@@ -56,7 +56,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class StartAgain:
     """Start again."""
 
     count: Count
@@ -71,7 +71,7 @@ class GiveUp:
     attempts: int
 
 
-def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = False) -> Restart | GiveUp:
+def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = False) -> StartAgain | GiveUp:
     """Decide what follows a failure.
 
     Args:
@@ -82,7 +82,7 @@ def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = Fals
     if count.attempts >= policy.max_attempts and not passes_by_itself:
         return GiveUp(count.attempts)
     new = Count(count.attempts + (not passes_by_itself), count.restarts + 1)
-    return Restart(new, backoff(policy, count.restarts))
+    return StartAgain(new, backoff(policy, count.restarts))
 
 
 def backoff(policy: Policy, tried: int) -> float:

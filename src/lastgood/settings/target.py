@@ -10,7 +10,7 @@ from pathlib import Path
 from lastgood.asked import DEAD
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import LedgerPlace
-from lastgood.settings.config import NAME, Config, Kafka, Pipeline, Query
+from lastgood.settings.config import NAME, Config, ConfiguredQuery, Kafka, Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.storage.reading import Location, parse_location
@@ -74,7 +74,7 @@ class Target:
         return self.config.policy_of(self.typed)
 
 
-def target_of(pipeline: Pipeline, query: Query) -> Target:
+def target_of(pipeline: Pipeline, query: ConfiguredQuery) -> Target:
     """One query of a pipeline."""
     return Target(
         query.checkpoint,
@@ -194,7 +194,7 @@ def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageErr
     )
 
 
-def _query(pipeline: Pipeline, name: str, config: Path) -> Query:
+def _query(pipeline: Pipeline, name: str, config: Path) -> ConfiguredQuery:
     chosen = [query for query in pipeline.queries if not name or query.name == name]
     if len(chosen) == 1:
         return chosen[0]

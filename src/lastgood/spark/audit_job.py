@@ -44,7 +44,7 @@ class RefusedError(Exception):
         self.answer = {"kind": kind, "subject": subject, "found": found}
 
 
-class Sink:
+class AuditedTable:
     """The table to be checked, as it was at one instant."""
 
     def __init__(self, spark: SparkSession, spec: dict[str, Any], topics: Sequence[str]) -> None:
@@ -86,7 +86,7 @@ class Sink:
         return [value.alias(alias) for alias, value in zip(_PLACE, values)]  # noqa: B905 - Python 3.9 has no strict
 
 
-class Source:
+class AuditedSource:
     """The Kafka records that the query has read."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str], ranges: list[dict[str, Any]]) -> None:
@@ -153,7 +153,7 @@ def _by_topic(offsets: Offsets) -> str:
 class Columns:
     """What is compared: keys `key_0`, … and values `value_0`, …, the same on both sides."""
 
-    def __init__(self, sink: Sink, source: Source, spec: dict[str, Any]) -> None:
+    def __init__(self, sink: AuditedTable, source: AuditedSource, spec: dict[str, Any]) -> None:
         keys = spec["keys"] or _default_keys(sink)
         entries = {f"key_{index}": each for index, each in enumerate(keys)}
         self.keys = {alias: each["name"] for alias, each in entries.items()}
@@ -188,7 +188,7 @@ class Columns:
         return rows.select(*self._of_row)
 
 
-def _default_keys(sink: Sink) -> list[dict[str, Any]]:
+def _default_keys(sink: AuditedTable) -> list[dict[str, Any]]:
     if not sink.has_position:
         raise RefusedError("no_key", "", ", ".join(sink.rows.columns))
     present = {name.lower() for name in sink.rows.columns}
@@ -212,14 +212,14 @@ def _refuse_bad_sql(expression: str, use: Callable[[str], DataFrame]) -> None:
         raise RefusedError("bad_expression", expression, first_line(error)) from error
 
 
-class Comparison:
+class KeyComparison:
     """Source against sink, by counting keys on both sides: no row ever comes to the driver."""
 
     def __init__(self, spark: SparkSession, spec: dict[str, Any], say: Callable[[str], None]) -> None:
         self._say = say
         say("reading the sink")
-        self.source = Source(spark, spec["kafka"], spec["ranges"])
-        self.sink = Sink(spark, spec["sink"], self.source.topics)
+        self.source = AuditedSource(spark, spec["kafka"], spec["ranges"])
+        self.sink = AuditedTable(spark, spec["sink"], self.source.topics)
         self.columns = Columns(self.sink, self.source, spec)
         self._level: str = spec["isolation_level"] or "read_uncommitted"
         self._may_read_both = spec["isolation_level"] is None
@@ -474,7 +474,7 @@ def session(reader: dict[str, Any] | None) -> SparkSession:
 def answer(spec: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
     """The answer to SPEC; `say` is told the stages of the work."""
     try:
-        return {"result": Comparison(session(spec["sink"]["reader"]), spec, say).run()}
+        return {"result": KeyComparison(session(spec["sink"]["reader"]), spec, say).run()}
     except RefusedError as error:
         return {"error": error.answer}
     except (PySparkException, Py4JError) as error:

@@ -21,7 +21,7 @@ from lastgood.sources.kafka.starting_offsets import (
 )
 from lastgood.spark.agent.failures import failure_of_error
 from lastgood.spark.agent.sessions import is_connect
-from lastgood.spark.agent.topics import Broker
+from lastgood.spark.agent.topics import KafkaAdmin
 from lastgood.storage.reading import open_storage, parse_location
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _partitions(spark: Any, options: Mapping[str, str]) -> Partitions:
         return _partitions_by_client(options, topics, pattern)
     from py4j.protocol import Py4JError  # noqa: PLC0415 - a Connect client has no py4j
 
-    broker = Broker(spark._jvm, options)  # noqa: SLF001 - Kafka's client of the driver, with the source's own settings
+    broker = KafkaAdmin(spark._jvm, options)  # noqa: SLF001 - Kafka's client of the driver, with the source's own settings
     try:
         return broker.partitions(topics, pattern)
     except Py4JError as error:

@@ -30,7 +30,7 @@ class SecondBatchError(Exception):
     """The first batch has told all."""
 
 
-class Sink:
+class ProofSink:
     """Notes down the first batch, looks at no row, and lets there be no second one."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def stub(spark: SparkSession, source: dict[str, Any]) -> DataFrame:
 
 def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     """What became of the query."""
-    sink = Sink()
+    sink = ProofSink()
     frame = reduce(DataFrame.unionAll, [stub(spark, source) for source in spec["sources"]])
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", spec["checkpoint"])
     query = writer.trigger(availableNow=True).start()

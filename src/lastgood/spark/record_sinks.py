@@ -12,8 +12,8 @@ from lastgood.ledger.opening import open_ledger, require_libraries
 from lastgood.ledger.url import LedgerPlace
 from lastgood.records.record import TEMPORARY_CHECKPOINT, record_from_json
 from lastgood.records.told import record_as_told
-from lastgood.spark.agent.files import FileSink, encode_records, record_file_name, surplus
-from lastgood.spark.agent.writer import Sink
+from lastgood.spark.agent.files import RecordFileWriter, encode_records, record_file_name, surplus
+from lastgood.spark.agent.writer import RecordTaker
 from lastgood.storage.local_tree import Tree
 from lastgood.storage.reading import Location, LocationInvalidError, parse_location
 from lastgood.storage.rights import FILE, is_private
@@ -36,7 +36,7 @@ def records_folder(checkpoint: Location) -> Location:
     return checkpoint.sibling(".lastgood") / RECORDS_FOLDER
 
 
-def sink_for(folder: Location, *, root: Location | None = None) -> Sink:
+def sink_for(folder: Location, *, root: Location | None = None) -> RecordTaker:
     """What writes to this folder, wherever it is.
 
     Args:
@@ -50,7 +50,9 @@ def sink_for(folder: Location, *, root: Location | None = None) -> Sink:
     if folder.scheme != "file":
         return ObjectSink(folder, open_writable(folder))
     mode = FILE if is_private(folder.path) else _FILE_NAMED
-    return FileSink(Path(folder.path), mode=mode, open_folder=lambda place: _open_folder(place, root=root or folder))
+    return RecordFileWriter(
+        Path(folder.path), mode=mode, open_folder=lambda place: _open_folder(place, root=root or folder)
+    )
 
 
 def _open_folder(folder: Path, *, root: Location) -> int:
@@ -71,7 +73,7 @@ class AsTold:
     What is written beside a checkpoint, many may read who may not read the data.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: RecordTaker) -> None:
         """Hand them on to `sink`."""
         self._sink = sink
         self._offered: Sequence[dict[str, Any]] = ()
@@ -177,7 +179,7 @@ class BesideCheckpoints:
             elsewhere: For the records of queries whose checkpoint is not known, does not last, or has no place beside.
         """
         self._elsewhere = elsewhere
-        self._sinks: dict[str | None, Sink] = {}
+        self._sinks: dict[str | None, RecordTaker] = {}
         self._offered: Sequence[dict[str, Any]] = ()
         self._done: set[str | None] = set()
 
@@ -213,13 +215,13 @@ class BesideCheckpoints:
         for sink in self._sinks.values():
             sink.close()
 
-    def _sink(self, checkpoint: str | None) -> Sink:
+    def _sink(self, checkpoint: str | None) -> RecordTaker:
         if checkpoint not in self._sinks:
-            self._sinks[checkpoint] = _sink_beside(checkpoint) or FileSink(self._elsewhere)
+            self._sinks[checkpoint] = _sink_beside(checkpoint) or RecordFileWriter(self._elsewhere)
         return self._sinks[checkpoint]
 
 
-def _sink_beside(checkpoint: str | None) -> Sink | None:
+def _sink_beside(checkpoint: str | None) -> RecordTaker | None:
     """None where there is no place beside it, or none that we can write to whatever we wait for."""
     try:
         location = None if checkpoint is None else parse_location(checkpoint)

@@ -15,7 +15,7 @@ from lastgood.spark.agent import starts
 from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.sessions import Attachment, attachment, detach, identity, is_connect
 from lastgood.spark.agent.starts import Start
-from lastgood.spark.agent.writer import Sink, Writer
+from lastgood.spark.agent.writer import RecordTaker, Writer
 from lastgood.spark.record_sinks import RECORDS_FOLDER, AsTold, BesideCheckpoints, LedgerSink, sink_for
 from lastgood.storage.reading import parse_location
 
@@ -39,7 +39,7 @@ class Recorder:
         query = frame.writeStream.option("checkpointLocation", "s3a://lake/chk/orders").start()
     """
 
-    def __init__(self, spark: Any, to: str | Path | Sink | None = None) -> None:
+    def __init__(self, spark: Any, to: str | Path | RecordTaker | None = None) -> None:
         """Begin to record.
 
         Args:
@@ -101,7 +101,7 @@ class Recorder:
         self.close()
 
 
-def _sink(to: str | Path | Sink | None) -> Sink:
+def _sink(to: str | Path | RecordTaker | None) -> RecordTaker:
     if to is None:
         return BesideCheckpoints(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER)
     if isinstance(to, str) and is_ledger_url(to):

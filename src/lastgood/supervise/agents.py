@@ -13,7 +13,7 @@ from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Failed, decisive_failure
 from lastgood.observe.progress import LogWatch
 from lastgood.records.files import DRIVER_FILE, TROUBLE_FILE, Driver, in_order, parse_driver, parse_records
-from lastgood.records.record import TEMPORARY_CHECKPOINT, Failure, Progress, Record, Started, StartFailed
+from lastgood.records.record import TEMPORARY_CHECKPOINT, Progress, QueryStarted, Record, RecordedFailure, StartFailed
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise.events import Noticed
 from lastgood.supervise.loop import Watch
@@ -84,16 +84,16 @@ class Agents:
         untold, self._untold = self._untold, []
         return untold + [_noticed("AGENT_TROUBLE", f"the agent in the driver: {each}") for each in new]
 
-    def failure(self) -> tuple[str | None, Failure] | None:
+    def failure(self) -> tuple[str | None, RecordedFailure] | None:
         """The checkpoint of the query that ended this run of the command, if it was one, and why; None: none knows."""
         return self._failure_of(decisive_failure(self._records()))
 
     def has_started(self) -> bool:
         """Whether this run of the command has tried to start a query."""
         seen = any(driver.queries for driver in self._drivers())
-        return seen or any(isinstance(each, Started | StartFailed) for each in self._records())
+        return seen or any(isinstance(each, QueryStarted | StartFailed) for each in self._records())
 
-    def dead_query(self) -> tuple[str, Failure] | None:
+    def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that failed a while ago and was not started again, and why; its driver lives."""
         running: dict[str, str] = {}
         for driver in self._drivers():
@@ -113,7 +113,7 @@ class Agents:
                     return self._name(self._running[query_id]), told[1]
         return None
 
-    def _failure_of(self, record: Failed | None) -> tuple[str | None, Failure] | None:
+    def _failure_of(self, record: Failed | None) -> tuple[str | None, RecordedFailure] | None:
         if record is None or record.failure is None:
             return None
         return None if record.checkpoint is None else self._name(record.checkpoint), record.failure

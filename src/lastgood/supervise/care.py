@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lastgood.errors import LastgoodError, Retry
 from lastgood.failures.ending import Cause
-from lastgood.ladder.rungs import Standing
+from lastgood.ladder.rungs import CommandStanding
 from lastgood.supervise import events
 
 
@@ -33,7 +33,7 @@ class Wait:
 class Care(Protocol):
     """Makes queries ready to start."""
 
-    def before_start(self, standing: Standing) -> Wait | None:
+    def before_start(self, standing: CommandStanding) -> Wait | None:
         """See that every query can be started, and do what the policy allows to that end; None: start.
 
         Raises:
@@ -42,7 +42,7 @@ class Care(Protocol):
         """
         ...
 
-    def remembered(self) -> Mapping[str, Standing]:
+    def remembered(self) -> Mapping[str, CommandStanding]:
         """How queries stood before this supervisor began, as was found since it was asked last.
 
         Returns:
@@ -64,7 +64,7 @@ class Care(Protocol):
         """A run has failed."""
         ...
 
-    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
+    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """The last run has ended.
 
         Args:

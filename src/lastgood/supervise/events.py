@@ -153,7 +153,7 @@ class Called(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promised(Event):
+class PromiseChecked(Event):
     """The first new batch was compared with what was promised."""
 
     name: ClassVar[str] = "promised"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from lastgood.errors import LastgoodError, command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ladder.rungs import Rung, Standing, rungs
+from lastgood.ladder.rungs import CommandStanding, Rung, rungs
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.exposure import has_unread
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.retention import retention_of
 from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.planning.plan import Plan
@@ -50,7 +50,7 @@ class _Query:
     before: Attempts | None = None
     """What was kept of it when this run began, until it is started."""
     tried: set[Rung] = field(default_factory=set)
-    repaired_at: Standing | None = None
+    repaired_at: CommandStanding | None = None
     """How it stood when it was repaired last: until it has been started, nothing more is tried."""
     waiting: Decision | None = None
     """The cheapest plan that nobody has accepted."""
@@ -91,7 +91,7 @@ class Healer:
         """In the drivers of the command; None without one."""
         self._queries: dict[str, _Query] = {}
         self._asking: list[threading.Thread] = []
-        self._remembered: dict[str, Standing] = {}
+        self._remembered: dict[str, CommandStanding] = {}
         """What nobody has asked for yet."""
         for location, target in targets.items():
             self.add(location, target)
@@ -120,7 +120,7 @@ class Healer:
         query.before = None
         query.attempts.started(standing, query.tried)
 
-    def before_start(self, standing: Standing) -> Wait | None:
+    def before_start(self, standing: CommandStanding) -> Wait | None:
         """See `Care`."""
         stands = {}
         for checkpoint, query in self._queries.items():
@@ -135,7 +135,7 @@ class Healer:
             query.attempts.started(stands[checkpoint], query.tried)
         return None
 
-    def _stands(self, checkpoint: str, query: _Query, standing: Standing) -> Standing:
+    def _stands(self, checkpoint: str, query: _Query, standing: CommandStanding) -> CommandStanding:
         """How one query stands; before the first start: as those who started it before have left it."""
         if standing.cause is not None:
             own = standing.of(checkpoint)
@@ -151,12 +151,12 @@ class Healer:
         query.tried.update(found.tried)
         return found
 
-    def remembered(self) -> Mapping[str, Standing]:
+    def remembered(self) -> Mapping[str, CommandStanding]:
         """See `Care`."""
         found, self._remembered = self._remembered, {}
         return found
 
-    def settled(self, standing: Standing | None, *, is_done: bool = False) -> None:
+    def settled(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """See `Care`."""
         for checkpoint, query in self._queries.items():
             is_own = standing is not None and standing.of(checkpoint) is standing
@@ -232,7 +232,7 @@ class Healer:
     def _rows_of(self, location: Location, batch: int) -> int | None:
         return None if self.agents is None else self.agents.rows_of(location, batch)
 
-    def _heal(self, checkpoint: str, query: _Query, standing: Standing) -> Wait | None:
+    def _heal(self, checkpoint: str, query: _Query, standing: CommandStanding) -> Wait | None:
         """Do what helps; None: start."""
         began = time.monotonic()
         way_out = (Rung.RESUME,) if standing is query.repaired_at else rungs(self._pipeline.policy, standing)
@@ -241,7 +241,7 @@ class Healer:
         gives_up = query.before is not None and query.before.gives_up and query.before.orphan is not None
         if outage is None:
             # What was tried often enough is not done once more; only what a person has to decide on is looked for.
-            first = self._recover(checkpoint, query, Rung.RESUME.value, Where(), observe=gives_up)
+            first = self._recover(checkpoint, query, Rung.RESUME.value, StartChoice(), observe=gives_up)
             climbed = climb(
                 way_out,
                 query.tried,
@@ -331,7 +331,9 @@ class Healer:
 
         return if_it_can_be_gone(towards, is_asked_for=goal == FRESH)
 
-    def _recover(self, checkpoint: str, query: _Query, goal: str, where: Where, *, observe: bool = False) -> Decision:
+    def _recover(
+        self, checkpoint: str, query: _Query, goal: str, where: StartChoice, *, observe: bool = False
+    ) -> Decision:
         policy, via = self._pipeline.policy, query.target.via
         options = PlanOptions(goal, where, query.evidence, tuple(map(Waiver, policy.accept)), named=via)
         if goal == FRESH:
@@ -340,7 +342,7 @@ class Healer:
         proof = None if seen is None else f"the driver, {seen}, was started here and has ended with all that it started"
         owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
-        lost = None if columns is None else Where(offset_columns=columns)
+        lost = None if columns is None else StartChoice(offset_columns=columns)
         return decide(
             self._at(checkpoint),
             options,

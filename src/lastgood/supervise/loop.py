@@ -13,14 +13,14 @@ from typing import IO, Protocol
 
 from lastgood.errors import LastgoodError, StorageError
 from lastgood.failures.ending import Cause, cause_of
-from lastgood.ladder.rungs import Standing, Standings
-from lastgood.observe.progress import NOTHING, Progress
-from lastgood.process.child import Child, Ending
+from lastgood.ladder.rungs import CommandStanding, Standings
+from lastgood.observe.progress import NOTHING, LogProgress
+from lastgood.process.child import Child, CommandEnd
 from lastgood.process.driver import Launch
-from lastgood.records.record import Failure
+from lastgood.records.record import RecordedFailure
 from lastgood.recovery.attempts import AttemptsExhaustedError
 from lastgood.redaction import redacted_words
-from lastgood.settings.policy import Count, GiveUp, Policy, Restart, backoff
+from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain, backoff
 from lastgood.supervise import events
 from lastgood.supervise.care import Care, PersonNeededError
 from lastgood.supervise.output import Output
@@ -35,7 +35,7 @@ class Watch(Protocol):
     poll_seconds: float
     """How often a look is cheap enough."""
 
-    def look(self) -> Progress:
+    def look(self) -> LogProgress:
         """The newest planned and committed batch; a checkpoint that is not there yet has none.
 
         Raises:
@@ -44,7 +44,7 @@ class Watch(Protocol):
         ...
 
 
-class Agent(Protocol):
+class AgentReports(Protocol):
     """Tells of the driver processes of the command from within."""
 
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class Agent(Protocol):
         """What a person should know of the agent itself, each thing once."""
         ...
 
-    def failure(self) -> tuple[str | None, Failure] | None:
+    def failure(self) -> tuple[str | None, RecordedFailure] | None:
         """The checkpoint of the query that ended the last run, if it was one, and why; None if it did not tell."""
         ...
 
@@ -67,7 +67,7 @@ class Agent(Protocol):
         """Whether the last run has tried to start a query."""
         ...
 
-    def dead_query(self) -> tuple[str, Failure] | None:
+    def dead_query(self) -> tuple[str, RecordedFailure] | None:
         """The checkpoint of a query that has failed for good while its driver goes on, and why."""
         ...
 
@@ -86,7 +86,7 @@ class Supervisor:
         watches: Mapping[str, Watch],
         log: Path,
         tell: Callable[[events.Event], None],
-        agent: Agent | None = None,
+        agent: AgentReports | None = None,
         care: Care | None = None,
         cwd: Path | None = None,
         show: IO[bytes] | None = None,
@@ -121,12 +121,12 @@ class Supervisor:
         self._stop_signals: list[int] = []
         self._stop = threading.Event()
         self._seen = dict.fromkeys(watches, NOTHING)
-        self._adopted: dict[str, Progress] = {}
+        self._adopted: dict[str, LogProgress] = {}
         self._is_blind_told = agent is None
         self._unreadable: set[str] = set()
         self._next_look = dict.fromkeys(watches, 0.0)
         self._failed: dict[str, float] = {}
-        self._at_start: dict[str, Progress] = {}
+        self._at_start: dict[str, LogProgress] = {}
         self._stalls = Stalls(policy.stall_after_seconds, care.is_ahead if care is not None else lambda _: False)
         self._stall: Stall | None = None
         self._child: Child | None = None
@@ -153,7 +153,7 @@ class Supervisor:
             PersonNeededError: the policy does not allow what would have to be done.
             CommandNotFoundError: the command cannot be started.
         """
-        standing, standings = Standing(), Standings(self._policy)
+        standing, standings = CommandStanding(), Standings(self._policy)
         while self._is_ready(standing):
             if self._agent is not None:
                 self._agent.begin()
@@ -175,14 +175,14 @@ class Supervisor:
             standing = standings.standing(cause, time.monotonic())
         return 128 + self._stop_signals[0]
 
-    def _has_moved(self, location: str, before: Progress) -> bool:
+    def _has_moved(self, location: str, before: LogProgress) -> bool:
         """Whether a query has made progress since."""
         now = self._seen[location]
         if now.committed is None or not _committed_more(before, now):
             return False
         return self._care is None or self._care.has_read(location, before.committed, now.committed)
 
-    def _count(self, standings: Standings, cause: Cause, moved: Collection[str]) -> Restart | GiveUp:
+    def _count(self, standings: Standings, cause: Cause, moved: Collection[str]) -> StartAgain | GiveUp:
         """Count a run that has failed, after those that were counted before we began."""
         if self._care is not None:
             standings.recall(self._care.remembered(), time.monotonic())
@@ -191,7 +191,7 @@ class Supervisor:
             self._care.settled(standings.standing(cause, time.monotonic()))
         return decision
 
-    def _is_ready(self, standing: Standing) -> bool:
+    def _is_ready(self, standing: CommandStanding) -> bool:
         """Wait until the queries can be started; False if we are to stop."""
         tried, told = 0, ""
         while not self._stop.is_set():
@@ -210,7 +210,7 @@ class Supervisor:
             self._stop.wait(delay)
         return False
 
-    def _run_once(self) -> tuple[Ending, Cause | None]:
+    def _run_once(self) -> tuple[CommandEnd, Cause | None]:
         """Run the command to its end; the cause is None if it succeeded."""
         self._stall = None
         self._stalls.begin()
@@ -253,7 +253,7 @@ class Supervisor:
             self._care.failed(ended, cause)
         return ending, cause
 
-    def _cause(self, ending: Ending, output: Output) -> Cause:
+    def _cause(self, ending: CommandEnd, output: Output) -> Cause:
         """What the driver's agent says; a process that was killed had no time to say why."""
         if self._stall is not None:
             return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
@@ -287,12 +287,12 @@ class Supervisor:
                 self._child.hold(descriptor)
             self._handed_over = len(self._holds)
 
-    def _tell_if_blind(self, ending: Ending) -> None:
+    def _tell_if_blind(self, ending: CommandEnd) -> None:
         if not (self._watches or self._is_blind_told or ending.is_success or self._stop.is_set()):
             self._is_blind_told = True
             self._tell(events.no_checkpoint(at=time.time()))
 
-    def _watch(self, child: Child) -> Ending:
+    def _watch(self, child: Child) -> CommandEnd:
         kill_at: float | None = None
         while (ending := child.wait(self._poll_seconds)) is None:
             self._ask_agent()
@@ -338,7 +338,7 @@ class Supervisor:
         every = [watch.poll_seconds for watch in self._watches.values()]
         return min(every if self._agent is None else [*every, _AGENT_POLL_SECONDS], default=_AGENT_POLL_SECONDS)
 
-    def _look_at_all(self) -> Mapping[str, Progress]:
+    def _look_at_all(self) -> Mapping[str, LogProgress]:
         for location in self._watches:
             self._look(location)
         return self._seen
@@ -360,7 +360,7 @@ class Supervisor:
             self._tell(events.Committed(at=time.time(), checkpoint=location, batch=now.committed))
             self._note_first(location, before)
 
-    def _note_first(self, location: str, before: Progress) -> None:
+    def _note_first(self, location: str, before: LogProgress) -> None:
         """Tell of the first batch of this run, and that the query is back if it had failed."""
         at_start = self._at_start.pop(location, None)
         if at_start is None:
@@ -393,7 +393,7 @@ class Supervisor:
             checkpoints=list(self._watches),
         )
 
-    def _ended(self, child: Child, ending: Ending, at: float, cause: Cause | None) -> events.Ended:
+    def _ended(self, child: Child, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
         is_failure = cause is not None and not self._stop.is_set()
         return events.Ended(
             at=at,
@@ -419,7 +419,7 @@ class Supervisor:
             )
         )
 
-    def _given_up(self, decision: GiveUp, ending: Ending, cause: Cause) -> LastgoodError:
+    def _given_up(self, decision: GiveUp, ending: CommandEnd, cause: Cause) -> LastgoodError:
         self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
         left = self._care.last_resort() if self._care is not None else None
         if left is None:
@@ -427,7 +427,7 @@ class Supervisor:
         self._tell(events.Called(at=time.time(), because=left.sentence, file=left.file, next=left.next))
         return left
 
-    def _exhausted(self, decision: GiveUp, ending: Ending, cause: Cause) -> AttemptsExhaustedError:
+    def _exhausted(self, decision: GiveUp, ending: CommandEnd, cause: Cause) -> AttemptsExhaustedError:
         of = f" of {cause.checkpoint}" if cause.checkpoint is not None and len(self._watches) > 1 else ""
         return AttemptsExhaustedError(
             f"the command failed {decision.attempts + 1} times in a row without a new committed batch{of}",
@@ -456,5 +456,5 @@ class Supervisor:
             self._tell_listener(event)
 
 
-def _committed_more(before: Progress, now: Progress) -> bool:
+def _committed_more(before: LogProgress, now: LogProgress) -> bool:
     return now.committed is not None and (before.committed is None or now.committed > before.committed)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Cause
-from lastgood.ladder.rungs import Rung, Standing
+from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.ladder.tally import Tally
 from lastgood.observe.evidence import now_ms
 from lastgood.observe.surroundings import EvidenceOptions
@@ -68,7 +68,7 @@ class RunAttempts:
         self._cause = None if self._kept is None else self._kept.settled
         return attempts
 
-    def started(self, standing: Standing, tried: Collection[Rung]) -> None:
+    def started(self, standing: CommandStanding, tried: Collection[Rung]) -> None:
         """Keep that the application is started now: whoever comes next after we were killed finds it.
 
         Args:
@@ -77,7 +77,7 @@ class RunAttempts:
         """
         self._keep(standing, tuple(tried), None)
 
-    def ended(self, standing: Standing | None, *, is_done: bool = False) -> None:
+    def ended(self, standing: CommandStanding | None, *, is_done: bool = False) -> None:
         """Keep what became of the start.
 
         Args:
@@ -91,12 +91,12 @@ class RunAttempts:
         elif self._kept is not None:
             before = self._kept
             seconds = 0.0 if before.since_ms is None else max(0, now_ms() - before.since_ms) / 1000
-            still = Standing(failures=before.failures, seconds=seconds)
+            still = CommandStanding(failures=before.failures, seconds=seconds)
             self._keep(still, before.tried, self._cause or Cause(), before, is_done=is_done)
 
     def _keep(
         self,
-        standing: Standing,
+        standing: CommandStanding,
         tried: tuple[Rung, ...],
         settled: Cause | None,
         before: Tally | None = None,

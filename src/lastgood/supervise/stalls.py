@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lastgood.failures.ending import Cause
-from lastgood.observe.progress import Progress
+from lastgood.observe.progress import LogProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Stalls:
         self._after = after_seconds
         self._is_ahead = is_ahead
         self._clock = clock
-        self._seen: dict[str, Progress] = {}
+        self._seen: dict[str, LogProgress] = {}
         self._moved_at: dict[str, float] = {}
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class Stalls:
         now = self._clock()
         self._moved_at = dict.fromkeys(self._seen, now)
 
-    def note(self, checkpoint: str, progress: Progress) -> None:
+    def note(self, checkpoint: str, progress: LogProgress) -> None:
         """A query was looked at."""
         if self._seen.get(checkpoint) != progress or checkpoint not in self._moved_at:
             self._seen[checkpoint] = progress

@@ -29,7 +29,7 @@ from lastgood.settings.keys import keys_of
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
-from lastgood.supervise.events import Ended, Event, Noticed, Promised
+from lastgood.supervise.events import Ended, Event, Noticed, PromiseChecked
 
 RowsOf: TypeAlias = Callable[[Location, int], int | None]
 
@@ -169,7 +169,7 @@ class Story:
             found = replace(incident, promise={"state": Kept.UNKNOWN.value, "because": [error.sentence]})
         self._put(found)
         if found.promise is not None:
-            self._tell(Promised(at=time.time(), checkpoint=str(self._checkpoint), batch=batch, **found.promise))
+            self._tell(PromiseChecked(at=time.time(), checkpoint=str(self._checkpoint), batch=batch, **found.promise))
 
     def _closed(self, incident: Incident, plan: Plan | None, rows: int | None) -> Incident:
         checkpoint, config = self._checkpoint, self._target.config

@@ -23,7 +23,7 @@ from lastgood.bundle.archive import (
     BundleWriter,
     is_part,
 )
-from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree
+from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, NotInBundleError
 from lastgood.errors import StorageError, UsageError
 from lastgood.storage.reading import PARALLEL_LOCAL, PARALLEL_REMOTE, parse_location
 
@@ -44,7 +44,7 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def storage(bundle: Path) -> Iterator[BundleStorage]:
-    tree = Tree(ROOTS)
+    tree = BundleTree(ROOTS)
     for name in ("offsets/7", "offsets/8", "state/0/0/1.delta"):
         tree.add_file(f"checkpoint/{name}", 5, 99)
     tree.add_folder("checkpoint/commits")
@@ -275,5 +275,5 @@ def test_a_storage_reads_what_was_saved_and_says_what_was_not(storage: BundleSto
 
 def test_a_storage_is_as_parallel_as_the_one_it_stands_for(bundle: Path) -> None:
     with closing(BundleArchive(bundle)) as archive:
-        assert BundleStorage(archive, Tree(ROOTS)).parallel == PARALLEL_LOCAL
-        assert BundleStorage(archive, Tree(ROOTS), parallel=PARALLEL_REMOTE).parallel == PARALLEL_REMOTE
+        assert BundleStorage(archive, BundleTree(ROOTS)).parallel == PARALLEL_LOCAL
+        assert BundleStorage(archive, BundleTree(ROOTS), parallel=PARALLEL_REMOTE).parallel == PARALLEL_REMOTE

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.bundle.tree import CHECKPOINT, WORK, NotInBundleError, Tree, tree_from_json
+from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, NotInBundleError, tree_from_json
 from lastgood.storage.reading import parse_location
 from lastgood.values import ShapeError
 
@@ -12,8 +12,8 @@ LOCATION = parse_location("s3a://lake/chk/orders")
 ROOTS = {CHECKPOINT: LOCATION, WORK: LOCATION.sibling(".lastgood")}
 
 
-def tree() -> Tree:
-    made = Tree(ROOTS)
+def tree() -> BundleTree:
+    made = BundleTree(ROOTS)
     made.add_folder("checkpoint/commits")
     made.add_file("checkpoint/offsets/7", 12, 99)
     made.add_file("lastgood/mirror/a", None, None)

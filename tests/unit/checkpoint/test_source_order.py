@@ -4,7 +4,7 @@ import pytest
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.source_offsets import SourceOffset, parse_source_offset
-from lastgood.checkpoint.source_order import Step, Steps, step
+from lastgood.checkpoint.source_order import OffsetStep, Steps, step
 
 TABLE = '"sourceVersion":1,"reservoirId":"{}","isStartingVersion":false'
 
@@ -38,7 +38,11 @@ def iceberg(snapshot: int, position: int) -> str:
 )
 def test_a_source_whose_offsets_have_an_order_goes_onward_or_back(lower: str, higher: str) -> None:
     one, other = offset(lower), offset(higher)
-    assert [step(one, other), step(one, one), step(other, one)] == [Step.ONWARD, Step.ONWARD, Step.BACK]
+    assert [step(one, other), step(one, one), step(other, one)] == [
+        OffsetStep.ONWARD,
+        OffsetStep.ONWARD,
+        OffsetStep.BACK,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,11 +57,11 @@ def test_a_source_whose_offsets_have_an_order_goes_onward_or_back(lower: str, hi
     ],
 )
 def test_of_others_nobody_can_tell(start: str, end: str) -> None:
-    assert step(offset(start), offset(end)) is Step.UNKNOWN
+    assert step(offset(start), offset(end)) is OffsetStep.UNKNOWN
 
 
 def test_a_source_that_comes_back_to_a_snapshot_went_back() -> None:
     steps = Steps()
     found = [steps.step("0", offset(iceberg(a, 0)), offset(iceberg(b, 0))) for a, b in ((1, 2), (2, 2), (2, 3), (3, 1))]
-    assert found == [Step.UNKNOWN, Step.ONWARD, Step.UNKNOWN, Step.BACK]
-    assert steps.step("1", offset(iceberg(3, 0)), offset(iceberg(1, 0))) is Step.UNKNOWN
+    assert found == [OffsetStep.UNKNOWN, OffsetStep.ONWARD, OffsetStep.UNKNOWN, OffsetStep.BACK]
+    assert steps.step("1", offset(iceberg(3, 0)), offset(iceberg(1, 0))) is OffsetStep.UNKNOWN

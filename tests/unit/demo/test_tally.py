@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.demo.tally import Compared, Tally
+from lastgood.demo.tally import Compared, DemoTally
 from lastgood.sources.kafka.ranges import Ranges
 from lastgood.spark.audit import Audit, Difference, PartitionDifference
 
@@ -44,8 +44,8 @@ def audit(**differences: Any) -> Audit:
     )
 
 
-def tally(said_lost: Ranges | None = None, said_doubled: Ranges | None = None, **differences: Any) -> Tally:
-    return Tally(sent=100, audit=audit(**differences), said_lost=said_lost or {}, said_doubled=said_doubled or {})
+def tally(said_lost: Ranges | None = None, said_doubled: Ranges | None = None, **differences: Any) -> DemoTally:
+    return DemoTally(sent=100, audit=audit(**differences), said_lost=said_lost or {}, said_doubled=said_doubled or {})
 
 
 def test_nothing_said_and_nothing_found_is_exact() -> None:
@@ -87,7 +87,7 @@ def test_exactly_what_was_said_is_as_said_and_not_exact() -> None:
     ],
     ids=["not there", "not said", "elsewhere", "not told whole", "three times", "changed", "unknown", "not counted"],
 )
-def test_anything_else_is_not_as_said(otherwise: Tally) -> None:
+def test_anything_else_is_not_as_said(otherwise: DemoTally) -> None:
     assert not otherwise.is_as_said
     assert not otherwise.to_json()["as_said"]
 

@@ -21,7 +21,7 @@ from lastgood.failures.classify import Failure, failure_of
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.query.world import World
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 
@@ -64,7 +64,7 @@ def of_log(name: str) -> dict[str, Finding]:
 
 def died(*causes: tuple[str, str], batch_id: int | None = None) -> Failure:
     return failure_of(
-        [Cause(language="java", class_name=name, message=text) for name, text in causes], batch_id=batch_id
+        [ChainedException(language="java", class_name=name, message=text) for name, text in causes], batch_id=batch_id
     )
 
 
@@ -142,10 +142,13 @@ def test_more_attempts_do_not_help_against_data_or_memory() -> None:
 
 
 def test_what_failed_in_another_query_is_no_advice() -> None:
-    other = failure_of([Cause(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")])
+    other = failure_of(
+        [ChainedException(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")]
+    )
     assert advice(other, query_id="mine")  # nobody says whose it is
     named = failure_of(
-        [Cause(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")], query_id="yours"
+        [ChainedException(language="java", class_name=KAFKA_TIMEOUT, message="Timeout of 1ms expired before x")],
+        query_id="yours",
     )
     assert advice(named, query_id="mine") == {}
 

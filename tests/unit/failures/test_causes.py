@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.failures.causes import Thrown, continued, first_line, read_causes, simple_name
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 
 
 def told(causes: tuple[Thrown, ...]) -> list[tuple[str, str | None, str]]:
@@ -172,11 +172,13 @@ def test_what_never_ends_stays_bounded() -> None:
 
 
 def test_chain_goes_on_where_another_one_has_the_same_exception() -> None:
-    outer = Cause(language="java", class_name="org.x.Write", message="failed at t SQLSTATE: 58030")
-    again = Cause(language="java", class_name="org.x.Write", message="failed at t")
-    inner = Cause(language="java", class_name="org.x.Cause", message="why")
+    outer = ChainedException(language="java", class_name="org.x.Write", message="failed at t SQLSTATE: 58030")
+    again = ChainedException(language="java", class_name="org.x.Write", message="failed at t")
+    inner = ChainedException(language="java", class_name="org.x.Cause", message="why")
     assert continued([outer], [[inner], [again], [inner, again, inner]]) == (outer, inner)
-    assert continued([outer], [[Cause(language="java", class_name="org.x.Write", message="at u"), inner]]) == (outer,)
+    assert continued(
+        [outer], [[ChainedException(language="java", class_name="org.x.Write", message="at u"), inner]]
+    ) == (outer,)
     assert continued([], [[inner]]) == ()
 
 

@@ -15,7 +15,7 @@ from lastgood.failures.classify import RULES, CodeLine, Failure, OffsetsNamed, f
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
 from lastgood.records import record
-from lastgood.records.record import Cause, Crashed, StartFailed, Terminated
+from lastgood.records.record import ChainedException, Crashed, StartFailed, Terminated
 
 LOGS = Path(__file__).with_name("logs")
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
@@ -88,12 +88,12 @@ def test_kafka_names_partitions_and_offsets() -> None:
 
 
 def test_failed_write_is_no_sign_of_the_sink() -> None:
-    write = Cause(
+    write = ChainedException(
         language="java", class_name="org.apache.spark.SparkException", condition="TASK_WRITE_FAILED", message=""
     )
     alone = failure_of([write])
     assert (alone.cls, alone.rule) == (FailureClass.UNKNOWN, "cause_not_told")
-    inner = Cause(language="java", class_name="org.x.E", condition="DIVIDE_BY_ZERO")
+    inner = ChainedException(language="java", class_name="org.x.E", condition="DIVIDE_BY_ZERO")
     assert failure_of([write, inner]).cls is FailureClass.POISON_DATA
 
 
@@ -137,7 +137,7 @@ Some data may have been lost because they are not available in Kafka any more; e
 def test_kafka_of_spark_3_5_is_known_by_its_words(message: str, cls: str, offsets: list[OffsetsNamed]) -> None:
     """Its connector has no conditions; the words are those of its sources."""
     failure = failure_of(
-        [Cause(language="java", class_name="java.lang.IllegalStateException", message=message + OLD_KAFKA)]
+        [ChainedException(language="java", class_name="java.lang.IllegalStateException", message=message + OLD_KAFKA)]
     )
     assert (failure.cls.value, list(failure.offsets)) == (cls, offsets)
 
@@ -151,16 +151,18 @@ def test_data_loss_counts_before_what_user_code_made_of_it() -> None:
     assert failure_of(wrapped).cls is FailureClass.SOURCE_EXPIRED
 
 
-def user(*inner: Cause) -> list[Cause]:
-    outer = Cause(language="java", class_name="py4j.Py4JException", message="Return Message: …")
-    return [outer, Cause(language="python", class_name="app.OurError", message="we failed"), *inner]
+def user(*inner: ChainedException) -> list[ChainedException]:
+    outer = ChainedException(language="java", class_name="py4j.Py4JException", message="Return Message: …")
+    return [outer, ChainedException(language="python", class_name="app.OurError", message="we failed"), *inner]
 
 
 def test_user_code_that_only_met_an_error_of_spark_is_not_to_blame() -> None:
     assert failure_of(user()).cls is FailureClass.POISON_DATA
-    spark = Cause(language="java", class_name="org.apache.spark.sql.AnalysisException", condition="SOMETHING_NEW")
+    spark = ChainedException(
+        language="java", class_name="org.apache.spark.sql.AnalysisException", condition="SOMETHING_NEW"
+    )
     assert failure_of(user(spark)).cls is FailureClass.UNKNOWN
-    pyspark = Cause(language="python", class_name="pyspark.errors.exceptions.captured.AnalysisException")
+    pyspark = ChainedException(language="python", class_name="pyspark.errors.exceptions.captured.AnalysisException")
     assert failure_of(user(pyspark)).cls is FailureClass.UNKNOWN
 
 
@@ -176,11 +178,11 @@ def test_user_code_that_only_met_an_error_of_spark_is_not_to_blame() -> None:
     ],
 )
 def test_not_every_exception_of_user_code_is_about_its_data(class_name: str, cls: str) -> None:
-    assert failure_of(user(Cause(language="python", class_name=class_name))).cls.value == cls
+    assert failure_of(user(ChainedException(language="python", class_name=class_name))).cls.value == cls
 
 
 def test_error_of_an_application_outside_its_queries_is_not_about_data() -> None:
-    failure = failure_of([Cause(language="python", class_name="KeyError", message="'KAFKA_SERVERS'")])
+    failure = failure_of([ChainedException(language="python", class_name="KeyError", message="'KAFKA_SERVERS'")])
     assert (failure.cls, failure.rule) == (FailureClass.UNKNOWN, None)
     assert failure.because == "no rule knows any of these exceptions"
     assert failure_of([]).because == "nothing is told of why"
@@ -203,14 +205,18 @@ def test_expression_that_fails_without_a_condition_fails_on_data() -> None:
 
 def test_failure_tells_of_its_query_what_the_chain_tells() -> None:
     query, run = "9818c18b-9839-4690-99f7-f5f3cde02c1d", "4be5430f-f0bf-4d04-83b2-4faf6bd8a720"
-    cause = Cause(language="python", message=f"[STREAM_FAILED] Query [id = {query}, runId = {run}] terminated")
+    cause = ChainedException(
+        language="python", message=f"[STREAM_FAILED] Query [id = {query}, runId = {run}] terminated"
+    )
     assert (failure_of([cause]).query_id, failure_of([cause]).run_id) == (query, run)
     assert failure_of([cause], query_id="other").query_id == "other"
 
 
 def test_structured_exception_of_the_agent_is_a_failure_with_all_it_tells() -> None:
-    causes = tuple(user(Cause(language="java", class_name="x.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED")))
-    of = record.Failure(causes=causes)
+    causes = tuple(
+        user(ChainedException(language="java", class_name="x.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED"))
+    )
+    of = record.RecordedFailure(causes=causes)
     ended = Terminated(
         recorded_at_ms=1, query_id="q", run_id="r", query_name="n", checkpoint="c", batch_id=7, failure=of
     )
@@ -264,9 +270,9 @@ def test_corpus_failures_are_of_their_class() -> None:
         error = (json.loads(about.read_text()).get("restart") or {}).get("error")
         if not error:
             continue
-        chain = [Cause(language="java", class_name="org.apache.spark.sql.streaming.StreamingQueryException")]
+        chain = [ChainedException(language="java", class_name="org.apache.spark.sql.streaming.StreamingQueryException")]
         name, condition = error["class"], error.get("condition")
-        chain.append(Cause(language="java", class_name=name, condition=condition, message=error["message"]))
+        chain.append(ChainedException(language="java", class_name=name, condition=condition, message=error["message"]))
         chain += read_causes("\n".join(each.removeprefix(": ") for each in error.get("inner", ())))
         failure = failure_of(chain)
         expected = next(cls for kind, cls in KINDS.items() if kind in about.parent.name)

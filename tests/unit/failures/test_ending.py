@@ -5,7 +5,15 @@ import pytest
 from lastgood.failures import ending as failure
 from lastgood.failures.ending import cause_of, decisive_failure, error_line, has_failed
 from lastgood.failures.failure_class import FailureClass
-from lastgood.records.record import Cause, Crashed, Failure, Record, Started, StartFailed, Terminated
+from lastgood.records.record import (
+    ChainedException,
+    Crashed,
+    QueryStarted,
+    Record,
+    RecordedFailure,
+    StartFailed,
+    Terminated,
+)
 
 STREAM_FAILED = """\
 26/11/21 09:00:00 ERROR MicroBatchExecution: Query [id = 1, runId = 2] terminated with error
@@ -53,15 +61,17 @@ def test_output_in_a_line(output: str, line: str | None) -> None:
     assert cause_of(output, None).line == line
 
 
-def cause(name: str, message: str = "", condition: str | None = None, *, python: bool = False) -> Cause:
-    return Cause(language="python" if python else "java", class_name=name, message=message, condition=condition)
+def cause(name: str, message: str = "", condition: str | None = None, *, python: bool = False) -> ChainedException:
+    return ChainedException(
+        language="python" if python else "java", class_name=name, message=message, condition=condition
+    )
 
 
 STREAM = cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query", "STREAM_FAILED")
 
 
 def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_batch() -> None:
-    failed = Failure(causes=(cause("ModuleNotFoundError", "No module named 'orders'", python=True),))
+    failed = RecordedFailure(causes=(cause("ModuleNotFoundError", "No module named 'orders'", python=True),))
     early = cause_of("", failed, has_started=False)
     assert (early.cls, early.line) == (
         FailureClass.CODE_INCOMPATIBLE,
@@ -69,7 +79,9 @@ def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_bat
     )
     assert early.because == "the application failed before it started a query"
     assert cause_of("", failed, has_started=True).cls is FailureClass.UNKNOWN
-    of_a_server = Failure(causes=(cause("Py4JJavaError", python=True), cause("java.io.IOException", "disk gone")))
+    of_a_server = RecordedFailure(
+        causes=(cause("Py4JJavaError", python=True), cause("java.io.IOException", "disk gone"))
+    )
     assert cause_of("", of_a_server, has_started=False).cls is FailureClass.UNKNOWN
 
 
@@ -98,29 +110,31 @@ def test_application_that_fails_before_it_starts_a_query_has_not_failed_of_a_bat
         ([cause("E", "x" * 900)], "E: " + "x" * 497),
     ],
 )
-def test_failure_in_a_line_is_its_innermost_cause_that_says_something(causes: list[Cause], line: str) -> None:
-    assert error_line(Failure(message="outermost", causes=tuple(causes))) == line
+def test_failure_in_a_line_is_its_innermost_cause_that_says_something(
+    causes: list[ChainedException], line: str
+) -> None:
+    assert error_line(RecordedFailure(message="outermost", causes=tuple(causes))) == line
 
 
 def test_failure_without_causes_is_its_message() -> None:
-    assert error_line(Failure(message="all\nthere is")) == "all"
-    assert error_line(Failure()) is None
+    assert error_line(RecordedFailure(message="all\nthere is")) == "all"
+    assert error_line(RecordedFailure()) is None
 
 
-ONE, TWO = Failure(message="one"), Failure(message="two")
-OF_A_QUERY = Failure(causes=(cause("pyspark.errors.exceptions.connect.StreamingQueryException", python=True),))
-OF_THE_APPLICATION = Failure(causes=(cause("KeyError", python=True),))
+ONE, TWO = RecordedFailure(message="one"), RecordedFailure(message="two")
+OF_A_QUERY = RecordedFailure(causes=(cause("pyspark.errors.exceptions.connect.StreamingQueryException", python=True),))
+OF_THE_APPLICATION = RecordedFailure(causes=(cause("KeyError", python=True),))
 
 
-def ended(query_id: str, failure: Failure | None) -> Terminated:
+def ended(query_id: str, failure: RecordedFailure | None) -> Terminated:
     return Terminated(recorded_at_ms=1, query_id=query_id, failure=failure)
 
 
-def started(query_id: str) -> Started:
-    return Started(recorded_at_ms=1, query_id=query_id)
+def started(query_id: str) -> QueryStarted:
+    return QueryStarted(recorded_at_ms=1, query_id=query_id)
 
 
-def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
+def crashed(failure: RecordedFailure, query_id: str | None = None) -> Crashed:
     return Crashed(recorded_at_ms=1, query_id=query_id, failure=failure)
 
 
@@ -142,7 +156,7 @@ def crashed(failure: Failure, query_id: str | None = None) -> Crashed:
         ([ended("a", ONE), crashed(OF_THE_APPLICATION)], OF_THE_APPLICATION),
     ],
 )
-def test_what_ended_a_driver(records: list[Record], failure: Failure | None) -> None:
+def test_what_ended_a_driver(records: list[Record], failure: RecordedFailure | None) -> None:
     found = decisive_failure(records)
     assert (found and found.failure) == failure
 
@@ -168,10 +182,10 @@ def test_query_has_failed_only_where_it_was_itself(records: list[Record], *, tol
 
 
 def test_cause_is_what_the_agent_saw_where_a_rule_knows_it() -> None:
-    thrown = Cause(
+    thrown = ChainedException(
         language="java", class_name="org.apache.kafka.common.errors.TimeoutException", message="Timed out waiting"
     )
-    cause = cause_of("", Failure(message="x", causes=(thrown,)))
+    cause = cause_of("", RecordedFailure(message="x", causes=(thrown,)))
     assert (cause.cls, cause.passes_by_itself) == (FailureClass.TRANSIENT, True)
     assert cause.line == "org.apache.kafka.common.errors.TimeoutException: Timed out waiting"
 

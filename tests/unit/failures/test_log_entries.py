@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from lastgood.failures.log_entries import Entry, read_entries
+from lastgood.failures.log_entries import LogEntry, read_entries
 from lastgood.records.record import Terminated
 
 
-def entries(log: str | bytes) -> list[Entry]:
+def entries(log: str | bytes) -> list[LogEntry]:
     return list(read_entries(io.BytesIO(log.encode() if isinstance(log, str) else log)))
 
 

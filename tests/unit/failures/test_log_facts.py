@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.failures.log_entries import Entry, read_entries
-from lastgood.failures.log_facts import FactsReader, LogFacts, QueryFacts
+from lastgood.failures.log_entries import LogEntry, read_entries
+from lastgood.failures.log_facts import FactsReader, LogFacts, LoggedQuery
 from lastgood.records.record import Subscription
 
 LOGS = Path(__file__).with_name("logs")
@@ -21,7 +21,7 @@ def facts_of(log: bytes) -> LogFacts:
     return reader.facts()
 
 
-def query_of(log: bytes, name: str | None = None) -> QueryFacts:
+def query_of(log: bytes, name: str | None = None) -> LoggedQuery:
     (query,) = [each for each in facts_of(log).queries if name in (None, each.name)]
     return query
 
@@ -207,5 +207,5 @@ def test_json_of_facts_holds_values_only() -> None:
 def test_reader_can_be_asked_before_the_end() -> None:
     reader = FactsReader()
     assert reader.query(None) is None
-    reader.read(Entry(first_line=1, last_line=1, level="INFO", logger="MicroBatchExecution", text=""))
+    reader.read(LogEntry(first_line=1, last_line=1, level="INFO", logger="MicroBatchExecution", text=""))
     assert reader.query(ONE) is None

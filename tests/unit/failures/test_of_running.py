@@ -5,7 +5,7 @@ import pytest
 from lastgood.failures.causes import Thrown
 from lastgood.failures.classify import failure_of
 from lastgood.failures.of_running import RESOURCE_RULES, RUN_RULES
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 
 JAVA = [
     ("out_of_memory", "OutOfMemoryError", None, "Java heap space"),
@@ -37,20 +37,20 @@ PYTHON = [
     ("user_code_does_not_run", "NameError"),
     ("user_code", "decimal.InvalidOperation"),
 ]
-OF_A_BATCH = Cause(language="java", class_name="py4j.Py4JException", message="…")
+OF_A_BATCH = ChainedException(language="java", class_name="py4j.Py4JException", message="…")
 
 
 @pytest.mark.parametrize(("rule", "class_name", "condition", "message"), JAVA)
 def test_java_failure_of_a_running_query_is_known(
     rule: str, class_name: str, condition: str | None, message: str
 ) -> None:
-    cause = Cause(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
+    cause = ChainedException(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
     assert failure_of([cause]).rule == rule
 
 
 @pytest.mark.parametrize(("rule", "class_name"), PYTHON)
 def test_python_failure_within_a_query_is_known(rule: str, class_name: str) -> None:
-    assert failure_of([OF_A_BATCH, Cause(language="python", class_name=class_name)]).rule == rule
+    assert failure_of([OF_A_BATCH, ChainedException(language="python", class_name=class_name)]).rule == rule
 
 
 def test_every_rule_is_tried() -> None:
@@ -64,13 +64,13 @@ def test_expression_fails_on_data() -> None:
 
 
 def test_user_function_in_scala_fails_on_data() -> None:
-    outer = Cause(language="java", class_name="a.E", condition="FOREACH_BATCH_USER_FUNCTION_ERROR")
-    assert failure_of([outer, Cause(language="java", class_name="com.shop.NoSuchOrder")]).rule == "user_code"
-    spark = Cause(language="java", class_name="org.apache.spark.SparkException", condition="SOMETHING_NEW")
+    outer = ChainedException(language="java", class_name="a.E", condition="FOREACH_BATCH_USER_FUNCTION_ERROR")
+    assert failure_of([outer, ChainedException(language="java", class_name="com.shop.NoSuchOrder")]).rule == "user_code"
+    spark = ChainedException(language="java", class_name="org.apache.spark.SparkException", condition="SOMETHING_NEW")
     assert failure_of([outer, spark]).rule is None
 
 
 def test_interruption_does_not_count_before_what_it_interrupted() -> None:
-    expired = Cause(language="java", class_name="a.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED")
-    interrupted = Cause(language="java", class_name="java.lang.InterruptedException")
+    expired = ChainedException(language="java", class_name="a.E", condition="KAFKA_DATA_LOSS.PARTITIONS_DELETED")
+    interrupted = ChainedException(language="java", class_name="java.lang.InterruptedException")
     assert failure_of([expired, interrupted]).rule == "kafka_partitions_gone"

@@ -4,7 +4,7 @@ import pytest
 
 from lastgood.failures.classify import failure_of
 from lastgood.failures.of_sources import SOURCE_RULES
-from lastgood.records.record import Cause
+from lastgood.records.record import ChainedException
 
 LOSS = "Some data may have been lost because they are not available in Kafka any more;\nReason: "
 CASES = [
@@ -42,7 +42,7 @@ CASES = [
 def test_source_that_lacks_what_was_to_be_read_is_known(
     rule: str, class_name: str, condition: str | None, message: str
 ) -> None:
-    cause = Cause(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
+    cause = ChainedException(language="java", class_name=f"org.x.{class_name}", condition=condition, message=message)
     assert failure_of([cause]).rule == rule
 
 

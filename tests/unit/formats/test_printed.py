@@ -29,8 +29,8 @@ DEAD = "--driver-is-dead"
 UNFILLED = {
     *(
         "LogAudit",
-        "Evidence",
-        "Standing",
+        "GatheredQuery",
+        "OffsetsAfterBatch",
         "StateSizes",
         "Inspection",
         "Status",
@@ -39,7 +39,7 @@ UNFILLED = {
         "Decision",
         "Reach",
     ),
-    *("Report", "Restart", "CarriedOut"),
+    *("IncidentReport", "Report", "Restart", "CarriedOut"),
 }
 """Views of whole checkpoints, or of what no type tells how to fill: the verbs show them."""
 NAMELESS = {"Record", "Event", "Toxic"}

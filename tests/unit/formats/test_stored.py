@@ -21,8 +21,8 @@ from lastgood.journal.incidents import Incidents
 from lastgood.journal.lease import parse_lease
 from lastgood.journal.left_behind import left_behind
 from lastgood.journal.plan_file import parse_plan
-from lastgood.journal.room import Room, Stage, latest, read_note, recoveries
-from lastgood.journal.signed_files import Standing
+from lastgood.journal.room import RecoveryStage, Room, latest, read_note, recoveries
+from lastgood.journal.signed_files import SignatureStanding
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.ladder.tally import parse_tally
 from lastgood.mirror.backups import backups_folder, list_backups, parse_backup, read_backup, write_facts
@@ -136,8 +136,8 @@ def test_notes_of_recoveries_are_read_and_entered_again_byte_for_byte(commit: Pa
         storage = open_writable(checkpoint)
         for recovery in recoveries(storage, checkpoint):
             folder = Room(checkpoint, recovery, storage).folder
-            assert latest(storage, folder) in (Stage.CLOSED, Stage.TAKEN_BACK)
-            for stage in Stage:
+            assert latest(storage, folder) in (RecoveryStage.CLOSED, RecoveryStage.TAKEN_BACK)
+            for stage in RecoveryStage:
                 note = read_note(storage, folder, stage)
                 if not note:
                     continue
@@ -147,7 +147,7 @@ def test_notes_of_recoveries_are_read_and_entered_again_byte_for_byte(commit: Pa
                 file = Path((folder / f"{stage.value}.json").path)
                 assert again == json.dumps(without_signature(file)).encode()
                 seen.add(stage)
-    assert seen == set(Stage)
+    assert seen == set(RecoveryStage)
 
 
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
@@ -223,12 +223,12 @@ def test_what_a_key_has_signed_is_still_signed() -> None:
     plan = parse_plan(file.read_bytes(), "plan.json", keys, (place, file.parent.name))
     assert plan.to_bytes(keys) == file.read_bytes()
     here = parse_location(str(NEWEST / "chk/signed"))
-    stages = [each for each in Stage if (file.parent / f"{each.value}.json").exists()]
+    stages = [each for each in RecoveryStage if (file.parent / f"{each.value}.json").exists()]
     for stage in stages:
         assert read_note(open_writable(here), parse_location(str(file.parent)), stage, signer)
-    assert stages[-1] is Stage.CLOSED
+    assert stages[-1] is RecoveryStage.CLOSED
     changed = {**json.loads(file.read_bytes()), "made_at_ms": 1}
-    assert signer.standing(PLAN, (plan.recovery,), changed) is Standing.WRONG
+    assert signer.standing(PLAN, (plan.recovery,), changed) is SignatureStanding.WRONG
     folder = backups_folder(here)
     (backup,) = list_backups(open_writable(folder), folder)
     signer.require("backup", (backup.id,), json.loads((Path(folder.path) / f"{backup.id}.json").read_bytes()), "x")

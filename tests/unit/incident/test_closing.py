@@ -8,7 +8,7 @@ import pytest
 
 from lastgood.incident.closing import CarriedOut, carried_out, closed
 from lastgood.journal.incident import Attempt, Incident
-from lastgood.journal.room import Stage
+from lastgood.journal.room import RecoveryStage
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.config import Config
@@ -56,7 +56,7 @@ def close(query: CheckpointBuilder, found: Incident, *done: CarriedOut, options:
     return closed(found, done, LocalStorage(), target=resolve_target(str(query.folder)), options=options)
 
 
-def done(query: CheckpointBuilder, *stages: Stage) -> CarriedOut:
+def done(query: CheckpointBuilder, *stages: RecoveryStage) -> CarriedOut:
     return CarriedOut(RECOVERY, str(query.folder), None, tuple((each, 1) for each in stages), None, "/backup")
 
 
@@ -83,18 +83,22 @@ def test_what_is_settled_or_left_to_a_person_stays_as_it_is(query: CheckpointBui
     assert close(query, found) == found
 
 
-@pytest.mark.parametrize("stage", [Stage.BEGUN, Stage.APPLIED, Stage.TAKING_BACK, Stage.TAKEN_BACK])
-def test_repair_that_is_half_done_or_taken_back_promises_nothing(query: CheckpointBuilder, stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "stage", [RecoveryStage.BEGUN, RecoveryStage.APPLIED, RecoveryStage.TAKING_BACK, RecoveryStage.TAKEN_BACK]
+)
+def test_repair_that_is_half_done_or_taken_back_promises_nothing(
+    query: CheckpointBuilder, stage: RecoveryStage
+) -> None:
     query.commit()
     found = incident(query)
-    assert close(query, found, done(query, Stage.BEGUN, stage)) == found
-    assert close(query, found, done(query, Stage.BEGUN, Stage.CLOSED)).outcome == "recovered"
+    assert close(query, found, done(query, RecoveryStage.BEGUN, stage)) == found
+    assert close(query, found, done(query, RecoveryStage.BEGUN, RecoveryStage.CLOSED)).outcome == "recovered"
 
 
 def test_plan_that_a_person_has_carried_out_closes_the_call(query: CheckpointBuilder) -> None:
     query.commit()
     found = incident(query, outcome="person")
-    assert close(query, found, done(query, Stage.BEGUN, Stage.CLOSED)).outcome == "recovered"
+    assert close(query, found, done(query, RecoveryStage.BEGUN, RecoveryStage.CLOSED)).outcome == "recovered"
 
 
 def test_seal_is_no_batch(query: CheckpointBuilder) -> None:
@@ -148,6 +152,6 @@ def test_recovery_that_was_never_begun_is_none(query: CheckpointBuilder) -> None
         None,
         "it was our own child",
         "interrupted",
-        Stage.BEGUN,
+        RecoveryStage.BEGUN,
     )
-    assert replace(found, stages=((Stage.TAKEN_BACK, None),)).to_json()["undo"] is None
+    assert replace(found, stages=((RecoveryStage.TAKEN_BACK, None),)).to_json()["undo"] is None

@@ -15,7 +15,7 @@ from lastgood.planning.plan import Plan, PlannedSink, Promise
 from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.steps import FileStep, digest
 from lastgood.query.history import BatchRecord
-from lastgood.records.record import Progress, Source
+from lastgood.records.record import Progress, RecordedSource
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 
 COMMIT = CommitEntry.of(1, next_batch_watermark_ms=0)
@@ -136,7 +136,7 @@ def test_offsets_that_go_back_and_partitions_that_are_gone_break_the_line() -> N
 
 
 def progress(start: Any, end: Any, *, rows: int | None = 20, number: int = 7) -> Progress:
-    source = Source(description="KafkaV2", start_offset=start, end_offset=end)
+    source = RecordedSource(description="KafkaV2", start_offset=start, end_offset=end)
     return Progress(recorded_at_ms=5, batch_id=number, num_input_rows=rows, sources=(source,))
 
 

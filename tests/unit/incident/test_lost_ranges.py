@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from lastgood.incident.lost_ranges import LostRange, lost_ranges
-from lastgood.records.record import Progress, Source
+from lastgood.records.record import Progress, RecordedSource
 
 
 def plan(lost: Any, *, bound: bool = False) -> dict[str, Any]:
@@ -11,7 +11,7 @@ def plan(lost: Any, *, bound: bool = False) -> dict[str, Any]:
 
 
 def look(at_ms: int, latest: Any) -> Progress:
-    source = Source(description="KafkaV2", latest_offset=latest)
+    source = RecordedSource(description="KafkaV2", latest_offset=latest)
     return Progress(recorded_at_ms=at_ms + 5, trigger_at_ms=at_ms, batch_id=at_ms, sources=(source,))
 
 

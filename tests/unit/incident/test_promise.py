@@ -14,7 +14,7 @@ from lastgood.observe import evidence as evidence_module
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan
-from lastgood.records.record import Progress, Source
+from lastgood.records.record import Progress, RecordedSource
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
@@ -48,7 +48,7 @@ def record(query: CheckpointBuilder, rows: int, *, start: int = 35, end: int = 4
     folder = Path(f"{query.folder}.lastgood/records")
     folder.mkdir(parents=True, exist_ok=True)
     ends = [{"orders": dict.fromkeys(("0", "1"), offset)} for offset in (start, end)]
-    source = Source(description="KafkaV2", start_offset=ends[0], end_offset=ends[1])
+    source = RecordedSource(description="KafkaV2", start_offset=ends[0], end_offset=ends[1])
     told = Progress(
         recorded_at_ms=at_ms, query_id=QUERY_ID, batch_id=7, num_input_rows=rows, sources=(source,)
     ).to_json()
@@ -151,7 +151,7 @@ def test_ledger_tells_rows_where_no_recorder_wrote_beside_the_checkpoint(
     restored: tuple[CheckpointBuilder, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query, plan = restored
-    source = Source(description="KafkaV2", end_offset={"orders": {"0": 40, "1": 40}})
+    source = RecordedSource(description="KafkaV2", end_offset={"orders": {"0": 40, "1": 40}})
     told = Progress(
         recorded_at_ms=LATER_MS,
         query_id=QUERY_ID,
@@ -171,12 +171,12 @@ def test_ledger_tells_rows_where_no_recorder_wrote_beside_the_checkpoint(
 
 
 def test_reposition_is_kept_where_the_batch_begins_at_the_chosen_offsets(tmp_path: Path) -> None:
-    from lastgood.observe.positions import Where
+    from lastgood.observe.positions import StartChoice
     from lastgood.planning.price import Waiver
 
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(7)
-    options = PlanOptions("reposition", Where(stable_lag=2), accept=(Waiver.DUPLICATES,))
+    options = PlanOptions("reposition", StartChoice(stable_lag=2), accept=(Waiver.DUPLICATES,))
     plan = make_plan(resolve_target(str(query.folder)), options)
     entry = query.folder / "offsets/6"
     text = entry.read_text()

@@ -20,7 +20,7 @@ from lastgood.journal.lease import (
     Lease,
     LeaseHeldError,
     LeaseLostError,
-    Pace,
+    LeasePace,
     parse_lease,
     take_lease,
     unless_overtaken,
@@ -32,7 +32,7 @@ from lastgood.testing.storage import FaultyWriter, MemoryWriter
 WORK = parse_location("s3a://lake/chk.lastgood")
 LEASES = WORK / "leases"
 NOW_MS = 1_790_000_000_000
-QUIET = Pace(lease_seconds=60, beat_seconds=3600, look_seconds=1)
+QUIET = LeasePace(lease_seconds=60, beat_seconds=3600, look_seconds=1)
 """No beat but those of the test."""
 ELSEWHERE = Holder("other-host", "another machine", 77, 1234, "ann")
 
@@ -170,7 +170,7 @@ def test_another_one_who_is_faster_between_look_and_create_holds_it() -> None:
 
 def test_of_many_threads_at_once_one_wins_and_all_others_are_told_of_it() -> None:
     storage, at_once, done = MemoryWriter(), threading.Barrier(8), threading.Event()
-    pace = Pace(lease_seconds=3600, beat_seconds=0.01, look_seconds=0.01)
+    pace = LeasePace(lease_seconds=3600, beat_seconds=0.01, look_seconds=0.01)
     told: list[str] = []
 
     def run(number: int) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.journal.lease import LeaseLostError
-from lastgood.journal.room import Room, Stage
+from lastgood.journal.room import RecoveryStage, Room
 from lastgood.journal.seal import put_up, seal_of, stands, take_down
 from lastgood.storage.reading import parse_location
 from lastgood.testing.storage import FaultyWriter, MemoryWriter
@@ -72,8 +72,10 @@ class SoonLate:
         self._passed = True
 
 
-@pytest.mark.parametrize("stage", [None, Stage.APPLIED, Stage.CLOSED, Stage.UNDONE, Stage.TAKEN_BACK])
-def test_part_that_was_put_up_too_late_goes_again(stage: Stage | None) -> None:
+@pytest.mark.parametrize(
+    "stage", [None, RecoveryStage.APPLIED, RecoveryStage.CLOSED, RecoveryStage.UNDONE, RecoveryStage.TAKEN_BACK]
+)
+def test_part_that_was_put_up_too_late_goes_again(stage: RecoveryStage | None) -> None:
     sealed = room()
     if stage is not None:
         sealed.enter(stage, {})
@@ -82,8 +84,10 @@ def test_part_that_was_put_up_too_late_goes_again(stage: Stage | None) -> None:
     assert not stands(sealed, "offsets/8")
 
 
-@pytest.mark.parametrize("stage", [Stage.BEGUN, Stage.APPLYING, Stage.UNDOING, Stage.TAKING_BACK])
-def test_part_that_the_one_who_took_over_needs_stays(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "stage", [RecoveryStage.BEGUN, RecoveryStage.APPLYING, RecoveryStage.UNDOING, RecoveryStage.TAKING_BACK]
+)
+def test_part_that_the_one_who_took_over_needs_stays(stage: RecoveryStage) -> None:
     sealed = room()
     sealed.enter(stage, {})
     with pytest.raises(LeaseLostError):

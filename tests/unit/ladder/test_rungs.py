@@ -4,20 +4,20 @@ import pytest
 
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
-from lastgood.ladder.rungs import Rung, Standing, Standings, is_stuck, rungs
-from lastgood.settings.policy import Count, GiveUp, Policy, Restart
+from lastgood.ladder.rungs import CommandStanding, Rung, Standings, is_stuck, rungs
+from lastgood.settings.policy import Count, GiveUp, Policy, StartAgain
 
 POLICY = Policy(same_batch=3, restart_within_seconds=600)
 PLAIN = (Rung.RESUME,)
 ALL = (Rung.RESUME, Rung.REPLAN, Rung.STABLE)
 
 
-def standing(failures: int, seconds: float = 0.0, cls: FailureClass = FailureClass.UNKNOWN) -> Standing:
-    return Standing(failures=failures, seconds=seconds, cause=Cause(cls))
+def standing(failures: int, seconds: float = 0.0, cls: FailureClass = FailureClass.UNKNOWN) -> CommandStanding:
+    return CommandStanding(failures=failures, seconds=seconds, cause=Cause(cls))
 
 
 def test_before_the_first_start_only_the_last_good_batch_is_sought() -> None:
-    assert rungs(POLICY, Standing()) == PLAIN
+    assert rungs(POLICY, CommandStanding()) == PLAIN
 
 
 def test_plain_restarts_come_first() -> None:
@@ -37,7 +37,7 @@ def test_what_is_not_of_the_batch_never_causes_surgery(cls: FailureClass) -> Non
 
 
 def test_age_alone_never_causes_surgery_while_a_service_is_away() -> None:
-    away = Standing(failures=100, seconds=10_000, cause=Cause(FailureClass.TRANSIENT, passes_by_itself=True))
+    away = CommandStanding(failures=100, seconds=10_000, cause=Cause(FailureClass.TRANSIENT, passes_by_itself=True))
     assert rungs(POLICY, away) == PLAIN
 
 
@@ -52,7 +52,7 @@ def test_data_that_user_code_fails_on_are_not_planned_anew() -> None:
 def test_what_passes_by_itself_counts_for_nothing_and_takes_no_time_from_what_does_not() -> None:
     standings, away, other = Standings(POLICY), Cause(FailureClass.TRANSIENT, passes_by_itself=True), Cause()
     standings.failed(away, (), 1.0)
-    assert standings.standing(away, 6000.0) == Standing(cause=away)
+    assert standings.standing(away, 6000.0) == CommandStanding(cause=away)
     standings.failed(other, (), 6000.0)
     assert rungs(POLICY, standings.standing(other, 6001.0)) == PLAIN
     assert rungs(POLICY, standings.standing(other, 6600.0)) == ALL
@@ -62,9 +62,9 @@ def test_progress_resets_the_count() -> None:
     standings, cause = Standings(POLICY), Cause(checkpoint="a")
     for now in (1.0, 2.0, 3.0):
         standings.failed(cause, (), now)
-    assert standings.standing(cause, 4.0) == Standing(failures=3, seconds=3.0, cause=cause)
-    assert standings.failed(cause, ("a",), 5.0) == Restart(Count(1, 1), 0.0)
-    assert standings.standing(cause, 6.0) == Standing(failures=1, seconds=1.0, cause=cause)
+    assert standings.standing(cause, 4.0) == CommandStanding(failures=3, seconds=3.0, cause=cause)
+    assert standings.failed(cause, ("a",), 5.0) == StartAgain(Count(1, 1), 0.0)
+    assert standings.standing(cause, 6.0) == CommandStanding(failures=1, seconds=1.0, cause=cause)
 
 
 def test_progress_of_the_others_does_not_reset_the_count_of_the_one_that_fails() -> None:

@@ -10,17 +10,17 @@ from hypothesis import strategies as some
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ladder.rungs import Rung, rungs
-from lastgood.ladder.tally import Stand, Tally, judged, parse_tally
+from lastgood.ladder.tally import Tally, TallyStand, judged, parse_tally
 from lastgood.settings.policy import Policy
 
 POLICY = Policy(same_batch=3, max_attempts=5, restart_within_seconds=600)
-ORPHAN = Stand(query_id="q", planned=7, committed=6)
-AT_REST = Stand(query_id="q", planned=6, committed=6)
+ORPHAN = TallyStand(query_id="q", planned=7, committed=6)
+AT_REST = TallyStand(query_id="q", planned=6, committed=6)
 UNKNOWN = Cause()
 NOW_MS = 1_700_000_000_000
 
 
-def called(stand: Stand, times: int, before: Tally | None = None, *, every_ms: int = 1000) -> Tally | None:
+def called(stand: TallyStand, times: int, before: Tally | None = None, *, every_ms: int = 1000) -> Tally | None:
     """What is kept after so many starts that were told."""
     for number in range(times):
         at_ms = NOW_MS + number * every_ms
@@ -72,7 +72,7 @@ def test_one_start_too_many_is_left_to_a_person_and_stays_so() -> None:
         replace(ORPHAN, committed=None, planned=0),
     ],
 )
-def test_new_commit_another_query_and_somebody_else_s_repair_begin_anew(now: Stand) -> None:
+def test_new_commit_another_query_and_somebody_else_s_repair_begin_anew(now: TallyStand) -> None:
     found = judged(POLICY, called(ORPHAN, 5), now, UNKNOWN, NOW_MS + 60_000)
     assert (found.tally.failures, found.tally.tried, found.gives_up) == (0, (), False)
 

@@ -28,12 +28,18 @@ from lastgood.failures.failure_class import FailureClass
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
-from lastgood.observe.evidence import Evidence, MirrorUse, gather
+from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.world import LeftBehind, Seal, World
-from lastgood.records.record import Cause, Progress, Source, Started, Terminated
-from lastgood.records.record import Failure as RecordedFailure
+from lastgood.records.record import (
+    ChainedException,
+    Progress,
+    QueryStarted,
+    RecordedFailure,
+    RecordedSource,
+    Terminated,
+)
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.delta.facts import DeltaFacts
@@ -67,11 +73,11 @@ def _folder(saved: Path) -> None:
     saved.parent.mkdir()
 
 
-def world(evidence: Evidence, **fields: Any) -> World:
+def world(evidence: GatheredQuery, **fields: Any) -> World:
     return World(evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, **fields)
 
 
-def read_again(saved: Path) -> tuple[World, Evidence]:
+def read_again(saved: Path) -> tuple[World, GatheredQuery]:
     with open_bundle(saved) as bundle:
         evidence = bundle.evidence(batches=BATCHES)
         return bundle.world(evidence.checkpoint), evidence
@@ -106,7 +112,7 @@ def test_a_bundle_of_an_object_store_gives_the_same_report(checkpoint: Path, sav
     assert ("STATE_FILE_DAMAGED" in report(again)) == (not parallel)
 
 
-def everything(evidence: Evidence) -> World:
+def everything(evidence: GatheredQuery) -> World:
     """A world in which every field says something."""
     batches = (CommittedBatch(2, 7, row_count=4, committed_at_ms=9, user_metadata=ROW),)
     sink = SinkEvidence(
@@ -174,10 +180,14 @@ def test_every_field_of_a_world_comes_back(checkpoint: Path, saved: Path) -> Non
     assert replace(again, checkpoint=about.checkpoint) == replace(about, sinks=(sink,))
 
 
-def chain() -> tuple[Cause, ...]:
+def chain() -> tuple[ChainedException, ...]:
     return (
-        Cause(language="java", class_name="org.apache.spark.SparkException", condition="STREAM_FAILED", message=ROW),
-        Cause(language="python", class_name="ValueError", message=f"cannot read {ROW}", traceback=f"File x: {ROW}"),
+        ChainedException(
+            language="java", class_name="org.apache.spark.SparkException", condition="STREAM_FAILED", message=ROW
+        ),
+        ChainedException(
+            language="python", class_name="ValueError", message=f"cannot read {ROW}", traceback=f"File x: {ROW}"
+        ),
     )
 
 
@@ -236,9 +246,9 @@ def plant(checkpoint: Path) -> None:
 def plant_records(checkpoint: Path) -> None:
     """As a recorder writes them, when things go wrong."""
     failure = RecordedFailure(condition="STREAM_FAILED", message=ROW, causes=chain())
-    source = Source(description=f"X[https://h/f?sig={SECRET}]", metrics={"token": SECRET})
+    source = RecordedSource(description=f"X[https://h/f?sig={SECRET}]", metrics={"token": SECRET})
     records = [
-        Started(recorded_at_ms=1, query_id=QUERY_ID, run_id="r", checkpoint=f"s3a://k:{SECRET}@lake/c"),
+        QueryStarted(recorded_at_ms=1, query_id=QUERY_ID, run_id="r", checkpoint=f"s3a://k:{SECRET}@lake/c"),
         Progress(recorded_at_ms=2, query_id=QUERY_ID, run_id="r", batch_id=2, sources=(source,)),
         Terminated(recorded_at_ms=3, query_id=QUERY_ID, run_id="r", failure=failure),
     ]

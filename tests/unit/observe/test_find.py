@@ -6,7 +6,7 @@ import pytest
 from trips import fewest
 
 from lastgood.observe import evidence as gathering
-from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.evidence import GatheredQuery, gather
 from lastgood.observe.find import FileFound, OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Storage
@@ -14,7 +14,7 @@ from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 from lastgood.testing.storage import SlowStorage
 
 
-def look(folder: Path) -> Evidence:
+def look(folder: Path) -> GatheredQuery:
     return gather(resolve_target(str(folder)), batches=2)
 
 

@@ -10,7 +10,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.errors import UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
-from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.evidence import GatheredQuery, gather
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.settings.target import resolve_target
@@ -35,20 +35,20 @@ def write(tmp_path: Path) -> Callable[[str, str, int], str]:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> list[Evidence]:
+def fleet(tmp_path: Path) -> list[GatheredQuery]:
     """Two queries on topics, one on files."""
     for query_id, source in ((QA, KafkaInput("a")), (QB, KafkaInput("b")), (QF, FileInput())):
         CheckpointBuilder(tmp_path / query_id, source, query_id=query_id).run(3)
     return [gather(resolve_target(str(tmp_path / query_id)), batches=2) for query_id in (QA, QB, QF)]
 
 
-def test_nobody_is_asked_who_is_not_named(fleet: list[Evidence]) -> None:
+def test_nobody_is_asked_who_is_not_named(fleet: list[GatheredQuery]) -> None:
     found = look_around_all(fleet, EvidenceOptions(), now_ms=NOW)
     assert [(each.sinks, each.kafka) for each in found] == [((), None)] * 3
 
 
 def test_each_query_is_held_against_the_sinks_that_know_it(
-    fleet: list[Evidence], write: Callable[[str, str, int], str]
+    fleet: list[GatheredQuery], write: Callable[[str, str, int], str]
 ) -> None:
     one, other = write("one", QA, 2), write("other", QB, 1)
     assert write("other", QA, 5) == other
@@ -58,7 +58,7 @@ def test_each_query_is_held_against_the_sinks_that_know_it(
 
 
 def test_name_of_one_query_is_not_asked_for_several(
-    fleet: list[Evidence], write: Callable[[str, str, int], str]
+    fleet: list[GatheredQuery], write: Callable[[str, str, int], str]
 ) -> None:
     options = EvidenceOptions(sinks=(write("one", "etl", 2),), txn_app_id="etl")
     with pytest.raises(UsageError, match="under one name"):
@@ -67,7 +67,7 @@ def test_name_of_one_query_is_not_asked_for_several(
     assert (sink.last_batch, sink.known) == (2, True)
 
 
-def test_a_sink_that_goes_by_its_folder_has_no_say(fleet: list[Evidence], tmp_path: Path) -> None:
+def test_a_sink_that_goes_by_its_folder_has_no_say(fleet: list[GatheredQuery], tmp_path: Path) -> None:
     (tmp_path / "files" / "_spark_metadata").mkdir(parents=True)
     (tmp_path / "files" / "_spark_metadata" / "0").write_text("v1")
     assert not any(
@@ -76,7 +76,7 @@ def test_a_sink_that_goes_by_its_folder_has_no_say(fleet: list[Evidence], tmp_pa
 
 
 def test_a_sink_that_does_not_answer_is_unknown_to_all(
-    fleet: list[Evidence], write: Callable[[str, str, int], str]
+    fleet: list[GatheredQuery], write: Callable[[str, str, int], str]
 ) -> None:
     table = write("one", QA, 2)
     log = Path(table) / "_delta_log"
@@ -86,7 +86,9 @@ def test_a_sink_that_does_not_answer_is_unknown_to_all(
     assert [[sink.known for sink in each.sinks] for each in found] == [[False]] * 3
 
 
-def test_a_broker_that_cannot_be_reached_is_asked_once(fleet: list[Evidence], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_cannot_be_reached_is_asked_once(
+    fleet: list[GatheredQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kafka_cluster, "_GRACE_SECONDS", 0.1)
     found = look_around_all(fleet, EvidenceOptions(kafka=f"{LOOPBACK}:{free_port()}"), now_ms=NOW)
     one, other, none = (each.kafka for each in found)
@@ -96,7 +98,7 @@ def test_a_broker_that_cannot_be_reached_is_asked_once(fleet: list[Evidence], mo
     assert none is None
 
 
-def test_facts_that_were_written_down_are_those_of_every_query(fleet: list[Evidence], tmp_path: Path) -> None:
+def test_facts_that_were_written_down_are_those_of_every_query(fleet: list[GatheredQuery], tmp_path: Path) -> None:
     (tmp_path / "facts.json").write_text(json.dumps(FACTS))
     found = look_around_all(fleet, EvidenceOptions(kafka=str(tmp_path / "facts.json")), now_ms=NOW)
     assert [each.kafka.earliest if each.kafka else None for each in found] == [{"a": {0: 0}}, {"a": {0: 0}}, None]

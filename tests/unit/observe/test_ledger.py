@@ -29,7 +29,7 @@ from lastgood.observe.ledger import (
     snapshot,
 )
 from lastgood.settings.target import Target, resolve_target
-from lastgood.spark.agent.files import FileSink, encode_records
+from lastgood.spark.agent.files import RecordFileWriter, encode_records
 from lastgood.spark.record_sinks import records_folder
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -181,7 +181,7 @@ def records(tmp_path: Path) -> Location:
 
 
 def test_records_are_read_on_from_where_reading_ended(records: Location, ledger: Ledger) -> None:
-    sink = FileSink(Path(records.path))
+    sink = RecordFileWriter(Path(records.path))
     sink.write([progress(0).to_json(), progress(1).to_json()])
     assert fill_from_records(records, ledger, LocalStorage()) == 2
     sink.write([progress(2).to_json()])
@@ -197,7 +197,7 @@ def test_records_are_read_on_from_where_reading_ended(records: Location, ledger:
 
 
 def test_records_of_a_file_that_is_gone_are_forgotten(records: Location, ledger: Ledger) -> None:
-    FileSink(Path(records.path)).write([progress(0).to_json()])
+    RecordFileWriter(Path(records.path)).write([progress(0).to_json()])
     fill_from_records(records, ledger, LocalStorage())
     (file,) = Path(records.path).iterdir()
     file.rename(file.with_name(f"{NOON_MS}-1.000001.jsonl"))
@@ -209,7 +209,7 @@ def test_records_of_a_file_that_is_gone_are_forgotten(records: Location, ledger:
 def test_records_beside_the_checkpoint_are_filled_in(mirrored: Mirrored, records: Location, ledger: Ledger) -> None:
     mirrored.query.run(1)
     told = progress(0, query_id=QUERY_ID, checkpoint=str(mirrored.query.folder), recorded_at_ms=STARTED_MS + 1)
-    FileSink(Path(records.path)).write([told.to_json()])
+    RecordFileWriter(Path(records.path)).write([told.to_json()])
     assert fill_ledger(resolve_target(str(mirrored.query.folder)), ledger) == Filled(copies=4, records=1)
     (query,) = ledger.queries()
     batch = ledger.batches(query, [0])[0]

@@ -19,7 +19,16 @@ from lastgood.observe.recorded import (
     recorded_topic_ids,
     tail_of,
 )
-from lastgood.records.record import Failure, Progress, Record, Source, Started, StateOperator, Subscription, Terminated
+from lastgood.records.record import (
+    Progress,
+    QueryStarted,
+    Record,
+    RecordedFailure,
+    RecordedOperator,
+    RecordedSource,
+    Subscription,
+    Terminated,
+)
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.testing.checkpoints import QUERY_ID
 from lastgood.testing.storage import SlowStorage
@@ -40,7 +49,7 @@ def record(folder: Location, records: Iterable[Record], name: str = FIRST) -> Pa
 
 
 def progress(batch_id: int, at_ms: int, run_id: str = RUN_1, **fields: Any) -> Progress:
-    kafka = Source(
+    kafka = RecordedSource(
         description="KafkaV2[Subscribe[orders]]",
         subscription=Subscription(kind="subscribe", value="orders"),
         start_offset={"orders": {"0": 10, "1": 10}},
@@ -58,7 +67,7 @@ def progress(batch_id: int, at_ms: int, run_id: str = RUN_1, **fields: Any) -> P
 
 
 def test_batches_are_counted_in_offsets() -> None:
-    state = StateOperator(operator_name="stateStoreSave", num_rows_total=7, memory_used_bytes=99)
+    state = RecordedOperator(operator_name="stateStoreSave", num_rows_total=7, memory_used_bytes=99)
     with_state = progress(4, 2000, batch_watermark_ms=0, state_operators=(state,))
     first, second = recorded_batches([progress(3, 1000), with_state, progress(9, 1, query_id="another")], QUERY_ID)
     assert (first.batch_id, first.offsets, first.behind, first.duration_ms, first.rows) == (3, 15, 1, 900, 15)
@@ -67,7 +76,7 @@ def test_batches_are_counted_in_offsets() -> None:
 
 
 def test_a_source_that_does_not_tell_its_offsets_makes_the_count_unknown() -> None:
-    silent = Source(description="KafkaV2[Subscribe[x]]", subscription=Subscription(kind="subscribe", value="x"))
+    silent = RecordedSource(description="KafkaV2[Subscribe[x]]", subscription=Subscription(kind="subscribe", value="x"))
     records = [progress(3, 1000, sources=(*progress(3, 0).sources, silent)), progress(4, 1, sources=())]
     assert {(each.offsets, each.behind) for each in recorded_batches(records, QUERY_ID)} == {(None, None)}
 
@@ -109,17 +118,17 @@ def test_how_the_newest_batch_reads_kafka_is_told(kind: Any) -> None:
     ],
 )
 def test_sources_that_are_kafka_are_counted(description: str, count: int) -> None:
-    records = [progress(3, 1000, sources=(Source(description=description),))]
+    records = [progress(3, 1000, sources=(RecordedSource(description=description),))]
     assert recorded_kafka_sources(records, QUERY_ID) == count
     assert recorded_kafka_sources(records, "another") is None
     assert recorded_kafka_sources([progress(3, 1000, sources=())], QUERY_ID) is None
 
 
 def test_runs_tell_when_they_lived_and_how_they_ended() -> None:
-    conflict = Failure(condition="CONCURRENT_STREAM_LOG_UPDATE")
+    conflict = RecordedFailure(condition="CONCURRENT_STREAM_LOG_UPDATE")
     records = [
         progress(3, 1000),
-        Started(recorded_at_ms=2000, query_id=QUERY_ID, run_id=RUN_2, spark_version="4.2.0"),
+        QueryStarted(recorded_at_ms=2000, query_id=QUERY_ID, run_id=RUN_2, spark_version="4.2.0"),
         Terminated(recorded_at_ms=4000, query_id=QUERY_ID, run_id=RUN_1, failure=conflict),
         progress(4, 5000, RUN_2),
         Terminated(recorded_at_ms=6000, query_id=QUERY_ID, run_id=RUN_2),

@@ -14,7 +14,7 @@ from planning import broker
 
 from lastgood.delta_log.listing import commit_name
 from lastgood.errors import StorageError, UsageError
-from lastgood.observe.positions import MARGIN_MS, Where
+from lastgood.observe.positions import MARGIN_MS, StartChoice
 from lastgood.observe.seeds import other_seeds, seed
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.survey import Survey, survey
@@ -54,7 +54,7 @@ def looked(*tables: str, facts: KafkaFacts | None = None) -> Survey:
 
 def test_rows_are_measured_against_where_the_source_began(tmp_path: Path) -> None:
     write("table", range(4, 9))
-    by_rows = Where(offset_columns=COLUMNS)
+    by_rows = StartChoice(offset_columns=COLUMNS)
     assert seed(looked("table"), by_rows).extent.word is LOSSY  # type: ignore[union-attr]
     folder = tmp_path / "chk/sources/0"
     folder.mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_rows_are_measured_against_where_the_source_began(tmp_path: Path) -> Non
 def test_query_whose_id_is_known_is_the_only_one_that_may_write() -> None:
     write("table", range(3))
     write("table", range(3, 5), batch=1, query_id=OTHER_ID)
-    by_rows = Where(offset_columns=COLUMNS)
+    by_rows = StartChoice(offset_columns=COLUMNS)
     lost = seed(looked("table"), by_rows).extent
     assert lost is not None
     assert (lost.word, "others write to" in lost.rests_on[1]) == (TWICE, True)
@@ -80,7 +80,7 @@ def test_query_whose_id_is_known_is_the_only_one_that_may_write() -> None:
 def test_further_sink_is_not_measured_by_the_rows_of_one() -> None:
     write("table", range(3))
     Path("files/_spark_metadata").mkdir(parents=True)
-    found = seed(looked("table", "files"), Where(offset_columns=COLUMNS)).extent
+    found = seed(looked("table", "files"), StartChoice(offset_columns=COLUMNS)).extent
     assert found is not None
     assert (found.word, found.rests_on[1]) == (LOSSY, "how far 1 other sink has come, its rows do not tell")
 
@@ -89,7 +89,7 @@ def test_which_of_two_tables_is_meant_has_to_be_said() -> None:
     write("one", range(3))
     write("two", range(3))
     with pytest.raises(UsageError, match="which table"):
-        seed(looked("one", "two"), Where(offset_columns=COLUMNS))
+        seed(looked("one", "two"), StartChoice(offset_columns=COLUMNS))
 
 
 def test_table_without_a_row_of_the_topic_is_refused() -> None:
@@ -97,7 +97,7 @@ def test_table_without_a_row_of_the_topic_is_refused() -> None:
     CheckpointBuilder(Path("chk")).run(1)
     Path("chk/offsets/0").write_bytes(Path("chk/offsets/0").read_bytes().replace(b"orders", b"bills"))
     with pytest.raises(UsageError, match="no row of a topic") as caught:
-        seed(looked("table"), Where(offset_columns=COLUMNS))
+        seed(looked("table"), StartChoice(offset_columns=COLUMNS))
     assert (caught.value.found, caught.value.expected) == ("orders", "bills")
 
 
@@ -113,13 +113,13 @@ def test_rows_of_a_table_whose_newest_may_be_elsewhere_are_not_gone_by(action: d
     write("table", range(3))
     (Path("table/_delta_log") / commit_name(1)).write_text(json.dumps(action))
     with pytest.raises(StorageError, match="cannot be asked for its offsets"):
-        seed(looked("table"), Where(offset_columns=COLUMNS))
+        seed(looked("table"), StartChoice(offset_columns=COLUMNS))
 
 
 def test_other_ways_are_offered_with_the_options_that_ask_for_them() -> None:
     write("table", [0, 1, 3])
     found = looked("table", facts=broker((0, 9)))
-    goal = seed(found, Where(offset_columns=COLUMNS))
+    goal = seed(found, StartChoice(offset_columns=COLUMNS))
     assert [options for _, options in other_seeds(found, goal)] == [
         ("--at", '{"orders": {"0": 4}}'),
         ("--earliest",),
@@ -134,7 +134,7 @@ def test_own_commits_tell_the_time_whoever_else_writes() -> None:
     CheckpointBuilder(Path("chk")).run(3)
     asked = {times[2] - MARGIN_MS: {"orders": {0: FoundRecord(3), 1: FoundRecord(4)}}}
     found = looked("table", facts=replace(broker((0, 9), (0, 9)), first_at=asked))
-    goal = seed(found, Where(at_last_commit=True))
+    goal = seed(found, StartChoice(at_last_commit=True))
     assert goal.offsets == {"0": {"orders": {0: 3, 1: 4}}}
     assert goal.extent is not None
     assert goal.extent.rests_on[0].startswith("the time of version 2 of")

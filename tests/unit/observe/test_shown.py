@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from planning import query
 
-from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.evidence import GatheredQuery, gather
 from lastgood.observe.rows import rows_of
-from lastgood.observe.shown import Comparison, ShownBatch, shown_batch
+from lastgood.observe.shown import ShownBatch, SinkComparison, shown_batch
 from lastgood.query.sinks import Shown
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
@@ -92,7 +92,7 @@ def test_only_what_contradicts_is_a_difference(
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> Evidence:
+def evidence(tmp_path: Path) -> GatheredQuery:
     """Batches 0 to 4 planned, all but the last committed."""
     query = CheckpointBuilder(tmp_path / "checkpoint")
     query.run(3)
@@ -102,9 +102,9 @@ def evidence(tmp_path: Path) -> Evidence:
     return gather(resolve_target(str(query.folder)))
 
 
-def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: Evidence) -> None:
+def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: GatheredQuery) -> None:
     other = sink(*(CommittedBatch(each, each) for each in range(3)), last=2, complete_from=0)
-    comparison = Comparison(evidence, [sink(*BATCHES), other])
+    comparison = SinkComparison(evidence, [sink(*BATCHES), other])
     held = {row.batch: [each.difference for each in comparison.of(row)] for row in rows_of(evidence)}
     assert held == {
         0: [None, None],
@@ -118,14 +118,14 @@ def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: Evidence
     assert comparison.of(last)[0].to_json()["difference"] is None
 
 
-def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: Evidence) -> None:
+def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: GatheredQuery) -> None:
     more = sink(CommittedBatch(9, 1), CommittedBatch(8, 0, is_live=False), last=9)
-    comparison = Comparison(evidence, [sink(*BATCHES), more])
+    comparison = SinkComparison(evidence, [sink(*BATCHES), more])
     rows = comparison.only_in_sinks()
     assert [row.batch for row in rows] == [9, 7]
     assert [each.difference for each in comparison.of(rows[0])] == [None, "in the sink only"]
     assert not any(row.planned or row.committed for row in rows)
-    assert Comparison(evidence, []).only_in_sinks() == []
+    assert SinkComparison(evidence, []).only_in_sinks() == []
 
 
 def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan(tmp_path: Path) -> None:
@@ -135,6 +135,6 @@ def test_batch_that_the_sink_had_before_it_was_planned_is_of_an_older_plan(tmp_p
     for ahead_ms, told in ((400_000, "of an older plan in the sink"), (-500, None)):
         at_ms = STARTED_MS + 3000 - ahead_ms
         table = replace(sink(CommittedBatch(3, 3, committed_at_ms=at_ms), last=3), skips_up_to=3)
-        (held,) = Comparison(evidence, [table]).of(newest)
+        (held,) = SinkComparison(evidence, [table]).of(newest)
         assert (held.difference, held.anew is not None) == (told, told is not None)
         assert held.shown.shown is Shown.LIVE

@@ -13,7 +13,7 @@ from lastgood.asked import Asked
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import Evidence, gather
+from lastgood.observe.evidence import GatheredQuery, gather
 from lastgood.observe.surroundings import (
     EvidenceOptions,
     Surroundings,
@@ -183,7 +183,7 @@ def test_a_missing_library_is_an_error_only_where_an_option_needs_it(
             look_around(evidence, EvidenceOptions(kafka="b:9092"), now_ms=NOW)
         return
     target = Target(str(checkpoint), kafka=Kafka(bootstrap="b:9092"))
-    evidence = Evidence(target, evidence.location, evidence.storage, evidence.checkpoint, ())
+    evidence = GatheredQuery(target, evidence.location, evidence.storage, evidence.checkpoint, ())
     found = look_around(evidence, EvidenceOptions(), now_ms=NOW).kafka
     assert found is not None
     assert found.unknown == "asking Kafka needs the extra 'kafka': pip install 'lastgood[kafka]'"
@@ -194,7 +194,7 @@ def test_the_password_of_a_database_is_not_shown(checkpoint: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     evidence = gather(resolve_target(str(checkpoint)), batches=2)
     target = Target(str(checkpoint), sink="postgresql://me:hush@db/fences")
-    evidence = Evidence(target, evidence.location, evidence.storage, evidence.checkpoint, ())
+    evidence = GatheredQuery(target, evidence.location, evidence.storage, evidence.checkpoint, ())
     sink = look_around(evidence, EvidenceOptions(), now_ms=NOW).sinks[0]
     assert (sink.location, sink.known) == ("postgresql://me:***@db/fences", False)
 

@@ -13,7 +13,7 @@ from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
-from lastgood.observe.positions import Where
+from lastgood.observe.positions import StartChoice
 from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
@@ -138,7 +138,7 @@ def test_plan_that_was_moved_back_by_a_recovery_is_told_as_that(
     query = CheckpointBuilder(tmp_path / "chk")
     query.run(7)
     target = str(query.folder)
-    options = PlanOptions("reposition", Where(stable_lag=2), accept=(Waiver.DUPLICATES,))
+    options = PlanOptions("reposition", StartChoice(stable_lag=2), accept=(Waiver.DUPLICATES,))
     done = recover(resolve_target(target), options, driver_is_dead=True).recovery
     assert done is not None
 

@@ -15,7 +15,7 @@ from lastgood.observe.surroundings import reading
 from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
 from lastgood.operations.verify import NoCommittedBatchError, read_committed
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Reposition, Resume
+from lastgood.planning.goals.values import RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.history import Seam
 from lastgood.query.kafka import Losing, exposure_of
@@ -136,7 +136,7 @@ def test_a_query_that_began_at_the_earliest_is_compared_from_what_is_there(tmp_p
 
 
 def test_a_restart_from_the_earliest_is_not_exactly_once(tmp_path: Path) -> None:
-    found = drafted(known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=broker((0, 30), (0, 30))), Resume())
+    found = drafted(known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=broker((0, 30), (0, 30))), ResumeGoal())
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert "orders-0 stood at earliest: how far it was read is not known" in found.rests_on
     (price,) = found.sources
@@ -146,19 +146,19 @@ def test_a_restart_from_the_earliest_is_not_exactly_once(tmp_path: Path) -> None
 @pytest.mark.parametrize("kafka", [None, broker((4, 30), (0, 30))])
 def test_what_kafka_has_deleted_may_never_have_been_read(tmp_path: Path, kafka: KafkaFacts | None) -> None:
     what = known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=kafka)
-    assert drafted(what, Resume()).guarantee is Guarantee.LOSSY
+    assert drafted(what, ResumeGoal()).guarantee is Guarantee.LOSSY
 
 
 def test_a_recovery_that_chose_the_earliest_has_said_what_is_lost(tmp_path: Path) -> None:
     what = known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=broker((4, 30), (0, 30)), rewritten={2: "a-recovery"})
-    found = drafted(what, Resume())
+    found = drafted(what, ResumeGoal())
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert any("where recovery a-recovery has put it" in line for line in found.rests_on)
 
 
 def test_offsets_chosen_over_the_earliest_are_priced_as_if_all_and_nothing_had_been_read(tmp_path: Path) -> None:
     what = known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=broker((0, 30), (0, 30)))
-    found = drafted(what, Reposition({"0": {"orders": {0: 12}}}, "12"))
+    found = drafted(what, RepositionGoal({"0": {"orders": {0: 12}}}, "12"))
     (price,) = found.sources
     assert (found.guarantee, price.bound) == (Guarantee.LOSSY, True)
     assert (price.lost, price.duplicated) == ({"orders": {0: ((0, 12),)}}, {"orders": {0: ((12, 30),)}})
@@ -166,7 +166,7 @@ def test_offsets_chosen_over_the_earliest_are_priced_as_if_all_and_nothing_had_b
 
 def test_a_partition_that_stays_at_the_earliest_is_priced_too(tmp_path: Path) -> None:
     what = known(at_the_end(tmp_path, EARLIEST), delta(2), kafka=broker((0, 30), (0, 30)))
-    found = drafted(what, Reposition({"0": {"orders": {1: 12}}}, "12"))
+    found = drafted(what, RepositionGoal({"0": {"orders": {1: 12}}}, "12"))
     (price,) = found.sources
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert price.duplicated == {"orders": {0: ((0, 30),), 1: ((12, 15),)}}
@@ -174,7 +174,7 @@ def test_a_partition_that_stays_at_the_earliest_is_priced_too(tmp_path: Path) ->
 
 def test_nobody_knows_how_much_is_read_again_where_the_latest_is_told_by_nobody(tmp_path: Path) -> None:
     what = known(at_the_end(tmp_path, LATEST), delta(2))
-    found = drafted(what, Reposition({"0": {"orders": {0: 7}}}, "7"))
+    found = drafted(what, RepositionGoal({"0": {"orders": {0: 7}}}, "7"))
     (price,) = found.sources
     assert (price.reread_from, price.duplicated_from) == ({"orders": {0: 7}}, {"orders": {0: 7}})
     assert price.writes_twice
@@ -184,11 +184,11 @@ def test_nobody_knows_how_much_is_read_again_where_the_latest_is_told_by_nobody(
 
 def test_a_broker_tells_how_much_is_read_again_at_most(tmp_path: Path) -> None:
     what = known(at_the_end(tmp_path, LATEST), delta(2), kafka=broker((0, 30), (0, 30)))
-    (price,) = drafted(what, Reposition({"0": {"orders": {0: 7}}}, "7")).sources
+    (price,) = drafted(what, RepositionGoal({"0": {"orders": {0: 7}}}, "7")).sources
     assert (price.reread, price.reread_from) == ({"orders": {0: ((7, 30),)}}, {})
 
 
 def test_the_latest_is_called_by_its_name_where_no_broker_tells_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(RepairRefusedError) as caught:
-        drafted(known(at_the_end(tmp_path, LATEST), delta(2)), Reposition({"0": {"orders": {1: -1}}}, "latest"))
+        drafted(known(at_the_end(tmp_path, LATEST), delta(2)), RepositionGoal({"0": {"orders": {1: -1}}}, "latest"))
     assert caught.value.found == "latest, and no broker that tells where that is"

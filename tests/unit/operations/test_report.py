@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from lastgood.incident.closing import CarriedOut
-from lastgood.incident.report import Report, Turn
+from lastgood.incident.report import IncidentReport, TimelineTurn
 from lastgood.incident.report_page import page
 from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.incidents import Incidents
-from lastgood.journal.room import RecoveryUnknownError, Stage
+from lastgood.journal.room import RecoveryStage, RecoveryUnknownError
 from lastgood.operations.report import report
-from lastgood.records.record import Progress, Source
+from lastgood.records.record import Progress, RecordedSource
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter
@@ -72,34 +72,40 @@ def incident(checkpoint: str = "/lake/chk/orders", **others: Any) -> Incident:
     return Incident(id="20261121-002156-0001", checkpoint=checkpoint, failed_at_ms=STARTED_MS, **fields)
 
 
-def done(*stages: tuple[Stage, int | None]) -> CarriedOut:
+def done(*stages: tuple[RecoveryStage, int | None]) -> CarriedOut:
     return CarriedOut(RECOVERY, "/lake/chk/orders", None, stages, "our own child", "/lake/chk/orders.lastgood/before")
 
 
-APPLIED = done((Stage.BEGUN, STARTED_MS + 2100), (Stage.APPLYING, None), (Stage.CLOSED, STARTED_MS + 2400))
+APPLIED = done(
+    (RecoveryStage.BEGUN, STARTED_MS + 2100), (RecoveryStage.APPLYING, None), (RecoveryStage.CLOSED, STARTED_MS + 2400)
+)
 
 
 def test_timeline_is_in_order_of_time_and_says_how_long_things_took() -> None:
-    assert Report(incident(), (APPLIED,)).timeline == (
-        Turn(STARTED_MS, "source_expired: records have expired"),
-        Turn(STARTED_MS + 2000, "repaired: expired", 0.5),
-        Turn(STARTED_MS + 2100, "the checkpoint was sealed"),
-        Turn(STARTED_MS + 2400, "the checkpoint was opened again: a driver may start", 0.3),
-        Turn(STARTED_MS + 43_000, "batch 7 was committed"),
+    assert IncidentReport(incident(), (APPLIED,)).timeline == (
+        TimelineTurn(STARTED_MS, "source_expired: records have expired"),
+        TimelineTurn(STARTED_MS + 2000, "repaired: expired", 0.5),
+        TimelineTurn(STARTED_MS + 2100, "the checkpoint was sealed"),
+        TimelineTurn(STARTED_MS + 2400, "the checkpoint was opened again: a driver may start", 0.3),
+        TimelineTurn(STARTED_MS + 43_000, "batch 7 was committed"),
     )
 
 
 @pytest.mark.parametrize(
     ("stage", "outcome"),
-    [(Stage.CLOSED, "recovered"), (Stage.TAKEN_BACK, "undone"), (Stage.APPLYING, "interrupted")],
+    [
+        (RecoveryStage.CLOSED, "recovered"),
+        (RecoveryStage.TAKEN_BACK, "undone"),
+        (RecoveryStage.APPLYING, "interrupted"),
+    ],
 )
-def test_what_became_of_the_last_recovery_is_the_outcome(stage: Stage, outcome: str) -> None:
-    found = Report(incident(), (done((stage, 1)),))
+def test_what_became_of_the_last_recovery_is_the_outcome(stage: RecoveryStage, outcome: str) -> None:
+    found = IncidentReport(incident(), (done((stage, 1)),))
     assert (found.outcome, found.to_json()["outcome"]) == (outcome, outcome)
 
 
 def test_json_holds_every_field_that_is_documented() -> None:
-    told = Report(incident(), (APPLIED,)).to_json()
+    told = IncidentReport(incident(), (APPLIED,)).to_json()
     documented = Path(__file__).parents[3] / "docs/reference/report.md"
     text = documented.read_text()
     for field in (*told, *told["attempts"][0], *told["recoveries"][0], *told["promise"]):
@@ -108,7 +114,7 @@ def test_json_holds_every_field_that_is_documented() -> None:
 
 
 def test_page_tells_all_of_an_incident() -> None:
-    text = page(Report(incident(), (APPLIED,)))
+    text = page(IncidentReport(incident(), (APPLIED,)))
     for part in (
         "# Incident 20261121-002156-0001: orders",
         "| back after | 43.0 s, with batch 7 |",
@@ -131,7 +137,7 @@ def test_page_tells_all_of_an_incident() -> None:
 def test_page_of_a_plain_restart_says_that_it_cost_nothing() -> None:
     plain = {**PLAN, "sources": [], "steps": [], "guarantee": "exactly_once"}
     attempt = Attempt(at_ms=STARTED_MS, did="restart", because="so it is", seconds=0.1, plan=plain)
-    text = page(Report(incident(attempts=(attempt,))))
+    text = page(IncidentReport(incident(attempts=(attempt,))))
     assert "Nothing: no record is read again, lost, or written twice." in text
     assert "Nothing was changed." in text
 
@@ -147,14 +153,14 @@ def test_page_of_an_incident_of_which_hardly_anything_is_known_is_whole() -> Non
         promise=None,
         outcome="open",
     )
-    text = page(Report(nothing))
+    text = page(IncidentReport(nothing))
     assert "| 2026-11-21 00:21:56 UTC | 0.0 s | it failed |  |" in text
     assert "None" not in text
 
 
 def test_tables_keep_their_columns_whatever_a_name_holds() -> None:
     odd = {**KAFKA, "lost": {"a|b`c": {"0": [[5, 9]]}}}
-    text = page(Report(incident(attempts=(repair(plan={**PLAN, "sources": [odd]}),))))
+    text = page(IncidentReport(incident(attempts=(repair(plan={**PLAN, "sources": [odd]}),))))
     assert "| 0 (kafka) | lost | a\\|b\\`c/0 | [5, 9) | 4 |" in text
 
 
@@ -171,7 +177,7 @@ def test_lost_records_carry_the_time_that_a_recorder_saw(tmp_path: Path, monkeyp
             trigger_at_ms=STARTED_MS + at,
             query_id=QUERY_ID,
             batch_id=at,
-            sources=(Source(description="KafkaV2", latest_offset={"orders": {"0": latest}}),),
+            sources=(RecordedSource(description="KafkaV2", latest_offset={"orders": {"0": latest}}),),
         )
         for at, latest in ((0, 5), (1000, 9))
     ]

@@ -9,7 +9,7 @@ from planning import broker, delta, drafted, files, known, query, silent
 
 from lastgood.asked import Asked
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Fresh
+from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.leaving import every_partition
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import SinkEvidence
@@ -18,9 +18,9 @@ from lastgood.sources.kafka.start_files import StartFile
 VIA = StartFile("/etc/start.json")
 
 
-def at(offset: int, *, told: bool = False) -> Fresh:
+def at(offset: int, *, told: bool = False) -> FreshGoal:
     offsets = {"0": {"orders": {0: offset, 1: offset}}}
-    return Fresh(offsets, "where a test says", via=VIA, takes_any_number=told)
+    return FreshGoal(offsets, "where a test says", via=VIA, takes_any_number=told)
 
 
 def test_every_file_of_the_logs_is_set_aside_and_the_application_told(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_query_without_logs_can_be_told_by_its_configuration_too(tmp_path: Path)
 
 
 def test_query_with_state_or_several_sources_is_refused(tmp_path: Path) -> None:
-    goal = Fresh({"0": {"a": {0: 1}}, "1": {"b": {0: 1}}}, "a test wants it", via=VIA)
+    goal = FreshGoal({"0": {"a": {0: 1}}, "1": {"b": {0: 1}}}, "a test wants it", via=VIA)
     with pytest.raises(RepairRefusedError, match="several sources"):
         drafted(known(tmp_path / "lost", delta(None)), goal)
     query(tmp_path, 2)

@@ -9,7 +9,7 @@ import pytest
 from planning import broker, delta, drafted, known, query
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Resume
+from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.left_out import left_out
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.restart import Outcome
@@ -75,8 +75,8 @@ def test_nobody_knows_where_kafka_was_not_asked_or_does_not_answer(tmp_path: Pat
 def test_query_whose_beginning_has_expired_is_refused_or_lossy(tmp_path: Path) -> None:
     not_yet_planned(tmp_path)
     with pytest.raises(RepairRefusedError, match="records that are still to be read are deleted"):
-        drafted(known(tmp_path, kafka=EXPIRED), Resume())
-    found = drafted(known(tmp_path, kafka=EXPIRED, fail_on_data_loss=False), Resume())
+        drafted(known(tmp_path, kafka=EXPIRED), ResumeGoal())
+    found = drafted(known(tmp_path, kafka=EXPIRED, fail_on_data_loss=False), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.LOSSY)
     assert [price.lost for price in found.sources] == [{"orders": {0: ((0, 3),)}}]
 
@@ -86,20 +86,20 @@ def test_nothing_is_promised_where_spark_would_not_tell_and_kafka_does_not(
     tmp_path: Path, kafka: KafkaFacts | None
 ) -> None:
     query(tmp_path, 2)
-    found = drafted(known(tmp_path, delta(1), kafka=kafka, fail_on_data_loss=False), Resume())
+    found = drafted(known(tmp_path, delta(1), kafka=kafka, fail_on_data_loss=False), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.LOSSY)
     assert "no Kafka told" in found.rests_on[-1]
-    assert drafted(known(tmp_path, delta(1), kafka=kafka), Resume()).guarantee is Guarantee.EXACTLY_ONCE
+    assert drafted(known(tmp_path, delta(1), kafka=kafka), ResumeGoal()).guarantee is Guarantee.EXACTLY_ONCE
 
 
 def test_batch_that_the_sink_has_already_reads_nothing_and_the_next_one_may_leave_something_out(tmp_path: Path) -> None:
     query(tmp_path, 1, orphan=True)
     served, gone = broker((8, 40), (8, 40)), broker((8, 40), (20, 40))
-    found = drafted(known(tmp_path, delta(1), kafka=served, fail_on_data_loss=False), Resume())
+    found = drafted(known(tmp_path, delta(1), kafka=served, fail_on_data_loss=False), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.EXACTLY_ONCE)
-    assert drafted(known(tmp_path, delta(1), fail_on_data_loss=False), Resume()).guarantee is Guarantee.LOSSY
-    lossy = drafted(known(tmp_path, delta(1), kafka=gone, fail_on_data_loss=False), Resume())
+    assert drafted(known(tmp_path, delta(1), fail_on_data_loss=False), ResumeGoal()).guarantee is Guarantee.LOSSY
+    lossy = drafted(known(tmp_path, delta(1), kafka=gone, fail_on_data_loss=False), ResumeGoal())
     assert (lossy.is_plain, lossy.guarantee) == (True, Guarantee.LOSSY)
     assert lossy.sources[0].lost == {"orders": {1: ((10, 20),)}}
     with pytest.raises(RepairRefusedError, match="not run the next one"):
-        drafted(known(tmp_path, delta(1), kafka=gone), Resume())
+        drafted(known(tmp_path, delta(1), kafka=gone), ResumeGoal())

@@ -10,7 +10,7 @@ from planning import broker, carried_out, changes, delta, drafted, files, known,
 
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Extent, Fresh, Reposition, Resume
+from lastgood.planning.goals.values import Extent, FreshGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
@@ -22,12 +22,12 @@ EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee
 OTHER_ID = "0b7e60a2-1111-4222-8333-944445555666"
 
 
-def fresh(offset: int, **others: Any) -> Fresh:
-    return Fresh({"0": {"orders": {0: offset, 1: offset}}}, "where a test says", **others)
+def fresh(offset: int, **others: Any) -> FreshGoal:
+    return FreshGoal({"0": {"orders": {0: offset, 1: offset}}}, "where a test says", **others)
 
 
-def to(offset: int) -> Reposition:
-    return Reposition({"0": {"orders": {0: offset, 1: offset}}}, "a test wants it")
+def to(offset: int) -> RepositionGoal:
+    return RepositionGoal({"0": {"orders": {0: offset, 1: offset}}}, "a test wants it")
 
 
 GOALS = pytest.mark.parametrize("goal", [fresh(15), to(15)], ids=["fresh", "reposition"])
@@ -154,7 +154,7 @@ def test_batch_0_that_runs_without_a_row_knows_no_earliest(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sink", [files(None), without_log()], ids=["empty", "gone"])
-@pytest.mark.parametrize("goal", [Resume(), fresh(15), to(15)], ids=["resume", "fresh", "reposition"])
+@pytest.mark.parametrize("goal", [ResumeGoal(), fresh(15), to(15)], ids=["resume", "fresh", "reposition"])
 def test_file_sink_whose_log_is_gone_is_refused(tmp_path: Path, goal: Goal, sink: SinkEvidence) -> None:
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError, match="own log has no entry"):
@@ -171,7 +171,7 @@ def test_files_without_a_log_are_not_hidden_by_a_new_one(tmp_path: Path, *, has_
 
 def test_first_start_on_a_folder_with_other_files_is_not_refused(tmp_path: Path) -> None:
     query(tmp_path, 0)
-    assert drafted(known(tmp_path, without_log()), Resume()).guarantee is TWICE
+    assert drafted(known(tmp_path, without_log()), ResumeGoal()).guarantee is TWICE
 
 
 def test_resume_that_would_leave_a_number_out_is_refused(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_resume_that_would_leave_a_number_out_is_refused(tmp_path: Path) -> None
     for n in range(2, 5):
         (tmp_path / f"commits/{n}").unlink()
     with pytest.raises(RepairRefusedError, match="would lack batch 2"):
-        drafted(known(tmp_path, files(1), silent()), Resume())
+        drafted(known(tmp_path, files(1), silent()), ResumeGoal())
 
 
 def test_plan_that_cannot_be_read_has_used_its_number_up(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from predicting import change, line
 from lastgood.checkpoint.damage import Damage
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Fresh, Replan, Reposition, Resume
+from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, TopicFacts
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
-GOALS = (Resume(), Replan(), Fresh(), Reposition({}, "it stands"))
+GOALS = (ResumeGoal(), ReplanGoal(), FreshGoal(), RepositionGoal({}, "it stands"))
 MINUTE_MS = 60_000
 
 
@@ -42,7 +42,7 @@ def test_topic_that_looks_created_again_is_an_assumption_or_a_loss(
     query(tmp_path, 3)
     record = FoundRecord(offset=offset, timestamp_ms=newest_plan_ms(tmp_path, 2) + later_ms)
     facts = replace(broker((0, 40), (0, 40)), first_after_batch={2: {"orders": {0: record}}})
-    found = drafted(known(tmp_path, files(2), kafka=facts), Resume())
+    found = drafted(known(tmp_path, files(2), kafka=facts), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, word)
     told = "holds records that are older" if word is Guarantee.EXACTLY_ONCE else "created again"
     assert told in found.rests_on[-1]
@@ -55,10 +55,10 @@ def test_topic_that_holds_nothing_older_may_be_another_one(tmp_path: Path) -> No
     query(tmp_path, 3)
     record = FoundRecord(offset=0, timestamp_ms=newest_plan_ms(tmp_path, 2) + 1)
     facts = replace(broker((0, 40), (0, 40)), first_after_batch={2: {"orders": {0: record, 1: record}}})
-    found = drafted(known(tmp_path, files(2), kafka=facts), Resume())
+    found = drafted(known(tmp_path, files(2), kafka=facts), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.LOSSY)
     assert "--topic-is-the-same" in found.rests_on[-1]
-    settled = drafted(known(tmp_path, files(2), kafka=facts, is_same_topic=True), Resume())
+    settled = drafted(known(tmp_path, files(2), kafka=facts, is_same_topic=True), ResumeGoal())
     assert settled.guarantee is Guarantee.EXACTLY_ONCE
     assert "the word of a person that orders was not created again" in settled.rests_on[-1]
 
@@ -78,7 +78,7 @@ def test_plan_in_which_a_file_source_went_back_is_refused(tmp_path: Path) -> Non
     version, metadata, _ = newest.read_text().split("\n")
     newest.write_text(f'{version}\n{metadata}\n{{"logOffset":0}}')
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, files(2)), Resume())
+        drafted(known(tmp_path, files(2)), ResumeGoal())
 
 
 @pytest.mark.parametrize("goal", GOALS[:2])
@@ -102,7 +102,7 @@ def test_table_that_nobody_could_ask_by_the_lost_id_tells_it(tmp_path: Path) -> 
     query(tmp_path, 3)
     (tmp_path / "metadata").unlink()
     table = replace(delta(None, skips_known=False, others={QUERY_ID: 2}), known=False)
-    found = drafted(known(tmp_path, table), Resume())
+    found = drafted(known(tmp_path, table), ResumeGoal())
     assert (changes(found), found.guarantee) == ({"metadata": "written"}, Guarantee.EXACTLY_ONCE)
     assert found.rests_on[-1].startswith(f"delta txn 2 of query {QUERY_ID}")
 
@@ -116,7 +116,7 @@ GONE = KafkaFacts("broker:9092", 1, {"orders": TopicFacts(exists=False)})
 def test_pattern_whose_topics_are_all_gone_starts_and_is_lossy(tmp_path: Path, option: bool) -> None:
     query(tmp_path, 3)
     what = known(tmp_path, delta(2), kafka=GONE, is_pattern=True, fail_on_data_loss=option)
-    found = drafted(what, Resume())
+    found = drafted(what, ResumeGoal())
     assert (found.guarantee, found.is_plain) == (Guarantee.LOSSY, True)
     assert "orders does not exist: what was unread of it is lost" in found.rests_on
 
@@ -124,7 +124,7 @@ def test_pattern_whose_topics_are_all_gone_starts_and_is_lossy(tmp_path: Path, o
 def test_topic_that_is_gone_and_subscribed_by_its_name_is_no_start(tmp_path: Path) -> None:
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError) as caught:
-        drafted(known(tmp_path, delta(2), kafka=GONE), Resume())
+        drafted(known(tmp_path, delta(2), kafka=GONE), ResumeGoal())
     assert caught.value.found == "This server does not host this topic-partition"
 
 
@@ -135,7 +135,7 @@ def test_planned_batch_that_reads_nothing_of_the_topic_that_is_gone_is_lossy(tmp
         change(f"offsets/{batch}", line(2, topics))(tmp_path)
     served = broker((0, 30), (0, 30))
     facts = replace(served, topics={**served.topics, "late": TopicFacts(exists=False)})
-    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False, is_pattern=True), Resume())
+    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False, is_pattern=True), ResumeGoal())
     assert found.guarantee is Guarantee.LOSSY
     assert "late does not exist: what was unread of it is lost" in found.rests_on
 
@@ -143,6 +143,6 @@ def test_planned_batch_that_reads_nothing_of_the_topic_that_is_gone_is_lossy(tmp
 def test_facts_that_do_not_name_the_topic_are_no_facts_where_loss_is_no_error(tmp_path: Path) -> None:
     query(tmp_path, 3)
     others = broker((0, 30), (0, 30), topic="clicks")
-    found = drafted(known(tmp_path, delta(2), kafka=others, fail_on_data_loss=False), Resume())
+    found = drafted(known(tmp_path, delta(2), kafka=others, fail_on_data_loss=False), ResumeGoal())
     assert found.guarantee is Guarantee.LOSSY
     assert any("no Kafka told" in line for line in found.rests_on)

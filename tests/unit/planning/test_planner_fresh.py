@@ -23,7 +23,7 @@ from planning import (
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Extent, Fresh
+from lastgood.planning.goals.values import Extent, FreshGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
@@ -35,11 +35,11 @@ from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 OTHER_ID = "0b7e60a2-1111-4222-8333-944445555666"
-MIRROR = Fresh()
+MIRROR = FreshGoal()
 
 
-def at(offset: int, **others: Any) -> Fresh:
-    return Fresh({"0": {"orders": {0: offset, 1: offset}}}, "where a test says", **others)
+def at(offset: int, **others: Any) -> FreshGoal:
+    return FreshGoal({"0": {"orders": {0: offset, 1: offset}}}, "where a test says", **others)
 
 
 def up_to(least: int, most: int | None = None, word: Guarantee = EXACT) -> Extent:
@@ -201,7 +201,7 @@ def test_offsets_that_have_expired_cost_what_lies_between(tmp_path: Path) -> Non
 
 def test_partition_for_which_nothing_is_chosen_begins_at_its_earliest(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    found = drafted(known(tmp_path, delta(2)), Fresh({"0": {"orders": {0: 15}}}, "a test wants it"))
+    found = drafted(known(tmp_path, delta(2)), FreshGoal({"0": {"orders": {0: 15}}}, "a test wants it"))
     assert b'{"orders":{"0":15,"1":-2}}' in (written(found, "offsets/2") or b"")
     assert found.guarantee is LOSSY
 
@@ -257,7 +257,7 @@ def test_query_without_logs_is_refused_where_a_sink_goes_by_numbers(tmp_path: Pa
 
 
 def test_query_without_logs_is_refused_if_it_has_several_sources(tmp_path: Path) -> None:
-    goal = Fresh({"0": {"a": {0: 1}}, "1": {"b": {0: 1}}}, "a test wants it", new_query_id=OTHER_ID)
+    goal = FreshGoal({"0": {"a": {0: 1}}, "1": {"b": {0: 1}}}, "a test wants it", new_query_id=OTHER_ID)
     with pytest.raises(RepairRefusedError, match="settings that Spark pinned"):
         drafted(known(tmp_path / "lost"), goal)
 

@@ -23,7 +23,7 @@ from planning import (
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Fresh, Replan, Resume
+from lastgood.planning.goals.values import FreshGoal, ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
@@ -136,9 +136,9 @@ def test_damaged_log_is_put_right_only_where_something_can_be_promised(tmp_path:
     what = known(tmp_path, *case.sinks, mirror=mirror)
     if case.word is None:
         with pytest.raises(RepairRefusedError):
-            drafted(what, Resume())
+            drafted(what, ResumeGoal())
         return
-    found = drafted(what, Resume())
+    found = drafted(what, ResumeGoal())
     assert (found.guarantee, changes(found)) == (case.word, case.changes)
     assert_runs(carried_out(tmp_path, found), *case.sinks)
 
@@ -152,7 +152,7 @@ def test_plan_that_is_renamed_is_restored_under_its_name(tmp_path: Path) -> None
     query(tmp_path, 4)
     mirror = mirror_of(tmp_path)
     (tmp_path / "offsets/3").rename(tmp_path / "offsets/003")
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert changes(found) == {"offsets/003": "set aside", "offsets/3": "written"}
     assert_runs(carried_out(tmp_path, found))
 
@@ -160,7 +160,7 @@ def test_plan_that_is_renamed_is_restored_under_its_name(tmp_path: Path) -> None
 def test_left_over_checksum_is_set_aside(tmp_path: Path) -> None:
     query(tmp_path, 3)
     (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
-    found = drafted(known(tmp_path, delta(2)), Resume())
+    found = drafted(known(tmp_path, delta(2)), ResumeGoal())
     assert (changes(found), found.guarantee) == ({"offsets/.3.crc": "set aside"}, EXACT)
 
 
@@ -168,7 +168,7 @@ def test_checksum_goes_with_its_file(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     (tmp_path / "offsets/3").write_bytes(b"")
     (tmp_path / "offsets/.3.crc").write_bytes(b"crc")
-    found = drafted(known(tmp_path, delta(2)), Resume())
+    found = drafted(known(tmp_path, delta(2)), ResumeGoal())
     assert changes(found) == {"offsets/3": "set aside", "offsets/.3.crc": "set aside"}
 
 
@@ -176,7 +176,7 @@ def test_folder_where_an_entry_belongs_is_left_to_a_person(tmp_path: Path) -> No
     query(tmp_path, 3)
     (tmp_path / "offsets/3").mkdir()
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path), Resume())
+        drafted(known(tmp_path), ResumeGoal())
     assert refused.value.subject == "offsets/3"
 
 
@@ -184,7 +184,7 @@ def test_log_of_a_file_source_is_completed_from_the_mirror(tmp_path: Path) -> No
     query(tmp_path, 4, source=FileInput())
     mirror = mirror_of(tmp_path)
     (tmp_path / "sources/0/3").unlink()
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert changes(found) == {"sources/0/3": "written"}
     assert written(found, "sources/0/3") == mirror["sources/0/3"]
 
@@ -193,13 +193,13 @@ def test_log_of_a_file_source_with_a_hole_is_refused_without_a_mirror(tmp_path: 
     query(tmp_path, 4, source=FileInput())
     (tmp_path / "sources/0/3").unlink()
     with pytest.raises(RepairRefusedError, match="would not run"):
-        drafted(known(tmp_path), Resume())
+        drafted(known(tmp_path), ResumeGoal())
 
 
 def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path) -> None:
     query(tmp_path / "before", 3, orphan=True)
     mirror = mirror_of(tmp_path / "before")
-    found = drafted(known(tmp_path / "lost", delta(2), mirror=mirror), Resume())
+    found = drafted(known(tmp_path / "lost", delta(2), mirror=mirror), ResumeGoal())
     assert (found.guarantee, set(changes(found))) == (EXACT, set(mirror))
     assert found.rests_on[0] == "the mirror's copy of offsets/3, its newest plan"
     assert predict(World(carried_out(tmp_path / "lost", found)), SPARK_4_2).batch == 3
@@ -207,7 +207,7 @@ def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path) -> None:
 
 def test_mirror_of_a_lost_checkpoint_may_be_behind_what_an_unknown_sink_has(tmp_path: Path) -> None:
     query(tmp_path / "before", 3)
-    found = drafted(known(tmp_path / "lost", mirror=mirror_of(tmp_path / "before")), Resume())
+    found = drafted(known(tmp_path / "lost", mirror=mirror_of(tmp_path / "before")), ResumeGoal())
     assert found.guarantee is TWICE
 
 
@@ -216,25 +216,25 @@ def test_mirror_of_another_query_is_not_used(tmp_path: Path) -> None:
     mirror = mirror_of(tmp_path)
     (tmp_path / "offsets/3").unlink()
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, mirror=mirror, mirrored_id="0b7e60a2-1111-4222-8333-944445555666"), Resume())
+        drafted(known(tmp_path, mirror=mirror, mirrored_id="0b7e60a2-1111-4222-8333-944445555666"), ResumeGoal())
 
 
 def test_first_start_is_plain_and_not_certain_while_nobody_knows_the_sink(tmp_path: Path) -> None:
-    found = drafted(known(tmp_path / "new"), Resume())
+    found = drafted(known(tmp_path / "new"), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, TWICE)
-    found = drafted(known(tmp_path / "new", files(None)), Resume())
+    found = drafted(known(tmp_path / "new", files(None)), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, EXACT)
 
 
 def test_lost_checkpoint_is_not_taken_for_a_first_start_where_the_sink_holds_batches(tmp_path: Path) -> None:
     with pytest.raises(RepairRefusedError, match="a sink holds batches"):
-        drafted(known(tmp_path / "lost", files(7)), Resume())
+        drafted(known(tmp_path / "lost", files(7)), ResumeGoal())
 
 
 def test_topic_that_was_created_again_is_never_resumed(tmp_path: Path) -> None:
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError, match="created again") as refused:
-        drafted(known(tmp_path, delta(2), kafka=recreated(broker((0, 99), (0, 99), topic_id="new"))), Resume())
+        drafted(known(tmp_path, delta(2), kafka=recreated(broker((0, 99), (0, 99), topic_id="new"))), ResumeGoal())
     best = refused.value.alternatives[0]
     assert (best.command, best.guarantee) == ("lastgood plan /chk --goal reposition --stable-lag 0", LOSSY)
 
@@ -244,7 +244,7 @@ def test_topic_that_was_created_again_is_not_resumed_from_the_mirror_either(tmp_
     mirror = mirror_of(tmp_path)
     facts = recreated(broker((0, 99), (0, 99), topic_id="new"))
     lost = known(tmp_path / "lost", delta(2), mirror=mirror, kafka=facts)
-    for goal in (Resume(), Fresh()):
+    for goal in (ResumeGoal(), FreshGoal()):
         with pytest.raises(RepairRefusedError, match="created again"):
             drafted(lost, goal)
 
@@ -252,7 +252,7 @@ def test_topic_that_was_created_again_is_not_resumed_from_the_mirror_either(tmp_
 def test_expired_records_that_spark_would_skip_without_an_error_are_called_lost(tmp_path: Path) -> None:
     query(tmp_path, 3)
     facts = broker((18, 40), (15, 40))
-    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False), Resume())
+    found = drafted(known(tmp_path, delta(2), kafka=facts, fail_on_data_loss=False), ResumeGoal())
     assert (found.is_plain, found.guarantee, found.sources[0].lost) == (True, LOSSY, {"orders": {0: ((15, 18),)}})
 
 
@@ -261,7 +261,7 @@ def test_subscription_that_was_put_back_gets_its_orphan_dropped(tmp_path: Path) 
     query(tmp_path, 3, orphan=True)
     plan = tmp_path / "offsets/3"
     plan.write_bytes(plan.read_bytes().replace(b'{"orders":{"0":20,"1":20}}', b'{"orders":{"0":20}}'))
-    found = drafted(known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40))), Resume())
+    found = drafted(known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40))), ResumeGoal())
     assert (changes(found), found.guarantee) == ({"offsets/3": "set aside"}, EXACT)
 
 
@@ -270,7 +270,7 @@ def test_asynchronous_progress_is_started_again_and_never_repaired(tmp_path: Pat
     for log in ("offsets", "commits"):
         for number in {*range(39)} - {0, 12, 25}:
             (tmp_path / log / str(number)).unlink()
-    found = drafted(known(tmp_path), Resume())
+    found = drafted(known(tmp_path), ResumeGoal())
     assert (found.is_plain, found.edits, found.guarantee) == (True, (), Guarantee.AT_LEAST_ONCE)
     with pytest.raises(RepairRefusedError, match="every micro-batch"):
-        drafted(known(tmp_path), Replan())
+        drafted(known(tmp_path), ReplanGoal())

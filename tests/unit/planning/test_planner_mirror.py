@@ -11,7 +11,7 @@ import pytest
 from planning import broker, carried_out, changes, delta, drafted, known, mirror_of, query, silent, written
 
 from lastgood.planning.draft import Draft
-from lastgood.planning.goals.values import Replan, Resume
+from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
@@ -46,7 +46,7 @@ def test_batches_that_only_the_mirror_has_are_put_back_where_no_sink_tells(
     query(tmp_path, 6)
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 4, 5)
-    found = drafted(known(tmp_path, *sinks, mirror=mirror, kafka=broker((0, 40), (0, 40))), Resume())
+    found = drafted(known(tmp_path, *sinks, mirror=mirror, kafka=broker((0, 40), (0, 40))), ResumeGoal())
     assert changes(found) == dict.fromkeys(("offsets/4", "offsets/5", "commits/4", "commits/5"), "written")
     assert (found.guarantee, found.sources, found.is_plain) == (Guarantee.AT_LEAST_ONCE, (), False)
     assert found.rests_on[0].startswith("the mirror's copy of offsets/5, its newest; what was planned after it")
@@ -58,7 +58,7 @@ def test_plain_restart_is_told_as_the_other_way(tmp_path: Path) -> None:
     query(tmp_path, 6)
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 4, 5)
-    plain = drafted(known(tmp_path, mirror=mirror), Resume()).alternatives[0]
+    plain = drafted(known(tmp_path, mirror=mirror), ResumeGoal()).alternatives[0]
     assert (plain.goal, plain.guarantee, plain.command) == ("resume", Guarantee.AT_LEAST_ONCE, None)
     assert plain.because.startswith("Spark's own restart")
     assert "batch 5 was committed, and the logs end with batch 3" in plain.because
@@ -68,7 +68,7 @@ def test_plan_that_the_mirror_knows_not_to_be_committed_runs_again_with_its_own_
     query(tmp_path, 5, orphan=True)
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 4, 5)
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert changes(found) == dict.fromkeys(("offsets/4", "offsets/5", "commits/4"), "written")
     assert found.sources[0].duplicated == {"orders": {0: ((25, 30),), 1: ((25, 30),)}}
     assert then(tmp_path, found) == (Outcome.RERUNS, 5)
@@ -79,7 +79,7 @@ def test_commits_that_are_lost_alone_are_put_back_too(tmp_path: Path, lost: tupl
     query(tmp_path, 6)
     mirror = mirror_of(tmp_path)
     lose(tmp_path, *lost, logs=["commits"])
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert changes(found) == {f"commits/{n}": "written" for n in lost}
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert then(tmp_path, found) == (Outcome.RESUMES, 6)
@@ -89,13 +89,13 @@ def test_log_of_a_file_source_comes_back_with_the_batches(tmp_path: Path) -> Non
     query(tmp_path, 6, source=FileInput())
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 4, 5, logs=["offsets", "commits", "sources/0"])
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert {"sources/0/4", "sources/0/5", "offsets/5", "commits/5"} <= changes(found).keys()
     assert then(tmp_path, found) == (Outcome.RESUMES, 6)
 
 
 def plain(tmp_path: Path, *sinks: SinkEvidence, mirror: dict[str, bytes], **others: object) -> bool:
-    return drafted(known(tmp_path, *sinks, mirror=mirror, **others), Resume()).is_plain
+    return drafted(known(tmp_path, *sinks, mirror=mirror, **others), ResumeGoal()).is_plain
 
 
 Change = Callable[[dict[str, bytes]], dict[str, bytes]]
@@ -169,14 +169,14 @@ def test_query_with_state_is_lifted_only_if_state_of_the_next_version_loads(
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 4, 5)
     sizes = keeping_state(tmp_path, versions)
-    found = drafted(known(tmp_path, mirror=mirror, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, mirror=mirror, state_files=sizes), ResumeGoal())
     assert ("offsets/5" in changes(found), found.moves) == (is_lifted, ())
 
 
 def test_seal_that_the_mirror_has_seen_is_no_batch_that_was_committed(tmp_path: Path) -> None:
     query(tmp_path, 4, orphan=True)
     mirror = {**mirror_of(tmp_path), "offsets/5": b"", "commits/4": b"", "commits/7": b""}
-    found = drafted(known(tmp_path, mirror=mirror), Resume())
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal())
     assert (found.is_plain, found.alternatives[0].goal) == (True, "replan")
     assert not any("mirror" in line for line in found.rests_on)
 
@@ -185,6 +185,6 @@ def test_replan_says_what_the_mirror_remembers_and_lifts_nothing(tmp_path: Path)
     query(tmp_path, 4)
     mirror = mirror_of(tmp_path)
     lose(tmp_path, 2, 3)
-    found = drafted(known(tmp_path, mirror=mirror, kafka=broker((0, 40), (0, 40))), Replan())
+    found = drafted(known(tmp_path, mirror=mirror, kafka=broker((0, 40), (0, 40))), ReplanGoal())
     assert (found.is_plain, found.guarantee) == (True, Guarantee.AT_LEAST_ONCE)
     assert found.sources[0].duplicated == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}

@@ -11,7 +11,7 @@ from planning import broker, carried_out, changes, delta, drafted, files, known,
 
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.kind import Goal
-from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict
@@ -44,7 +44,7 @@ def older(last: int = 3, **others: Any) -> SinkEvidence:
     return delta(last, batches=committed(last, newest_after_ms=-2000), **others)
 
 
-@pytest.mark.parametrize("goal", [Resume(), Replan()])
+@pytest.mark.parametrize("goal", [ResumeGoal(), ReplanGoal()])
 def test_number_that_a_table_has_from_an_older_plan_is_used_up(tmp_path: Path, goal: Goal) -> None:
     query(tmp_path, 3, orphan=True)
     found = drafted(known(tmp_path, older(), kafka=KEPT), goal)
@@ -58,11 +58,11 @@ def test_number_that_a_table_has_from_an_older_plan_is_used_up(tmp_path: Path, g
 
 def test_once_it_is_used_up_a_restart_reads_the_range_under_the_next_number(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    carried_out(tmp_path, drafted(known(tmp_path, older(), kafka=KEPT), Resume()))
+    carried_out(tmp_path, drafted(known(tmp_path, older(), kafka=KEPT), ResumeGoal()))
     then = known(tmp_path, older(), kafka=KEPT)
     restart = predict(then, SPARK_4_2)
     assert (restart.outcome, restart.batch) == (Outcome.RERUNS, 3)
-    found = drafted(then, Resume())
+    found = drafted(then, ResumeGoal())
     assert (found.guarantee, found.is_plain) == (TWICE, True)
     assert found.sources[0].duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}
 
@@ -70,7 +70,7 @@ def test_once_it_is_used_up_a_restart_reads_the_range_under_the_next_number(tmp_
 def test_first_batch_may_be_the_one(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
     (tmp_path / "sources/0/0").write_bytes(b'\0v1\n{"orders":{"0":0,"1":0}}')
-    found = drafted(known(tmp_path, delta(0, batches=committed(0, newest_after_ms=-400_000)), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, delta(0, batches=committed(0, newest_after_ms=-400_000)), kafka=KEPT), ResumeGoal())
     assert (found.guarantee, changes(found)) == (TWICE, {"offsets/0": "written"})
     assert b'{"orders":{"0":0,"1":0}}' in (written(found, "offsets/0") or b"")
 
@@ -83,42 +83,42 @@ def test_table_tells_by_its_times_of_which_plan_its_batch_is(
 ) -> None:
     query(tmp_path, 3, orphan=True)
     table = delta(3, batches=committed(3, newest_after_ms=newest_after_ms))
-    assert drafted(known(tmp_path, table, kafka=KEPT), Resume()).guarantee is word
+    assert drafted(known(tmp_path, table, kafka=KEPT), ResumeGoal()).guarantee is word
 
 
 def test_table_without_times_tells_by_its_mark(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     table = delta(3, batches=(), marked_at_ms=STARTED_MS + 1000)
-    assert drafted(known(tmp_path, table, kafka=KEPT), Resume()).guarantee is TWICE
+    assert drafted(known(tmp_path, table, kafka=KEPT), ResumeGoal()).guarantee is TWICE
 
 
 def test_file_sink_and_file_source_are_no_other_case(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True, source=FileInput(2))
     sink = files(3, batches=committed(3, newest_after_ms=-400_000, row_count=None))
-    found = drafted(known(tmp_path, sink), Resume())
+    found = drafted(known(tmp_path, sink), ResumeGoal())
     assert (found.guarantee, changes(found)) == (TWICE, {"offsets/3": "written"})
     assert found.sources[0].duplicated_files
 
 
 def test_reposition_knows_that_the_table_may_be_anywhere(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    found = drafted(known(tmp_path, older(), kafka=KEPT), Reposition({}, "it stands"))
+    found = drafted(known(tmp_path, older(), kafka=KEPT), RepositionGoal({}, "it stands"))
     assert found.guarantee is TWICE
     assert found.sources[0].duplicated == {"orders": {0: ((15, 40),), 1: ((15, 40),)}}
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, older()), Reposition({}, "it stands"))
+        drafted(known(tmp_path, older()), RepositionGoal({}, "it stands"))
 
 
 def test_state_that_an_older_plan_made_would_count_twice_so_the_table_gives_the_batch_back(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 3, orphan=True)
-    found = drafted(known(tmp_path, older(back_to=0), kafka=KEPT, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, older(back_to=0), kafka=KEPT, state_files=sizes), ResumeGoal())
     assert (changes(found), [edit.batch for edit in found.sinks]) == ({}, [2])
     assert {step.path for step in found.moves if step.path.endswith(".delta")} == {
         "state/0/0/4.delta",
         "state/0/1/4.delta",
     }
     with pytest.raises(RepairRefusedError, match="keeps state"):
-        drafted(known(tmp_path, older(), kafka=KEPT, state_files=sizes), Resume())
+        drafted(known(tmp_path, older(), kafka=KEPT, state_files=sizes), ResumeGoal())
 
 
 def test_position_does_not_take_the_number_for_the_batch(tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_position_does_not_take_the_number_for_the_batch(tmp_path: Path) -> None
 
 def test_batch_that_was_skipped_already_is_lost(tmp_path: Path) -> None:
     query(tmp_path, 4)
-    found = drafted(known(tmp_path, older(), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, older(), kafka=KEPT), ResumeGoal())
     assert (found.guarantee, found.is_plain) == (LOSSY, True)
     assert "may lack what batch 3 read" in found.rests_on[-1]
 
 
-@pytest.mark.parametrize("goal", [Resume(), Replan()])
+@pytest.mark.parametrize("goal", [ResumeGoal(), ReplanGoal()])
 @pytest.mark.parametrize("kind", ["delta", "file"])
 def test_numbers_above_that_the_sink_has_as_well_are_used_up_with_it(tmp_path: Path, kind: str, goal: Goal) -> None:
     """Somebody dropped three plans by hand; the next driver has planned the first of the numbers anew."""
@@ -152,7 +152,7 @@ def test_numbers_above_that_the_sink_has_as_well_are_used_up_with_it(tmp_path: P
     assert (then.outcome, then.batch) == (Outcome.RERUNS, 5)
 
 
-@pytest.mark.parametrize("goal", [Resume(), Replan(), Reposition({}, "it stands")])
+@pytest.mark.parametrize("goal", [ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands")])
 def test_batch_that_an_older_driver_got_there_by_a_clock_that_was_ahead_is_not_exact(
     tmp_path: Path, goal: Goal
 ) -> None:
@@ -178,6 +178,6 @@ def test_rows_that_were_taken_back_are_no_batch_that_had_none(tmp_path: Path) ->
         for n in range(3)
     )
     sink = replace(delta(0, batches=batches, skips_up_to=2), dedupe_key=DedupeKey.APP_ID)
-    found = drafted(known(tmp_path, sink, kafka=KEPT), Reposition({}, "it stands"))
+    found = drafted(known(tmp_path, sink, kafka=KEPT), RepositionGoal({}, "it stands"))
     assert found.guarantee is LOSSY
     assert any("lacks batches (1, 2)" in line for line in found.rests_on)

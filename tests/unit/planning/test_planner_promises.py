@@ -12,7 +12,7 @@ from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Replan, Reposition, Resume
+from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
@@ -40,16 +40,16 @@ def lines(found: object) -> str:
 def test_rows_of_a_compacted_topic_are_not_taken_back_to_be_read_again(tmp_path: Path) -> None:
     query(tmp_path, 3)
     ahead = delta(5, back_to=0)
-    assert drafted(known(tmp_path, ahead, kafka=KEPT), Resume()).guarantee is EXACT
+    assert drafted(known(tmp_path, ahead, kafka=KEPT), ResumeGoal()).guarantee is EXACT
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, ahead, kafka=compacted(KEPT)), Resume())
+        drafted(known(tmp_path, ahead, kafka=compacted(KEPT)), ResumeGoal())
 
 
 def test_batches_that_a_sink_lacks_are_not_read_again_from_a_compacted_topic(tmp_path: Path) -> None:
     query(tmp_path, 5)
-    assert drafted(known(tmp_path, delta(2), kafka=KEPT), Resume()).guarantee is EXACT
+    assert drafted(known(tmp_path, delta(2), kafka=KEPT), ResumeGoal()).guarantee is EXACT
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(2), kafka=compacted(KEPT)), Resume())
+        drafted(known(tmp_path, delta(2), kafka=compacted(KEPT)), ResumeGoal())
     assert refused.value.found == "orders, which is compacted: what was superseded is gone"
 
 
@@ -66,7 +66,7 @@ def test_what_is_lost_or_doubled_already_is_named(
     tmp_path: Path, sink: SinkEvidence, word: Guarantee, condition: str
 ) -> None:
     query(tmp_path, 5)
-    found = drafted(known(tmp_path, sink, kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal())
     assert (found.guarantee, found.is_plain) == (word, True)
     assert condition in lines(found)
 
@@ -74,7 +74,7 @@ def test_what_is_lost_or_doubled_already_is_named(
 def test_first_batch_whose_beginning_is_lost_is_not_run_again_as_it_was(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
     (tmp_path / "sources/0/0").unlink()
-    found = drafted(known(tmp_path, replace(delta(None), kind="absent"), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, replace(delta(None), kind="absent"), kafka=KEPT), ResumeGoal())
     assert found.guarantee is LOSSY  # as the price beside it says
     assert found.sources[0].lost == {"orders": {0: ((0, 5),), 1: ((0, 5),)}}
 
@@ -84,7 +84,7 @@ def test_batch_that_went_back_has_left_something_out(tmp_path: Path) -> None:
     for size in (5, 5, -3, 5):
         builder.plan(size)
         builder.commit()
-    found = drafted(known(tmp_path, delta(3), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, delta(3), kafka=KEPT), ResumeGoal())
     assert found.guarantee is LOSSY
     assert "SOURCE_OFFSET_WENT_BACK" in lines(found)
 
@@ -94,10 +94,10 @@ def test_orphan_that_reads_nothing_promises_no_more_than_a_restart_without_it(
     tmp_path: Path, sink: SinkEvidence
 ) -> None:
     builder = query(tmp_path, 3)
-    assert drafted(known(tmp_path, sink, kafka=KEPT), Resume()).guarantee is TWICE
+    assert drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal()).guarantee is TWICE
     builder.plan(0)
-    assert drafted(known(tmp_path, sink, kafka=KEPT), Resume()).guarantee is TWICE
-    assert drafted(known(tmp_path, delta(2), kafka=KEPT), Resume()).guarantee is EXACT
+    assert drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal()).guarantee is TWICE
+    assert drafted(known(tmp_path, delta(2), kafka=KEPT), ResumeGoal()).guarantee is EXACT
 
 
 def test_clock_that_went_back_leaves_open_of_which_plan_a_batch_is(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_clock_that_went_back_leaves_open_of_which_plan_a_batch_is(tmp_path: Pat
     builder.run(3)
     builder.plan(at_ms=STARTED_MS + 1500)
     held = delta(3, back_to=0)
-    found = drafted(known(tmp_path, held, kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, held, kafka=KEPT), ResumeGoal())
     assert found.guarantee is not EXACT or not found.is_plain
     assert "clocks differ" in lines(found)
 
@@ -113,7 +113,7 @@ def test_clock_that_went_back_leaves_open_of_which_plan_a_batch_is(tmp_path: Pat
 def test_storage_whose_clock_is_ahead_leaves_it_open_as_well(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     late = tuple(batch(n, version=None, committed_at_ms=written_ms(n) + 10_000) for n in range(4))
-    found = drafted(known(tmp_path, files(3, batches=late), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, files(3, batches=late), kafka=KEPT), ResumeGoal())
     assert found.guarantee is not EXACT
     assert "by its time it got batch 2" in lines(found)
 
@@ -121,7 +121,7 @@ def test_storage_whose_clock_is_ahead_leaves_it_open_as_well(tmp_path: Path) -> 
 def test_mark_that_expires_soon_is_not_relied_upon(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     soon = delta(3, skips_known=False)
-    found = drafted(known(tmp_path, soon, kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, soon, kafka=KEPT), ResumeGoal())
     assert (found.guarantee, found.is_plain) == (EXACT, False)  # it is committed by hand instead
     assert {edit.path for edit in found.edits} == {"commits/3"}
 
@@ -135,7 +135,7 @@ def test_what_kafka_may_delete_before_a_start_is_lost_without_a_word(tmp_path: P
         unread = {"orders": {0: FoundRecord(15, now_ms - 3_600_000 + left_ms)}}
         facts = replace(KEPT, topics={"orders": topic}, unread=unread)
         what = known(tmp_path, delta(2), kafka=facts, now_ms=now_ms, fail_on_data_loss=fails)
-        return drafted(what, Resume()).guarantee
+        return drafted(what, ResumeGoal()).guarantee
 
     assert word(START_MS - 1, fails=False) is LOSSY
     assert word(START_MS, fails=False) is EXACT
@@ -154,7 +154,7 @@ def test_topic_that_a_batch_left_out_may_come_back_from_its_beginning(tmp_path: 
     for number in range(3):
         end = 5 * number + 5
         without(tmp_path, number, {"orders": {0: end, 1: end}, "more": {0: end}})
-    found = drafted(known(tmp_path, delta(3)), Resume())
+    found = drafted(known(tmp_path, delta(3)), ResumeGoal())
     assert found.guarantee is TWICE
     assert "Batch 3 was committed without more-0" in lines(found)
 
@@ -163,7 +163,7 @@ def test_application_that_leaves_topics_out_does_so_again(tmp_path: Path) -> Non
     query(tmp_path, 3, orphan=True)
     without(tmp_path, 3, {"other": {0: 5}})
     lax = known(tmp_path, delta(2), kafka=KEPT, fail_on_data_loss=False)
-    found = drafted(lax, Replan())
+    found = drafted(lax, ReplanGoal())
     assert found.guarantee is LOSSY
     assert "left out orders of source 0" in lines(found)
 
@@ -173,7 +173,7 @@ def test_plan_of_the_mirror_that_is_younger_than_what_the_sink_holds_says_nothin
     builder.plan(10, at_ms=STARTED_MS + 600_000)
     mirror = mirror_of(tmp_path)
     (tmp_path / "offsets/3").unlink()
-    to_its_end = Reposition({"0": {"orders": {0: 25, 1: 25}}}, "a test wants it")
+    to_its_end = RepositionGoal({"0": {"orders": {0: 25, 1: 25}}}, "a test wants it")
     found = drafted(known(tmp_path, delta(3), kafka=KEPT, mirror=mirror), to_its_end)
     assert found.guarantee is LOSSY  # how far the older plan went nobody knows
 
@@ -184,7 +184,7 @@ def test_table_that_went_back_to_before_its_log_may_lack_what_its_mark_stands_fo
     not_known = delta(3, known=False, last_batch=None, batches=(), unclear=why)
     gone_on = delta(3, batches=(batch(3),), complete_from=3, unclear=why)
     for sink in (not_known, gone_on):
-        for goal in (Resume(), Replan(), Reposition({}, "it stands")):
+        for goal in (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands")):
             found = drafted(known(tmp_path, sink, kafka=KEPT), goal)
             assert (found.guarantee, f"/lake/out may lack what its mark stands for: {why}" in lines(found)) == (
                 LOSSY,
@@ -192,7 +192,7 @@ def test_table_that_went_back_to_before_its_log_may_lack_what_its_mark_stands_fo
             )
         unknowns = judge(known(tmp_path, sink, kafka=KEPT)).restart.unknowns
         assert [why in line for line in unknowns if "/lake/out" in line] == [sink is gone_on]
-    assert drafted(known(tmp_path, delta(3, unclear=why), kafka=KEPT), Resume()).guarantee is EXACT  # each is told
+    assert drafted(known(tmp_path, delta(3, unclear=why), kafka=KEPT), ResumeGoal()).guarantee is EXACT  # each is told
 
 
 def test_files_that_are_read_once_more_come_twice(tmp_path: Path) -> None:
@@ -201,16 +201,17 @@ def test_files_that_are_read_once_more_come_twice(tmp_path: Path) -> None:
     forgotten = FileFacts(SourceFile("file:/in/a", 0, 0), FileState.CHANGED, 9 * day)
     for newest_ms, word in ((8 * day, TWICE), (2 * day, EXACT)):
         again = {"0": WrittenAgain((forgotten,), newest_ms, 3, 3)}
-        found = drafted(known(tmp_path, delta(2), files_again=again), Resume())
+        found = drafted(known(tmp_path, delta(2), files_again=again), ResumeGoal())
         assert (found.guarantee, found.is_plain) == (word, True)
         assert ("SOURCE_FILES_CHANGED sources/0" in lines(found)) == (word is TWICE)
 
 
 def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    found = drafted(known(tmp_path, delta(2), kafka=KEPT), Resume())
+    found = drafted(known(tmp_path, delta(2), kafka=KEPT), ResumeGoal())
     assert "the assumption that orders is the topic that was read: it was not asked by time" in found.rests_on
     same = drafted(
-        known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40), topic_id="one"), topic_ids={"orders": "one"}), Resume()
+        known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40), topic_id="one"), topic_ids={"orders": "one"}),
+        ResumeGoal(),
     )
     assert "the topic that was read" not in lines(same)

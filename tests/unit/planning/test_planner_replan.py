@@ -10,7 +10,7 @@ from predicting import of_spark_2_1
 
 from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Replan, Resume
+from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
@@ -22,7 +22,7 @@ from lastgood.testing.checkpoints import FileInput
 
 def test_files_of_the_orphan_are_planned_again(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True, source=FileInput())
-    found = drafted(known(tmp_path, delta(2)), Replan())
+    found = drafted(known(tmp_path, delta(2)), ReplanGoal())
     assert changes(found) == {"sources/0/3": "set aside", "offsets/3": "set aside"}
     assert (found.guarantee, found.sources[0].reread_files) == (
         Guarantee.EXACTLY_ONCE,
@@ -34,7 +34,7 @@ def test_files_of_the_orphan_are_planned_again(tmp_path: Path) -> None:
 def test_compaction_that_holds_the_orphan_is_refused(tmp_path: Path) -> None:
     query(tmp_path, 4, orphan=True, source=FileInput(compact_interval=5))
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(3)), Replan())
+        drafted(known(tmp_path, delta(3)), ReplanGoal())
     assert refused.value.subject == "sources/0/4.compact"
 
 
@@ -42,13 +42,13 @@ def test_file_that_would_not_be_found_again_is_refused(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True, source=FileInput())
     gone = FileFacts(SourceFile("file:///data/input/f003.json", 1, 3), FileState.MISSING)
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(2), files={"0": (gone,)}), Replan())
+        drafted(known(tmp_path, delta(2), files={"0": (gone,)}), ReplanGoal())
     assert refused.value.found == "file:///data/input/f003.json would not be found again"
 
 
 def test_first_batch_keeps_the_note_where_it_began(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
-    found = drafted(known(tmp_path, files(None)), Replan())
+    found = drafted(known(tmp_path, files(None)), ReplanGoal())
     assert (changes(found), found.guarantee) == ({"offsets/0": "set aside"}, Guarantee.EXACTLY_ONCE)
 
 
@@ -56,34 +56,34 @@ def test_first_batch_without_that_note_is_refused(tmp_path: Path) -> None:
     query(tmp_path, 0, orphan=True)
     (tmp_path / "sources/0/0").unlink()
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, files(None)), Replan())
+        drafted(known(tmp_path, files(None)), ReplanGoal())
     assert refused.value.found == "no sources/*/0, where the first batch began"
 
 
 def test_first_batch_that_an_unknown_sink_may_drop_is_lossy(tmp_path: Path) -> None:
     """No commit is there that an empty batch could be committed with."""
     query(tmp_path, 0, orphan=True)
-    assert drafted(known(tmp_path), Replan()).guarantee is Guarantee.LOSSY
+    assert drafted(known(tmp_path), ReplanGoal()).guarantee is Guarantee.LOSSY
 
 
 def test_sink_that_is_behind_is_left_to_resume(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(1)), Replan())
+        drafted(known(tmp_path, delta(1)), ReplanGoal())
     assert refused.value.next == "lastgood plan /chk --goal resume"
 
 
 def test_damaged_plan_is_dropped_as_well(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     (tmp_path / "offsets/3").write_bytes(b"")
-    found = drafted(known(tmp_path, delta(2)), Replan())
+    found = drafted(known(tmp_path, delta(2)), ReplanGoal())
     assert (changes(found), found.guarantee) == ({"offsets/3": "set aside"}, Guarantee.EXACTLY_ONCE)
     assert found.sources[0].bound
 
 
 def test_files_that_are_not_touched_are_guarded(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    assert drafted(known(tmp_path, delta(2)), Replan()).guards == ("metadata", "offsets/2", "commits/2")
+    assert drafted(known(tmp_path, delta(2)), ReplanGoal()).guards == ("metadata", "offsets/2", "commits/2")
 
 
 def several(folder: Path, source: FileInput | None = None) -> None:
@@ -99,7 +99,7 @@ def several(folder: Path, source: FileInput | None = None) -> None:
 
 def test_several_orphans_are_dropped_together_where_the_sinks_have_none_of_them(tmp_path: Path) -> None:
     several(tmp_path)
-    found = drafted(known(tmp_path, files(2)), Replan())
+    found = drafted(known(tmp_path, files(2)), ReplanGoal())
     assert changes(found) == {f"offsets/{n}": "set aside" for n in (3, 4, 5)}
     assert (found.guarantee, found.sources[0].reread) == (
         Guarantee.EXACTLY_ONCE,
@@ -111,7 +111,7 @@ def test_several_orphans_are_dropped_together_where_the_sinks_have_none_of_them(
 
 def test_numbers_of_several_orphans_are_used_up_in_a_table_that_spark_alone_writes(tmp_path: Path) -> None:
     several(tmp_path)
-    found = drafted(known(tmp_path, delta(2, back_to=0)), Replan())
+    found = drafted(known(tmp_path, delta(2, back_to=0)), ReplanGoal())
     assert changes(found) == {f"{log}/{n}": "written" for log in ("offsets", "commits") for n in (3, 4, 5)}
     assert [(edit.batch, found.guarantee) for edit in found.sinks] == [(5, Guarantee.EXACTLY_ONCE)]
     then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
@@ -123,7 +123,7 @@ def test_orphans_of_which_the_newest_reads_nothing_are_dropped_together_too(tmp_
     builder = query(tmp_path, 3)
     builder.plan()
     builder.plan(0)
-    found = drafted(known(tmp_path, sink), Replan())
+    found = drafted(known(tmp_path, sink), ReplanGoal())
     assert (changes(found), found.guarantee) == (
         {"offsets/3": "set aside", "offsets/4": "set aside"},
         Guarantee.EXACTLY_ONCE,
@@ -132,14 +132,14 @@ def test_orphans_of_which_the_newest_reads_nothing_are_dropped_together_too(tmp_
 
 def test_files_of_several_orphans_are_planned_again(tmp_path: Path) -> None:
     several(tmp_path, FileInput())
-    found = drafted(known(tmp_path, files(2)), Replan())
+    found = drafted(known(tmp_path, files(2)), ReplanGoal())
     assert changes(found) == {f"{log}/{n}": "set aside" for log in ("sources/0", "offsets") for n in (3, 4, 5)}
     assert found.sources[0].reread_files == tuple(f"file:///data/input/f{n:03}.json" for n in (3, 4, 5))
 
 
 def test_several_orphans_come_twice_where_nobody_knows_what_the_sink_has(tmp_path: Path) -> None:
     several(tmp_path)
-    found = drafted(known(tmp_path), Replan())
+    found = drafted(known(tmp_path), ReplanGoal())
     assert changes(found) == {f"offsets/{n}": "written" for n in (3, 4, 5)}
     assert (found.guarantee, found.sources[0].duplicated) == (
         Guarantee.AT_LEAST_ONCE,
@@ -152,7 +152,7 @@ def test_several_orphans_come_twice_where_nobody_knows_what_the_sink_has(tmp_pat
 
 def test_where_no_sink_is_named_it_is_said_that_one_would_tell_and_that_they_can_be_dropped(tmp_path: Path) -> None:
     several(tmp_path)
-    found = drafted(known(tmp_path), Resume())
+    found = drafted(known(tmp_path), ResumeGoal())
     assert found.guarantee is Guarantee.LOSSY
     assert found.rests_on[-1].startswith(
         "batches 3 to 4 have no commit, and Spark takes what is below batch 5 for done"
@@ -160,13 +160,13 @@ def test_where_no_sink_is_named_it_is_said_that_one_would_tell_and_that_they_can
     assert "(--sink)" in found.rests_on[-1]
     words = {each.goal: each.guarantee for each in found.alternatives}
     assert words["replan"] is Guarantee.AT_LEAST_ONCE
-    assert drafted(known(tmp_path, files(2)), Resume()).guarantee is Guarantee.EXACTLY_ONCE
+    assert drafted(known(tmp_path, files(2)), ResumeGoal()).guarantee is Guarantee.EXACTLY_ONCE
 
 
 def test_spark_2_1_plans_a_batch_when_the_one_before_is_done_and_keeps_no_commits(tmp_path: Path) -> None:
     several(tmp_path)
     of_spark_2_1(tmp_path)
-    found = drafted(known(tmp_path), Resume())
+    found = drafted(known(tmp_path), ResumeGoal())
     assert found.guarantee is Guarantee.AT_LEAST_ONCE
     assert not any("no commit" in each for each in found.rests_on)
     assert (found.sources[0].duplicated, found.sources[0].lost) == ({"orders": {0: ((25, 30),), 1: ((25, 30),)}}, {})
@@ -174,7 +174,7 @@ def test_spark_2_1_plans_a_batch_when_the_one_before_is_done_and_keeps_no_commit
 
 def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path: Path) -> None:
     several(tmp_path)
-    found = drafted(known(tmp_path, delta(4)), Replan())
+    found = drafted(known(tmp_path, delta(4)), ReplanGoal())
     assert (changes(found), found.guarantee) == ({"offsets/5": "set aside"}, Guarantee.EXACTLY_ONCE)
     then = predict(World(carried_out(tmp_path, found), sinks=(delta(4),)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("reruns", 4)
@@ -183,7 +183,7 @@ def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path:
 def test_orphans_that_a_sink_has_and_cannot_give_back_are_refused(tmp_path: Path) -> None:
     several(tmp_path)
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, delta(5)), Replan())
+        drafted(known(tmp_path, delta(5)), ReplanGoal())
 
 
 def test_plans_without_any_commit_before_them_are_no_orphans(tmp_path: Path) -> None:
@@ -192,5 +192,5 @@ def test_plans_without_any_commit_before_them_are_no_orphans(tmp_path: Path) -> 
     for number in range(3):
         (tmp_path / f"commits/{number}").unlink()
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path), Replan())
+        drafted(known(tmp_path), ReplanGoal())
     assert refused.value.sentence == "batches 0 to 5 are planned and not committed"

@@ -25,7 +25,7 @@ from planning import (
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.planning.draft import Draft, RepairRefusedError
-from lastgood.planning.goals.values import Reposition
+from lastgood.planning.goals.values import RepositionGoal
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
@@ -38,13 +38,13 @@ from lastgood.testing.checkpoints import FileInput
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 
 
-def to(offset: int, second: int | None = None) -> Reposition:
+def to(offset: int, second: int | None = None) -> RepositionGoal:
     """Both partitions to these offsets."""
-    return Reposition({"0": {"orders": {0: offset, 1: offset if second is None else second}}}, "a test wants it")
+    return RepositionGoal({"0": {"orders": {0: offset, 1: offset if second is None else second}}}, "a test wants it")
 
 
-def only(partition: int, offset: int) -> Reposition:
-    return Reposition({"0": {"orders": {partition: offset}}}, "a test wants it")
+def only(partition: int, offset: int) -> RepositionGoal:
+    return RepositionGoal({"0": {"orders": {partition: offset}}}, "a test wants it")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Case:
     """Batches of five offsets; three are committed ([0, 15) of both partitions), and mostly 3 is an orphan to 20."""
 
     name: str
-    goal: Reposition
+    goal: RepositionGoal
     word: Guarantee
     changes: dict[str, str]
     lost: dict[int, list[tuple[int, int]]]
@@ -99,7 +99,7 @@ CASES = [
     ),
     Case(
         "expired range and orphan: clamped",
-        Reposition({}, "it stands"),
+        RepositionGoal({}, "it stands"),
         LOSSY,
         DROPPED,
         {0: [(15, 18)]},
@@ -225,7 +225,7 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_and_called_loss
 def test_topic_that_was_created_again_stands_at_its_beginning(tmp_path: Path) -> None:
     query(tmp_path, 3)
     facts = recreated(broker((4, 60), (0, 5), topic_id="new"))
-    found = drafted(known(tmp_path, delta(2), kafka=facts), Reposition({}, "it stands"))
+    found = drafted(known(tmp_path, delta(2), kafka=facts), RepositionGoal({}, "it stands"))
     assert ends_of(found, "offsets/2") == ['{"orders":{"0":4,"1":0}}']
     assert (found.guarantee, found.sources[0].bound) == (LOSSY, True)
 
@@ -233,7 +233,7 @@ def test_topic_that_was_created_again_stands_at_its_beginning(tmp_path: Path) ->
 def test_what_may_have_been_read_of_a_topic_since_it_was_created_again_may_come_twice(tmp_path: Path) -> None:
     query(tmp_path, 3)
     facts = recreated(broker((0, 60), (0, 9), topic_id="new"))
-    stands = Reposition({}, "it stands")
+    stands = RepositionGoal({}, "it stands")
     found = drafted(known(tmp_path, delta(2), kafka=facts), stands)
     assert found.sources[0].duplicated == {"orders": {0: ((0, 15),), 1: ((0, 9),)}}
     newer = {"orders": {0: FoundRecord(12), 1: FoundRecord(0)}}
@@ -244,15 +244,15 @@ def test_what_may_have_been_read_of_a_topic_since_it_was_created_again_may_come_
 @pytest.mark.parametrize(
     ("goal", "subject"),
     [
-        (Reposition({"1": {"orders": {0: 1}}}, ""), "source 1"),
-        (Reposition({"0": {"other": {0: 1}}}, ""), "other-0"),
+        (RepositionGoal({"1": {"orders": {0: 1}}}, ""), "source 1"),
+        (RepositionGoal({"0": {"other": {0: 1}}}, ""), "other-0"),
         (only(7, 1), "orders-7"),
         (only(0, 41), "orders-0"),
         (only(0, -3), "orders-0"),
     ],
     ids=["source", "topic", "partition", "beyond the end", "no offset"],
 )
-def test_offsets_that_are_not_there_are_refused_by_name(tmp_path: Path, goal: Reposition, subject: str) -> None:
+def test_offsets_that_are_not_there_are_refused_by_name(tmp_path: Path, goal: RepositionGoal, subject: str) -> None:
     query(tmp_path, 3)
     with pytest.raises(RepairRefusedError) as refused:
         drafted(known(tmp_path, delta(2), kafka=broker((0, 40), (0, 40))), goal)
@@ -307,7 +307,7 @@ def test_partition_that_ends_before_the_position_holds_other_records(tmp_path: P
     query(tmp_path, 3)
     what = known(tmp_path, delta(2), kafka=broker((0, 5), (0, 40)))
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(what, Reposition({}, "it stands"))
+        drafted(what, RepositionGoal({}, "it stands"))
     assert refused.value.subject == "orders-0"
     found = drafted(what, only(0, -2))
     assert (found.guarantee, found.sources[0].bound) == (LOSSY, True)

@@ -26,7 +26,7 @@ from planning import (
 )
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Replan, Resume
+from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.predict import predict
@@ -37,7 +37,7 @@ from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
-RESUME = Resume()
+RESUME = ResumeGoal()
 EXPIRED = broker((18, 40), (18, 40))
 """Batch 3, [15, 20), can no longer be read whole."""
 
@@ -55,7 +55,7 @@ class Row:
     word: Guarantee | None
     """None: it is refused."""
     changes: dict[str, str]
-    goal: Resume | Replan = RESUME
+    goal: ResumeGoal | ReplanGoal = RESUME
     orphan: bool = True
     kafka: Any = None
 
@@ -79,17 +79,17 @@ ROWS = [
         (delta(2),),
         EXACT,
         {"offsets/3": "set aside"},
-        Replan(),
+        ReplanGoal(),
     ),
     Row(
         "row 5: another range is wanted, and both lack it",
         (delta(2), files(2)),
         EXACT,
         {"offsets/3": "set aside"},
-        Replan(),
+        ReplanGoal(),
     ),
-    Row("row 6: another range is wanted, and the sink has it", (delta(3),), None, {}, Replan()),
-    Row("row 6: one of two sinks has it", (delta(2), files(3)), None, {}, Replan()),
+    Row("row 6: another range is wanted, and the sink has it", (delta(3),), None, {}, ReplanGoal()),
+    Row("row 6: one of two sinks has it", (delta(2), files(3)), None, {}, ReplanGoal()),
     Row("row 7 without a mirror", (delta(5),), None, {}),
     Row(
         "row 11: the sink went back to 1",
@@ -113,9 +113,9 @@ ROWS = [
         (),
         TWICE,
         {"offsets/3": "written"},
-        Replan(),
+        ReplanGoal(),
     ),
-    Row("replan without an orphan", (delta(2),), EXACT, {}, Replan(), orphan=False),
+    Row("replan without an orphan", (delta(2),), EXACT, {}, ReplanGoal(), orphan=False),
 ]
 
 
@@ -137,7 +137,7 @@ def test_row_of_the_decision_table(tmp_path: Path, row: Row) -> None:
 
 def test_word_names_the_mark_it_rests_on(tmp_path: Path) -> None:
     query(tmp_path, 3)
-    assert drafted(known(tmp_path, delta(2)), Resume()).rests_on == (
+    assert drafted(known(tmp_path, delta(2)), ResumeGoal()).rests_on == (
         "commits/2",
         f"delta txn 2 of query {QUERY_ID} in /lake/out",
     )
@@ -145,7 +145,7 @@ def test_word_names_the_mark_it_rests_on(tmp_path: Path) -> None:
 
 def test_orphan_that_may_be_in_the_sink_is_priced_as_a_bound(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    (price,) = drafted(known(tmp_path), Resume()).sources
+    (price,) = drafted(known(tmp_path), ResumeGoal()).sources
     expected = {"orders": {"0": [[15, 20]], "1": [[15, 20]]}}
     assert price.to_json() == {
         "index": 0, "kind": "kafka", "reread": expected, "lost": {}, "duplicated": expected, "bound": True,
@@ -154,13 +154,13 @@ def test_orphan_that_may_be_in_the_sink_is_priced_as_a_bound(tmp_path: Path) -> 
 
 def test_orphan_that_the_sink_recognises_is_read_again_and_not_shown_twice(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    (price,) = drafted(known(tmp_path, delta(2)), Resume()).sources
+    (price,) = drafted(known(tmp_path, delta(2)), ResumeGoal()).sources
     assert (price.reread, price.duplicated) == ({"orders": {0: ((15, 20),), 1: ((15, 20),)}}, {})
 
 
 def test_number_that_a_silent_sink_may_drop_is_used_up_by_an_empty_batch(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
-    found = drafted(known(tmp_path), Replan())
+    found = drafted(known(tmp_path), ReplanGoal())
     assert written(found, "offsets/3") == (tmp_path / "offsets/2").read_bytes()
     restart = predict(World(carried_out(tmp_path, found)), SPARK_4_0)
     assert (restart.outcome, restart.batch) == (Outcome.RERUNS, 3)  # committed by hand, a file sink would lack it
@@ -171,7 +171,7 @@ def test_row_7_lifts_the_logs_to_the_sink_with_the_mirror(tmp_path: Path) -> Non
     mirror = mirror_of(tmp_path)
     for name in ("commits/5", "commits/4", "offsets/5", "offsets/4", "commits/3"):
         (tmp_path / name).unlink()
-    found = drafted(known(tmp_path, delta(5), mirror=mirror), Resume())
+    found = drafted(known(tmp_path, delta(5), mirror=mirror), ResumeGoal())
     assert changes(found) == dict.fromkeys(("offsets/4", "offsets/5", "commits/3", "commits/4", "commits/5"), "written")
     assert (found.guarantee, found.rests_on[0]) == (EXACT, "the mirror's copy of offsets/5")
     assert predict(World(carried_out(tmp_path, found)), SPARK_4_0).batch == 6
@@ -183,13 +183,13 @@ def test_row_7_is_refused_when_the_mirror_knows_another_newest_plan(tmp_path: Pa
     for name in ("commits/4", "offsets/4"):
         (tmp_path / name).unlink()
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(4), mirror=mirror), Resume())
+        drafted(known(tmp_path, delta(4), mirror=mirror), ResumeGoal())
     assert refused.value.found == "another newest plan in the mirror"
 
 
 def test_row_11_reads_again_what_the_sink_lost(tmp_path: Path) -> None:
     query(tmp_path, 4)
-    found = drafted(known(tmp_path, delta(1), kafka=broker((0, 30), (0, 30))), Resume())
+    found = drafted(known(tmp_path, delta(1), kafka=broker((0, 30), (0, 30))), ResumeGoal())
     assert found.guarantee is EXACT
     assert found.sources[0].reread == {"orders": {0: ((10, 20),), 1: ((10, 20),)}}
     assert found.sources[0].duplicated == {}
@@ -198,13 +198,13 @@ def test_row_11_reads_again_what_the_sink_lost(tmp_path: Path) -> None:
 def test_row_11_is_refused_for_files_that_nobody_has_looked_at(tmp_path: Path) -> None:
     query(tmp_path, 4, source=FileInput())
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(1)), Resume())
+        drafted(known(tmp_path, delta(1)), ResumeGoal())
     assert refused.value.expected == "every file as it was logged"
 
 
 def test_row_11_does_not_take_a_function_that_skips_empty_batches_for_a_sink_that_went_back(tmp_path: Path) -> None:
     query(tmp_path, 4)
-    found = drafted(known(tmp_path, fence(1)), Resume())
+    found = drafted(known(tmp_path, fence(1)), ResumeGoal())
     assert (found.is_plain, found.guarantee, found.rests_on[0]) == (True, TWICE, "commits/3")
 
 
@@ -213,7 +213,7 @@ def test_row_14_takes_the_lost_id_from_the_one_query_that_stands_where_the_logs_
     (tmp_path / "metadata").unlink()
     others = {QUERY_ID: 3, "0b7e60a2-1111-4222-8333-944445555666": 9}
     table = delta(None, others=others, others_at_ms={QUERY_ID: LATER_MS})
-    found = drafted(known(tmp_path, table), Resume())
+    found = drafted(known(tmp_path, table), ResumeGoal())
     assert json.loads(written(found, "metadata") or b"") == {"id": QUERY_ID}
     assert (changes(found), found.guarantee) == ({"metadata": "written"}, EXACT)
 
@@ -227,14 +227,14 @@ def test_row_14_is_refused_unless_exactly_one_query_stands_there(tmp_path: Path,
     query(tmp_path, 3, orphan=True)
     (tmp_path / "metadata").unlink()
     with pytest.raises(RepairRefusedError, match="the id of the query is lost"):
-        drafted(known(tmp_path, delta(None, others=others)), Resume())
+        drafted(known(tmp_path, delta(None, others=others)), ResumeGoal())
 
 
 def test_lost_id_is_restored_even_for_a_spark_that_would_make_a_new_one(tmp_path: Path) -> None:
     query(tmp_path, 3)
     mirror = mirror_of(tmp_path)
     (tmp_path / "metadata").unlink()
-    found = drafted(known(tmp_path, mirror=mirror), Resume(), SPARK_4_0)
+    found = drafted(known(tmp_path, mirror=mirror), ResumeGoal(), SPARK_4_0)
     assert (changes(found), found.rests_on[0]) == ({"metadata": "written"}, "the mirror's copy of metadata")
 
 
@@ -242,14 +242,14 @@ def test_committed_query_whose_table_is_not_there_is_no_plain_restart(tmp_path: 
     query(tmp_path, 3)
     absent = SinkEvidence("absent", "/lake/gone", DedupeKey.QUERY_ID, None, known=True, because="there is no table")
     with pytest.raises(RepairRefusedError, match="there is no sink"):
-        drafted(known(tmp_path, absent), Resume())
+        drafted(known(tmp_path, absent), ResumeGoal())
 
 
 def test_rows_that_a_sink_lost_before_are_not_called_exactly_once(tmp_path: Path) -> None:
     query(tmp_path, 3)
     sink = delta(2)
     gone = tuple(type(each)(each.batch_id, each.version, is_live=each.batch_id != 1) for each in sink.batches)
-    found = drafted(known(tmp_path, delta(2, batches=gone)), Resume())
+    found = drafted(known(tmp_path, delta(2, batches=gone)), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, LOSSY)
 
 
@@ -257,7 +257,7 @@ def test_several_open_plans_are_dropped_down_to_what_the_sink_lacks(tmp_path: Pa
     query(tmp_path, 5)
     for name in ("commits/4", "commits/3", "commits/2"):
         (tmp_path / name).unlink()
-    found = drafted(known(tmp_path, delta(1)), Resume())
+    found = drafted(known(tmp_path, delta(1)), ResumeGoal())
     assert (changes(found), found.guarantee) == ({"offsets/3": "set aside", "offsets/4": "set aside"}, EXACT)
 
 
@@ -268,14 +268,14 @@ def test_several_open_plans_are_left_to_spark_where_the_sink_has_them_or_nobody_
     query(tmp_path, 5)
     for name in ("commits/4", "commits/3"):
         (tmp_path / name).unlink()
-    found = drafted(known(tmp_path, *sinks), Resume())
+    found = drafted(known(tmp_path, *sinks), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, word)
 
 
 def test_refusal_and_doubt_name_other_ways_and_certainty_names_none(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     with pytest.raises(RepairRefusedError) as refused:
-        drafted(known(tmp_path, delta(2), kafka=EXPIRED), Resume())
+        drafted(known(tmp_path, delta(2), kafka=EXPIRED), ResumeGoal())
     ways = {each.goal: each for each in refused.value.alternatives}
     assert ways["replan"].guarantee is None
     assert ways["reposition"] == Alternative(
@@ -284,12 +284,12 @@ def test_refusal_and_doubt_name_other_ways_and_certainty_names_none(tmp_path: Pa
         "2 files change; rests on the assumption that orders is the topic that was read: it was not asked by time",
         "lastgood plan /chk --goal reposition --stable-lag 1",
     )
-    assert [each.goal for each in drafted(known(tmp_path), Resume()).alternatives] == ["replan", "reposition"]
-    assert drafted(known(tmp_path, delta(2)), Resume()).alternatives == ()
+    assert [each.goal for each in drafted(known(tmp_path), ResumeGoal()).alternatives] == ["replan", "reposition"]
+    assert drafted(known(tmp_path, delta(2)), ResumeGoal()).alternatives == ()
 
 
 def test_planning_changes_nothing(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True)
     before = mirror_of(tmp_path)
-    drafted(known(tmp_path, delta(2)), Replan())
+    drafted(known(tmp_path, delta(2)), ReplanGoal())
     assert (mirror_of(tmp_path), read(tmp_path).orphan) == (before, 3)

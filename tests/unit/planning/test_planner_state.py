@@ -12,7 +12,7 @@ import pytest
 from planning import broker, changes, delta, drafted, fence, files, known, query, stateful
 
 from lastgood.planning.draft import RepairRefusedError
-from lastgood.planning.goals.values import Resume
+from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.planning.steps import MoveStep
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
@@ -25,7 +25,7 @@ SERVED = broker((0, 60), (0, 60))
 def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 3, orphan=True)
     (tmp_path / "offsets/3").write_bytes(b"")
-    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), ResumeGoal())
     assert changes(found) == {"offsets/3": "set aside"}
     assert [step.path for step in found.moves] == [
         "state/0/0/.4.delta.crc", "state/0/0/4.delta", "state/0/1/.4.delta.crc", "state/0/1/4.delta",
@@ -36,7 +36,7 @@ def test_dropped_orphan_takes_the_state_it_made_along(tmp_path: Path) -> None:
 def test_batch_that_runs_again_keeps_the_state_that_it_begins_with(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 4, orphan=False)
     (tmp_path / "commits/3").write_bytes(b"")
-    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), ResumeGoal())
     assert {step.path.rpartition("/")[2] for step in found.moves} == {"4.delta", ".4.delta.crc"}
 
 
@@ -52,7 +52,7 @@ def test_batch_that_a_sink_skips_keeps_the_state_that_it_made(tmp_path: Path, si
         sizes[f"state/0/{partition}/5.delta"] = 28
     (tmp_path / "commits/3").write_bytes(b"")
     (tmp_path / "commits/2").unlink()
-    found = drafted(known(tmp_path, sink, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, sink, state_files=sizes), ResumeGoal())
     assert (changes(found), found.guarantee) == ({"commits/3": "set aside"}, EXACT)
     assert [step.path for step in found.moves] == ["state/0/0/5.delta", "state/0/1/5.delta"]
 
@@ -61,14 +61,14 @@ def test_stale_snapshot_above_a_batch_that_a_sink_skips_goes_alone(tmp_path: Pat
     sizes = stateful(tmp_path, 3, orphan=True)
     (tmp_path / "state/0/1/6.snapshot").write_bytes(b"LZ4Block" + bytes(20))
     sizes["state/0/1/6.snapshot"] = 28
-    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
+    found = drafted(known(tmp_path, delta(3), state_files=sizes), ResumeGoal())
     assert [step.path for step in found.moves] == ["state/0/1/6.snapshot"]
 
 
 def test_row_11_is_refused_for_a_query_with_state(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 4, orphan=False)
     with pytest.raises(RepairRefusedError, match="keeps state"):
-        drafted(known(tmp_path, delta(1), state_files=sizes), Resume())
+        drafted(known(tmp_path, delta(1), state_files=sizes), ResumeGoal())
 
 
 def test_snapshot_of_a_time_that_the_logs_do_not_know_is_set_aside(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_snapshot_of_a_time_that_the_logs_do_not_know_is_set_aside(tmp_path: Pat
     sizes = stateful(tmp_path, 3, orphan=False)
     (tmp_path / "state/0/1/6.snapshot").write_bytes(b"LZ4Block" + bytes(20))
     sizes["state/0/1/6.snapshot"] = 28
-    found = drafted(known(tmp_path, delta(2), state_files=sizes), Resume())
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), ResumeGoal())
     assert ([step.path for step in found.moves], found.edits) == (["state/0/1/6.snapshot"], ())
     assert (found.guarantee, found.is_plain) == (EXACT, False)
 
@@ -86,12 +86,12 @@ def test_row_4_refuses_to_commit_a_batch_whose_state_was_never_made(tmp_path: Pa
     facts = broker((18, 40), (18, 40))
     by_function = delta(3, skips_up_to=None)
     with pytest.raises(RepairRefusedError):
-        drafted(known(tmp_path, by_function, state_files=sizes, kafka=facts), Resume())
+        drafted(known(tmp_path, by_function, state_files=sizes, kafka=facts), ResumeGoal())
 
 
 def test_plain_restart_of_a_stateful_query_is_plain(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 3, orphan=True)
-    found = drafted(known(tmp_path, delta(3), state_files=sizes), Resume())
+    found = drafted(known(tmp_path, delta(3), state_files=sizes), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, EXACT)
 
 
@@ -112,7 +112,7 @@ def without(folder: Path, sizes: dict[str, int], *names: str) -> dict[str, int]:
 def test_sink_gives_a_batch_back_whose_state_is_gone(tmp_path: Path) -> None:
     """Spark would commit batch 3 without running it, and batch 4 could not load version 4."""
     sizes = without(tmp_path, stateful(tmp_path, 3, orphan=True), "1/4.delta")
-    found = drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), ResumeGoal())
     assert ([(edit.location, edit.batch) for edit in found.sinks], changes(found)) == ([("/lake/out", 2)], {})
     assert {step.path.rpartition("/")[2] for step in found.moves} == {"4.delta", ".4.delta.crc"}
     assert (found.guarantee, found.is_plain) == (EXACT, False)
@@ -131,19 +131,19 @@ def test_plain_restart_is_refused_where_the_batch_after_it_would_fail(
 ) -> None:
     sizes = without(tmp_path, stateful(tmp_path, 3, orphan=True), "0/4.delta", "1/4.delta")
     with pytest.raises(RepairRefusedError, match=sentence):
-        drafted(known(tmp_path, sink, kafka=SERVED, state_files=sizes), Resume())
+        drafted(known(tmp_path, sink, kafka=SERVED, state_files=sizes), ResumeGoal())
 
 
 def test_sink_gives_nothing_back_where_the_state_before_is_gone_too(tmp_path: Path) -> None:
     sizes = without(tmp_path, stateful(tmp_path, 3, orphan=True), "0/3.delta", "0/4.delta")
     with pytest.raises(RepairRefusedError, match="would not run"):
-        drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), Resume())
+        drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), ResumeGoal())
 
 
 def test_mark_is_not_renewed_where_the_batch_has_to_run(tmp_path: Path) -> None:
     sizes = without(tmp_path, stateful(tmp_path, 3, orphan=True), "0/4.delta")
     expired = table(3, skips_up_to=None, mark_lasts_ms=7 * 86_400_000)
-    found = drafted(known(tmp_path, expired, kafka=SERVED, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, expired, kafka=SERVED, state_files=sizes), ResumeGoal())
     assert (found.sinks, found.guarantee) == ((), Guarantee.AT_LEAST_ONCE)
 
 
@@ -172,13 +172,13 @@ def _unique_id(partition: int, version: int) -> str:
 def test_sink_gives_a_batch_back_that_could_not_name_its_state(tmp_path: Path) -> None:
     """Spark would stop at the commit of batch 3, at every start."""
     sizes = named_by_id(tmp_path)
-    found = drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), Resume())
+    found = drafted(known(tmp_path, table(3), kafka=SERVED, state_files=sizes), ResumeGoal())
     assert ([edit.batch for edit in found.sinks], found.guarantee) == ([2], EXACT)
     assert [step.path.rpartition("/")[2].partition("_")[0] for step in found.moves] == ["4", "4"]
 
 
 def test_function_is_assumed_to_run_a_batch_that_has_to_name_its_state(tmp_path: Path) -> None:
-    found = drafted(known(tmp_path, fence(3), kafka=SERVED, state_files=named_by_id(tmp_path)), Resume())
+    found = drafted(known(tmp_path, fence(3), kafka=SERVED, state_files=named_by_id(tmp_path)), ResumeGoal())
     assert (found.is_plain, found.guarantee) == (True, EXACT)
     assert "the assumption that the function runs batch 3" in found.rests_on[-1]
 
@@ -186,4 +186,4 @@ def test_function_is_assumed_to_run_a_batch_that_has_to_name_its_state(tmp_path:
 def test_sink_that_cannot_give_back_a_batch_without_a_name_is_refused(tmp_path: Path) -> None:
     sizes = named_by_id(tmp_path)
     with pytest.raises(RepairRefusedError, match="cannot be taken back"):
-        drafted(known(tmp_path, files(3), kafka=SERVED, state_files=sizes), Resume())
+        drafted(known(tmp_path, files(3), kafka=SERVED, state_files=sizes), ResumeGoal())

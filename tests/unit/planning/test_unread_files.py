@@ -9,7 +9,7 @@ import pytest
 from planning import delta, drafted, known, query
 
 from lastgood.checkpoint.file_logs import SourceFile
-from lastgood.planning.goals.values import Resume
+from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.price import Guarantee
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
@@ -57,7 +57,7 @@ def test_file_that_is_gone_is_lost_unless_it_was_read(
 ) -> None:
     query(tmp_path, batches, orphan=orphan, source=FileInput())
     sink = delta(shown)
-    found = drafted(known(tmp_path, *([] if shown is None else [sink]), files=noted(log_id, state)), Resume())
+    found = drafted(known(tmp_path, *([] if shown is None else [sink]), files=noted(log_id, state)), ResumeGoal())
     if shown is None:  # no sink is known of a query that never ran
         assert (found.guarantee is LOSSY) == (word is LOSSY)
         return
@@ -68,13 +68,13 @@ def test_file_that_is_gone_is_lost_unless_it_was_read(
 def test_plan_that_cannot_be_read_hides_no_file_that_is_gone(tmp_path: Path) -> None:
     query(tmp_path, 3, orphan=True, source=FileInput())
     (tmp_path / "offsets/3").write_bytes(b"")
-    found = drafted(known(tmp_path, delta(2), files=noted(3, MISSING)), Resume())
+    found = drafted(known(tmp_path, delta(2), files=noted(3, MISSING)), ResumeGoal())
     assert found.guarantee is LOSSY
 
 
 @pytest.mark.parametrize("orphan", [False, True])
 def test_what_nobody_could_look_at_is_an_assumption(tmp_path: Path, orphan: bool) -> None:
     query(tmp_path, 3, orphan=orphan, source=FileInput())
-    found = drafted(known(tmp_path, delta(2), files=noted(3, UNKNOWN)), Resume())
+    found = drafted(known(tmp_path, delta(2), files=noted(3, UNKNOWN)), ResumeGoal())
     assert found.guarantee is EXACT
     assert "the files which source 0 is still to read are there: nobody answers" in found.rests_on[-1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lastgood.process.child import Child, CommandNotFoundError, Ending
+from lastgood.process.child import Child, CommandEnd, CommandNotFoundError
 
 DEADLINE_SECONDS = 20
 
@@ -62,12 +62,12 @@ DETACHED_CHILD = """
 
 
 def test_exit_code_is_reported() -> None:
-    assert Child(python("raise SystemExit(7)")).wait() == Ending(7, None)
+    assert Child(python("raise SystemExit(7)")).wait() == CommandEnd(7, None)
 
 
 def test_signal_is_reported_by_name() -> None:
     child = Child(python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
-    assert child.wait() == Ending(None, "SIGKILL")
+    assert child.wait() == CommandEnd(None, "SIGKILL")
     assert str(child.ending) == "killed by SIGKILL"
 
 
@@ -119,7 +119,7 @@ def test_signal_is_passed_on_to_the_command(tmp_path: Path) -> None:
         )
     )
     await_line(ready)
-    assert child.stop() == Ending(5, None)
+    assert child.stop() == CommandEnd(5, None)
 
 
 def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
@@ -137,13 +137,13 @@ def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path:
         grace_seconds=0.2,
     )
     await_line(ready)
-    assert child.stop() == Ending(None, "SIGKILL")
+    assert child.stop() == CommandEnd(None, "SIGKILL")
     await_gone(child.pid)
 
 
 def test_detached_process_does_not_outlive_the_command(tmp_path: Path) -> None:
     detached = tmp_path / "pid"
-    assert Child(python(DETACHED_CHILD, str(detached))).wait() == Ending(0, None)
+    assert Child(python(DETACHED_CHILD, str(detached))).wait() == CommandEnd(0, None)
     await_gone(int(await_line(detached)))
 
 
@@ -194,7 +194,7 @@ def test_nothing_outlives_a_guard_that_is_killed(tmp_path: Path) -> None:
     child = Child([sys.executable, "-c", STUBBORN, str(pids)], grace_seconds=1)
     started = {int(line) for line in await_lines(pids, 2)}
     os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
-    assert child.wait() == Ending(None, "SIGKILL")
+    assert child.wait() == CommandEnd(None, "SIGKILL")
     for pid in started:
         await_gone(pid)
 
@@ -258,6 +258,6 @@ def test_signals_after_the_end_are_no_error() -> None:
     child = Child(["true"])
     child.wait()
     child.send(signal.SIGTERM)
-    assert child.stop() == Ending(0, None)
-    assert child.kill() == Ending(0, None)
+    assert child.stop() == CommandEnd(0, None)
+    assert child.kill() == CommandEnd(0, None)
     assert child.processes() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset, SourceOffset, VoidOffset
-from lastgood.query.spans import Span, Stand, orphan_of, read_nothing, spans, stands
+from lastgood.query.spans import SourceStand, Span, orphan_of, read_nothing, spans, stands
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 
@@ -48,7 +48,7 @@ def test_batch_begins_where_the_one_before_it_ends_and_the_first_where_its_sourc
 def test_query_that_committed_all_goes_on_at_its_newest_end(tmp_path: Path) -> None:
     query = CheckpointBuilder(tmp_path)
     query.run(2)
-    assert stands(read(query)) == [Stand("0", 2, at(10))]
+    assert stands(read(query)) == [SourceStand("0", 2, at(10))]
 
 
 def test_planned_batch_runs_again_with_its_own_range(tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_planned_batch_runs_again_with_its_own_range(tmp_path: Path) -> None:
     query.run(2)
     query.plan()
     (stand,) = stands(read(query))
-    assert (stand, stand.is_rerun, orphan_of(read(query))) == (Stand("0", 2, at(10), at(15)), True, 2)
+    assert (stand, stand.is_rerun, orphan_of(read(query))) == (SourceStand("0", 2, at(10), at(15)), True, 2)
 
 
 def test_query_without_a_plan_stands_where_its_source_began(tmp_path: Path) -> None:
     query = CheckpointBuilder(tmp_path)
     query.plan()
     (tmp_path / "offsets/0").unlink()
-    assert stands(read(query)) == [Stand("0", 0, at(0))]
+    assert stands(read(query)) == [SourceStand("0", 0, at(0))]
 
 
 def test_plan_that_nobody_can_read_is_made_again_from_the_newest_commit_on(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_plan_that_nobody_can_read_is_made_again_from_the_newest_commit_on(tmp_p
     query.run(2)
     query.plan()
     (tmp_path / "offsets/2").write_bytes(b"")
-    assert stands(read(query)) == [Stand("0", 2, at(10))]
+    assert stands(read(query)) == [SourceStand("0", 2, at(10))]
 
 
 def test_where_a_batch_begins_is_unknown_without_the_plan_before_it(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lastgood.records.files import DRIVER_FILE, RECORD_FILE, Driver, RunningQuery, in_order, parse_driver, parse_records
-from lastgood.records.record import Crashed, Failure, Terminated
+from lastgood.records.record import Crashed, RecordedFailure, Terminated
 
 WHOLE = b"".join(
     json.dumps(record.to_json()).encode() + b"\n"
-    for record in (Terminated(recorded_at_ms=1), Crashed(recorded_at_ms=2, failure=Failure()))
+    for record in (Terminated(recorded_at_ms=1), Crashed(recorded_at_ms=2, failure=RecordedFailure()))
 )
 BEAT: dict[str, Any] = {
     "format_version": 1,

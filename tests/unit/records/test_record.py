@@ -7,39 +7,44 @@ import json
 import pytest
 
 from lastgood.records.record import (
-    Cause,
+    ChainedException,
     Crashed,
-    Failure,
     Progress,
+    QueryStarted,
     Record,
-    Sink,
-    Source,
-    Started,
+    RecordedFailure,
+    RecordedOperator,
+    RecordedSink,
+    RecordedSource,
     StartFailed,
-    StateOperator,
     Subscription,
     Terminated,
     record_from_json,
 )
 
-FAILURE = Failure(
+FAILURE = RecordedFailure(
     condition="X",
     message="out",
-    causes=(Cause(language="java", class_name="A", message="out"), Cause(language="python", class_name="ValueError")),
+    causes=(
+        ChainedException(language="java", class_name="A", message="out"),
+        ChainedException(language="python", class_name="ValueError"),
+    ),
     start_offsets=({"orders": {"0": 1}}, None),
     end_offsets=(7,),
 )
 RECORDS: list[Record] = [
-    Started(recorded_at_ms=1, query_id="q", run_id="r", query_name="orders", checkpoint="file:/chk", started_at_ms=1),
+    QueryStarted(
+        recorded_at_ms=1, query_id="q", run_id="r", query_name="orders", checkpoint="file:/chk", started_at_ms=1
+    ),
     Progress(
         recorded_at_ms=2,
         batch_id=7,
         sources=(
-            Source(description="K", subscription=Subscription(kind="subscribe", value="orders")),
-            Source(description="R"),
+            RecordedSource(description="K", subscription=Subscription(kind="subscribe", value="orders")),
+            RecordedSource(description="R"),
         ),
-        state_operators=(StateOperator(operator_name="dedupe", num_rows_total=3),),
-        sink=Sink(description="noop"),
+        state_operators=(RecordedOperator(operator_name="dedupe", num_rows_total=3),),
+        sink=RecordedSink(description="noop"),
     ),
     Terminated(recorded_at_ms=3, batch_id=8, failure=FAILURE),
     Terminated(recorded_at_ms=3),
@@ -55,7 +60,7 @@ def test_record_comes_back_from_its_json(record: Record) -> None:
 
 def test_record_of_a_newer_recorder_is_read_as_far_as_it_is_known() -> None:
     told = {"kind": "terminated", "format_version": 9, "recorded_at_ms": 3, "mood": "bad", "failure": {"mood": "bad"}}
-    assert record_from_json(told) == Terminated(recorded_at_ms=3, failure=Failure())
+    assert record_from_json(told) == Terminated(recorded_at_ms=3, failure=RecordedFailure())
 
 
 @pytest.mark.parametrize(

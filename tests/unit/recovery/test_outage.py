@@ -11,7 +11,7 @@ import pytest
 from lastgood.errors import UsageError
 from lastgood.failures.ending import Cause
 from lastgood.journal.incidents import last_incident
-from lastgood.ladder.rungs import Standing
+from lastgood.ladder.rungs import CommandStanding
 from lastgood.operations.recover import recover
 from lastgood.recovery.applying import undo
 from lastgood.recovery.decision import Decision
@@ -203,7 +203,7 @@ def test_run_goes_back_to_stable_offsets_once(query: CheckpointBuilder) -> None:
     told: list[Event] = []
     made = healer(told)
     for _ in range(2):
-        assert made.before_start(Standing()) is None
+        assert made.before_start(CommandStanding()) is None
     made.close()
     assert [event.goal if isinstance(event, Repaired) else event.name for event in told] == ["reposition", "diagnosed"]
 
@@ -213,20 +213,20 @@ def test_run_calls_a_person_unless_one_has_looked(query: CheckpointBuilder) -> N
     down_for(query, 2)
     made = healer([])
     with pytest.raises(PersonNeededError) as raised:
-        made.before_start(Standing())
+        made.before_start(CommandStanding())
     made.close()
     assert raised.value.next == "lastgood run orders --go-on"
     looked = healer([], go_on=True)
-    assert looked.before_start(Standing()) is None
+    assert looked.before_start(CommandStanding()) is None
     looked.close()
 
 
 def test_run_does_not_take_the_time_in_which_the_command_ran_for_an_outage(query: CheckpointBuilder) -> None:
     configure(query, PERSON)
     made = healer([])
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     down_for(query, 9)  # it ran all the time, and had nothing to commit
     ended = Ended(at=time.time(), exit_code=1, signal=None, seconds=1.0, error=None, failure=None, positions={})
     made.failed(ended, Cause())
-    assert made.before_start(Standing(failures=1, cause=Cause())) is None
+    assert made.before_start(CommandStanding(failures=1, cause=Cause())) is None
     made.close()

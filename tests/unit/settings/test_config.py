@@ -8,8 +8,8 @@ import pytest
 from lastgood.errors import ConfigError, UsageError
 from lastgood.settings.config import (
     Config,
+    ConfiguredQuery,
     Kafka,
-    Query,
     choose_pipeline,
     parse_duration,
     pipeline_of_command,
@@ -63,7 +63,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     pipeline = Config(write(tmp_path, FULL)).pipelines()["orders"]
     assert pipeline.command == ("spark-submit", "orders.py")
     assert pipeline.queries == (
-        Query(
+        ConfiguredQuery(
             name="orders",
             checkpoint="s3a://lake/chk/orders",
             sink="delta:s3a://lake/orders",
@@ -72,7 +72,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
             offset_columns="partition,offset",
             source_replays=True,
         ),
-        Query(name="late", checkpoint="s3a://lake/chk/late"),
+        ConfiguredQuery(name="late", checkpoint="s3a://lake/chk/late"),
     )
     assert pipeline.kafka == Kafka(bootstrap="broker:9092", config=tmp_path / "client.properties")
     assert pipeline.max_downtime_ms == 3 * 86_400_000

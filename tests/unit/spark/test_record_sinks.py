@@ -20,7 +20,7 @@ from lastgood.records.files import in_order, parse_records
 from lastgood.records.record import Terminated
 from lastgood.spark import record_sinks
 from lastgood.spark.agent import writer as agent_writer
-from lastgood.spark.agent.files import FileSink
+from lastgood.spark.agent.files import RecordFileWriter
 from lastgood.spark.agent.writer import Writer
 from lastgood.spark.record_sinks import BesideCheckpoints, LedgerSink, ObjectSink, sink_for
 from lastgood.storage.reading import Location, parse_location
@@ -81,7 +81,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def test_local_folders_are_appended_to() -> None:
-    assert isinstance(sink_for(parse_location("/records")), FileSink)
+    assert isinstance(sink_for(parse_location("/records")), RecordFileWriter)
 
 
 def files(folder: Path) -> list[int]:

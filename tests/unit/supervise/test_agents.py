@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from lastgood.records.record import Crashed, Failure, Progress, Record, Started, Terminated
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, RecordedFailure, Terminated
 from lastgood.spark.agent.files import encode_records
 from lastgood.storage.reading import Location
 from lastgood.supervise.agents import Agents
 
-FAILURE = Failure(message="out")
+FAILURE = RecordedFailure(message="out")
 
 
 def beat(
@@ -90,10 +90,10 @@ def test_error_is_that_of_the_run_that_has_just_ended(tmp_path: Path) -> None:
     assert agents.failure() == (None, FAILURE)
     agents.begin()
     assert agents.failure() is None
-    write(tmp_path, 2, Started(recorded_at_ms=1, query_id="q"), Progress(recorded_at_ms=2, batch_id=1))
+    write(tmp_path, 2, QueryStarted(recorded_at_ms=1, query_id="q"), Progress(recorded_at_ms=2, batch_id=1))
     assert agents.failure() is None
-    write(tmp_path, 2, Crashed(recorded_at_ms=3, failure=Failure(message="later")), number=2)
-    assert agents.failure() == (None, Failure(message="later"))
+    write(tmp_path, 2, Crashed(recorded_at_ms=3, failure=RecordedFailure(message="later")), number=2)
+    assert agents.failure() == (None, RecordedFailure(message="later"))
 
 
 def test_error_is_of_a_query_by_the_name_that_its_checkpoint_has_here(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ledgers import progress
 from lastgood.ledger import connecting
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace, parse_place
-from lastgood.spark.agent.files import FileSink
+from lastgood.spark.agent.files import RecordFileWriter
 from lastgood.storage.reading import Location, parse_location
 from lastgood.supervise import filling as module
 from lastgood.supervise import mirroring as mirrors
@@ -138,9 +138,9 @@ def test_records_of_agents_and_of_the_application_are_filled_in(
     def told(batch_id: int) -> dict[str, object]:
         return progress(batch_id, query_id=QUERY_ID, checkpoint=str(tmp_path / "checkpoint")).to_json()
 
-    FileSink(tmp_path / "agent" / "run-1").write([told(7)])
-    now = FileSink(tmp_path / "agent" / "run-2")
-    FileSink(tmp_path / "checkpoint.lastgood" / "records").write([told(9)])
+    RecordFileWriter(tmp_path / "agent" / "run-1").write([told(7)])
+    now = RecordFileWriter(tmp_path / "agent" / "run-2")
+    RecordFileWriter(tmp_path / "checkpoint.lastgood" / "records").write([told(9)])
     with filling(place, print, agents=tmp_path / "agent") as filled, mirroring([location], print, filled):
         wait_until(lambda: place.path is not None and place.path.exists() and ids(place) == [0, 7, 9])
         now.write([told(8)])

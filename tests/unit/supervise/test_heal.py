@@ -11,7 +11,7 @@ from planning import broker
 
 from lastgood.failures.ending import Cause
 from lastgood.journal.plan_file import parse_plan
-from lastgood.ladder.rungs import Standing
+from lastgood.ladder.rungs import CommandStanding
 from lastgood.recovery.applying import undo
 from lastgood.settings.config import Kafka, Pipeline
 from lastgood.settings.policy import Policy
@@ -62,7 +62,7 @@ def test_what_expired_unread_is_left_to_a_person_with_the_plan_saved(checkpoint:
     told: list[Event] = []
     made = healer(checkpoint, told, (18, 30), (15, 30))
     with pytest.raises(PersonNeededError) as raised:
-        made.before_start(Standing())
+        made.before_start(CommandStanding())
     made.close()
     assert raised.value.file is not None
     plan = parse_plan(Path(raised.value.file).read_bytes(), "plan")
@@ -76,7 +76,7 @@ def test_what_expired_unread_is_left_to_a_person_with_the_plan_saved(checkpoint:
 def test_what_expired_unread_is_jumped_over_if_the_policy_accepts_loss(checkpoint: Path) -> None:
     told: list[Event] = []
     made = healer(checkpoint, told, (18, 30), (15, 30), accept=("loss",))
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     made.close()
     (repaired,) = [event for event in told if isinstance(event, Repaired)]
     assert (repaired.goal, repaired.guarantee) == ("reposition", "lossy")
@@ -87,7 +87,7 @@ def test_what_expired_unread_is_jumped_over_if_the_policy_accepts_loss(checkpoin
 def test_what_is_all_there_is_started_as_it_stands(checkpoint: Path) -> None:
     told: list[Event] = []
     made = healer(checkpoint, told, (15, 30), (3, 30))
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     made.close()
     assert [event.name for event in told] == ["diagnosed"]
 
@@ -97,7 +97,7 @@ def test_topic_that_is_longer_after_it_was_created_again_is_left_to_a_person(che
     started(checkpoint, "old")
     made = healer(checkpoint, told, (0, 99), (0, 99), topic_id="new")
     with pytest.raises(PersonNeededError) as raised:
-        made.before_start(Standing())
+        made.before_start(CommandStanding())
     made.close()
     assert raised.value.file is not None
     plan = parse_plan(Path(raised.value.file).read_bytes(), "plan")
@@ -112,11 +112,11 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_once_if_the_pol
     accept = ("loss", "duplicates")
     started(checkpoint, "old")
     made = healer(checkpoint, told, (2, 99), (0, 99), accept=accept, topic_id="new")
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     made.close()
     assert '{"orders":{"0":2,"1":0}}' in (checkpoint / "offsets" / str(BATCHES - 1)).read_text()
     again = healer(checkpoint, told, (2, 99), (0, 99), accept=accept, topic_id="new")
-    assert again.before_start(Standing()) is None
+    assert again.before_start(CommandStanding()) is None
     again.close()
     assert [event.name for event in told] == ["repaired", "diagnosed"]
 
@@ -126,7 +126,7 @@ def test_repair_that_is_taken_back_leaves_the_offsets_with_the_topic_that_was_re
     accept = ("loss", "duplicates")
     started(checkpoint, "old")
     made = healer(checkpoint, told, (0, 99), (0, 99), accept=accept, topic_id="new")
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     made.close()
     assert noted(checkpoint) == {"orders": "new"}
     undo("last", target=resolve_target(str(checkpoint)), driver_is_dead=True)
@@ -140,7 +140,7 @@ def test_query_that_was_repaired_is_not_repaired_again_before_it_was_started(che
     query.run(BATCHES)
     query.plan()
     made = healer(checkpoint, told, (0, 99), (0, 99), accept=("duplicates",), is_sink_known=False)
-    stuck = Standing(failures=3, cause=Cause(checkpoint=str(checkpoint)))
+    stuck = CommandStanding(failures=3, cause=Cause(checkpoint=str(checkpoint)))
     for _ in range(2):  # another query of the application has to wait
         assert made.before_start(stuck) is None
     repaired = [event.goal for event in told if isinstance(event, Repaired)]
@@ -152,7 +152,7 @@ def started(checkpoint: Path, topic_id: str) -> None:
     """It was started while the topic had this id."""
     told: list[Event] = []
     made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
-    assert made.before_start(Standing()) is None
+    assert made.before_start(CommandStanding()) is None
     made.close()
 
 
@@ -160,7 +160,7 @@ def test_topic_of_which_kafka_is_silent_is_taken_for_what_it_was(checkpoint: Pat
     told: list[Event] = []
     for topic_id in ("old", None):
         made = healer(checkpoint, told, (0, 30), (0, 30), topic_id=topic_id)
-        assert made.before_start(Standing()) is None
+        assert made.before_start(CommandStanding()) is None
         made.close()
     assert noted(checkpoint) == {"orders": "old"}
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lastgood.observe.progress import Progress
+from lastgood.observe.progress import LogProgress
 from lastgood.supervise.stalls import Stalls
 
 
@@ -19,7 +19,7 @@ class World:
 
 def test_batch_that_is_not_committed_in_time_is_a_stall() -> None:
     world = World()
-    world.stalls.note("chk", Progress(7, 6))
+    world.stalls.note("chk", LogProgress(7, 6))
     world.now = 59.9
     assert world.stalls.stalled() is None
     world.now = 60
@@ -31,17 +31,17 @@ def test_batch_that_is_not_committed_in_time_is_a_stall() -> None:
 
 def test_progress_begins_the_time_anew() -> None:
     world = World()
-    world.stalls.note("chk", Progress(7, 6))
+    world.stalls.note("chk", LogProgress(7, 6))
     world.now = 50
-    world.stalls.note("chk", Progress(7, 7))
-    world.stalls.note("chk", Progress(8, 7))
+    world.stalls.note("chk", LogProgress(7, 7))
+    world.stalls.note("chk", LogProgress(8, 7))
     world.now = 100
     assert world.stalls.stalled() is None
 
 
 def test_query_without_anything_to_do_is_no_stall_and_seldom_asked_about() -> None:
     world = World()
-    world.stalls.note("chk", Progress(7, 7))
+    world.stalls.note("chk", LogProgress(7, 7))
     for world.now in range(60, 180, 10):
         assert world.stalls.stalled() is None
     assert world.asked == 2
@@ -49,7 +49,7 @@ def test_query_without_anything_to_do_is_no_stall_and_seldom_asked_about() -> No
 
 def test_query_that_plans_nothing_though_its_sources_hold_more_is_a_stall() -> None:
     world = World()
-    world.stalls.note("chk", Progress(7, 7))
+    world.stalls.note("chk", LogProgress(7, 7))
     world.now, world.is_ahead = 60, True
     stall = world.stalls.stalled()
     assert stall is not None
@@ -58,15 +58,15 @@ def test_query_that_plans_nothing_though_its_sources_hold_more_is_a_stall() -> N
 
 def test_new_run_begins_the_time_anew() -> None:
     world = World()
-    world.stalls.note("chk", Progress(7, 6))
+    world.stalls.note("chk", LogProgress(7, 6))
     world.now = 1000
     world.stalls.begin()
-    world.stalls.note("chk", Progress(7, 6))
+    world.stalls.note("chk", LogProgress(7, 6))
     assert world.stalls.stalled() is None
 
 
 def test_nothing_is_a_stall_unless_the_policy_says_so() -> None:
     world = World(None)
-    world.stalls.note("chk", Progress(7, 6))
+    world.stalls.note("chk", LogProgress(7, 6))
     world.now = 10_000
     assert world.stalls.stalled() is None

@@ -16,7 +16,7 @@ from lastgood.planning.draft import Draft, Edit, StartEdit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.reposition import finished, lines_of, priced, refuse_stateful, with_lines
 from lastgood.planning.goals.resume import require_sinks, resumed
-from lastgood.planning.goals.values import Fresh
+from lastgood.planning.goals.values import FreshGoal
 from lastgood.planning.leaving import (
     BEHIND,
     every_partition,
@@ -44,7 +44,7 @@ _NO_LOG = "the assumption that the query reads nothing else and keeps no state: 
 _NOBODY = "(a query that is not there yet)"
 
 
-def plan_fresh(world: World, goal: Fresh, spark: SparkVersion) -> Draft:
+def plan_fresh(world: World, goal: FreshGoal, spark: SparkVersion) -> Draft:
     """The draft for `fresh`.
 
     Raises:
@@ -83,7 +83,7 @@ def _from_mirror(work: Work) -> Draft:
     return resumed(replace(work, mirror=work.facts.mirror).with_repair(repair, world))
 
 
-def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
+def _from_offsets(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets]) -> Draft:
     standing = work.standing
     own_id = standing.query_id or work.facts.mirrored_id
     world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
@@ -106,7 +106,7 @@ def _from_offsets(work: Work, goal: Fresh, wanted: Mapping[str, Offsets]) -> Dra
     return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), world))
 
 
-def _before_first(work: Work, standing: Standing, goal: Fresh, wanted: Mapping[str, Offsets]) -> Draft:
+def _before_first(work: Work, standing: Standing, goal: FreshGoal, wanted: Mapping[str, Offsets]) -> Draft:
     """No plan is left that tells what Spark pinned: the query begins at batch 0, where its source is told to begin.
 
     Raises:
@@ -178,7 +178,7 @@ def _is_told_so(standing: Standing, wanted: Mapping[str, Offsets]) -> bool:
     return True
 
 
-def _via_application(work: Work, goal: Fresh, wanted: Mapping[str, Offsets], via: StartFile) -> Draft:
+def _via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets], via: StartFile) -> Draft:
     """The checkpoint is set aside, and the application told by its configuration where to start: at batch 0.
 
     Raises:
@@ -321,7 +321,7 @@ def _first_run(standing: Standing, plan: OffsetEntry, why: str) -> Iterator[Edit
 
 
 def _priced(
-    standing: Standing, goal: Fresh, plans: Mapping[int, OffsetEntry], starts: Placed, edits: tuple[Edit, ...]
+    standing: Standing, goal: FreshGoal, plans: Mapping[int, OffsetEntry], starts: Placed, edits: tuple[Edit, ...]
 ) -> Repair:
     """The price by the logs where they tell how far the sinks are, else the word by what is proven otherwise."""
     shown = [batch for batch in standing.shown if batch is not None]
@@ -385,11 +385,11 @@ def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
 
 
 def _offer(world: World, asked: Goal) -> Iterator[Offer]:
-    is_it = isinstance(asked, Fresh) and asked.offsets is None
+    is_it = isinstance(asked, FreshGoal) and asked.offsets is None
     if world.repair.mirror and not is_it:
-        yield Fresh(), ()
+        yield FreshGoal(), ()
 
 
 FRESH: Final = GoalKind(
-    name=Fresh.name, begins=Begins.ANEW, make=Fresh, draft=plan_fresh, offer=_offer, tells_start=True
+    name=FreshGoal.name, begins=Begins.ANEW, make=FreshGoal, draft=plan_fresh, offer=_offer, tells_start=True
 )

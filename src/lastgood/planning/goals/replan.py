@@ -11,7 +11,7 @@ from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, foreseen, repaired, require_sinks, require_sources
-from lastgood.planning.goals.values import Replan
+from lastgood.planning.goals.values import ReplanGoal
 from lastgood.planning.pricing import ends
 from lastgood.planning.repairs.numbers import number_taken
 from lastgood.planning.repairs.repair import Work, refuse
@@ -135,13 +135,13 @@ def _files(entry: object) -> list[SourceFile]:
 
 def _offer(world: World, asked: Goal) -> Iterator[Offer]:
     is_open = world.checkpoint.orphan is not None
-    if asked.name != Replan.name and is_open:
-        yield Replan(), ()
+    if asked.name != ReplanGoal.name and is_open:
+        yield ReplanGoal(), ()
 
 
-def _plan(world: World, goal: Replan, spark: SparkVersion) -> Draft:
+def _plan(world: World, goal: ReplanGoal, spark: SparkVersion) -> Draft:
     del goal
     return plan_replan(world, spark)
 
 
-REPLAN: Final = GoalKind(name=Replan.name, begins=Begins.BY_ITSELF, make=Replan, draft=_plan, offer=_offer)
+REPLAN: Final = GoalKind(name=ReplanGoal.name, begins=Begins.BY_ITSELF, make=ReplanGoal, draft=_plan, offer=_offer)

@@ -13,7 +13,7 @@ from lastgood.diagnosis.rules_kafka_broker import may_be_read
 from lastgood.planning.draft import Draft, Edit
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.resume import LOGS, repaired, require_continuity, require_next, require_sinks
-from lastgood.planning.goals.values import Reposition
+from lastgood.planning.goals.values import RepositionGoal
 from lastgood.planning.losses import assumptions, begun, missing_already, silently_lost
 from lastgood.planning.numbering import Number, numbered, require_no_gap
 from lastgood.planning.placing import Placed, as_of_now, placed
@@ -28,7 +28,7 @@ from lastgood.query.sinks import NONE
 from lastgood.query.world import World
 
 
-def plan_reposition(world: World, goal: Reposition, spark: SparkVersion) -> Draft:
+def plan_reposition(world: World, goal: RepositionGoal, spark: SparkVersion) -> Draft:
     """The draft for `reposition`.
 
     Raises:
@@ -274,9 +274,9 @@ def _offer(world: World, asked: Goal) -> Iterator[Offer]:
     newest = checkpoint.newest_offsets
     has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
     # Of any other source nobody could choose them.
-    if asked.name != Reposition.name and has_offsets:
+    if asked.name != RepositionGoal.name and has_offsets:
         lag = max((checkpoint.last_planned or 0) - (checkpoint.last_committed or 0), 0)
-        yield Reposition({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
+        yield RepositionGoal({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
 
 
 def _offer_earliest(world: World) -> Iterator[Offer]:
@@ -293,13 +293,13 @@ def _offer_earliest(world: World) -> Iterator[Offer]:
         if there:
             offsets[source_id] = there
     if offsets:
-        yield Reposition(offsets, "Kafka's earliest offsets are"), ("--earliest",)
+        yield RepositionGoal(offsets, "Kafka's earliest offsets are"), ("--earliest",)
 
 
 REPOSITION: Final = GoalKind(
-    name=Reposition.name,
+    name=RepositionGoal.name,
     begins=Begins.WHERE_CHOSEN,
-    make=Reposition,
+    make=RepositionGoal,
     draft=plan_reposition,
     offer=_offer,
     offer_instead=_offer_earliest,

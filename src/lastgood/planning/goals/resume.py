@@ -15,10 +15,10 @@ from lastgood.checkpoint.file_logs import FileLogEntry
 from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
-from lastgood.checkpoint.source_order import Step, step
+from lastgood.checkpoint.source_order import OffsetStep, step
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
-from lastgood.planning.goals.values import Resume
+from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.leaving import begins_as_told
 from lastgood.planning.losses import assumptions, begun, doubled_already, missing_already, silently_lost
 from lastgood.planning.numbering import require_no_gap
@@ -112,7 +112,7 @@ def _unlifted(work: Work) -> tuple[Alternative, ...]:
     except RepairRefusedError:
         return ()
     because = "Spark's own restart, if the application is started as it stands; rests on"
-    return (Alternative(Resume.name, found.guarantee, f"{because} {found.rests_on[-1]}"),) if found.is_plain else ()
+    return (Alternative(ResumeGoal.name, found.guarantee, f"{because} {found.rests_on[-1]}"),) if found.is_plain else ()
 
 
 def foreseen(work: Work) -> Outlook:
@@ -279,7 +279,7 @@ def require_files(standing: Standing) -> None:
 
 
 def _goes_on(before: SourceOffset, now: SourceOffset | None) -> bool:
-    if now is not None and not isinstance(now, KafkaOffset) and step(before, now) is Step.BACK:
+    if now is not None and not isinstance(now, KafkaOffset) and step(before, now) is OffsetStep.BACK:
         return False  # of Kafka a broker tells
     return isinstance(before, VoidOffset) or not (now is None or isinstance(now, VoidOffset))
 
@@ -446,13 +446,13 @@ def _shown(batch: int | None) -> int:
 
 def _offer(world: World, asked: Goal) -> Iterator[Offer]:
     del world
-    if asked.name != Resume.name:
-        yield Resume(), ()
+    if asked.name != ResumeGoal.name:
+        yield ResumeGoal(), ()
 
 
-def _plan(world: World, goal: Resume, spark: SparkVersion) -> Draft:
+def _plan(world: World, goal: ResumeGoal, spark: SparkVersion) -> Draft:
     del goal
     return plan_resume(world, spark)
 
 
-RESUME: Final = GoalKind(name=Resume.name, begins=Begins.BY_ITSELF, make=Resume, draft=_plan, offer=_offer)
+RESUME: Final = GoalKind(name=ResumeGoal.name, begins=Begins.BY_ITSELF, make=ResumeGoal, draft=_plan, offer=_offer)

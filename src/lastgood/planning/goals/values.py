@@ -13,21 +13,21 @@ from lastgood.values import JsonValue, form, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(JsonValue):
+class ResumeGoal(JsonValue):
     """Run again from the last good batch, in the cheapest way that is exact."""
 
     name = "resume"
 
 
 @dataclass(frozen=True, slots=True)
-class Replan(JsonValue):
+class ReplanGoal(JsonValue):
     """Drop the plan that is not committed, so that today's limits apply."""
 
     name = "replan"
 
 
 @dataclass(frozen=True, slots=True)
-class Reposition(JsonValue):
+class RepositionGoal(JsonValue):
     """Start again from chosen offsets, in place."""
 
     json = form("chosen offsets")
@@ -59,7 +59,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class FreshGoal:
     """Seed a new checkpoint, because the old one is lost or to be left behind."""
 
     offsets: Mapping[str, Offsets] | None = None

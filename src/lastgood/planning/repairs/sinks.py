@@ -22,7 +22,7 @@ from lastgood.planning.repairs.sinks_back import (
 )
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.predict import predict
-from lastgood.query.prediction.restart import Outcome, Stage
+from lastgood.query.prediction.restart import Outcome, StartStage
 from lastgood.query.sinks import NONE
 from lastgood.sources.kinds import kind_of, source_kind
 from lastgood.steps.step import SinkEdit
@@ -170,7 +170,7 @@ def orphan(work: Work) -> Repair | None:
     if stop is None or standing.restart.batch != batch_id or standing.restart.leaves_orphan:
         return None
     is_state = standing.world.is_stateful and stop.subject.startswith(("state", COMMITS, OFFSETS))
-    if stop.stage not in (Stage.PLANNED, Stage.TASK) or is_state:
+    if stop.stage not in (StartStage.PLANNED, StartStage.TASK) or is_state:
         return None
     why = f"it cannot run again: {stop.subject}: {stop.because}"
     return _committed(work, f"the sinks have it, and {why}") if shown == batch_id else retired(standing, batch_id, why)

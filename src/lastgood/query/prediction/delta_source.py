@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
-from lastgood.query.prediction.restart import Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.sources.delta.facts import DeltaFacts, Serving, can_serve
 
 
@@ -14,7 +14,7 @@ def opening(table: DeltaFacts) -> None:
         StoppedError: there is none.
     """
     if table.exists is False:
-        raise StoppedError(Stop(Stage.START, "DELTA_SCHEMA_NOT_SET", table.location, "there is no table"))
+        raise StoppedError(Stop(StartStage.START, "DELTA_SCHEMA_NOT_SET", table.location, "there is no table"))
 
 
 def reading(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fail_on_data_loss: bool) -> str | None:
@@ -28,24 +28,24 @@ def reading(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, f
     """
     if table.table_id is not None and table.table_id != end.table_id:
         error, because = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", "it was created again"
-        raise StoppedError(Stop(Stage.START, error, table.location, because))
+        raise StoppedError(Stop(StartStage.START, error, table.location, because))
     first = start or end
     answer = can_serve(table, first)
     latest = -1 if table.latest_version is None else table.latest_version
     is_beyond = answer.serving is not Serving.UNKNOWN and end.table_version > latest + 1
     if is_beyond and fail_on_data_loss:
         because = f"the table ends at version {latest}, and was read up to {end.table_version}"
-        raise StoppedError(Stop(Stage.START, "DELTA_STREAMING_TRAILING_COMMIT_MISSING", table.location, because))
+        raise StoppedError(Stop(StartStage.START, "DELTA_STREAMING_TRAILING_COMMIT_MISSING", table.location, because))
     if answer.serving is Serving.UNKNOWN or is_beyond:
         return f"{table.location}: {answer.because}"
     if answer.serving is Serving.YES:
         return None
     if not answer.lost_versions:
         error = "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE"
-        raise StoppedError(Stop(Stage.START, error, table.location, answer.because))
+        raise StoppedError(Stop(StartStage.START, error, table.location, answer.because))
     if fail_on_data_loss:
         error = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
-        raise StoppedError(Stop(Stage.START, error, table.location, answer.because))
+        raise StoppedError(Stop(StartStage.START, error, table.location, answer.because))
     return None
 
 

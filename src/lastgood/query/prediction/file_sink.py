@@ -6,7 +6,7 @@ from lastgood.checkpoint.file_logs import compact_interval, entry_name, ids_read
 from lastgood.checkpoint.layout import SINK_LOG
 from lastgood.checkpoint.logs import list_log
 from lastgood.query.prediction.messages import CONCURRENT_FILE
-from lastgood.query.prediction.restart import Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sinks.evidence import SinkEvidence
 
@@ -35,4 +35,4 @@ def writing(sink: SinkEvidence, batch_id: int, spark: SparkVersion, *, is_local:
 
 
 def _stopped(error: str, name: str, because: str) -> StoppedError:
-    return StoppedError(Stop(Stage.SINK, error, f"{SINK_LOG}/{name}", because))
+    return StoppedError(Stop(StartStage.SINK, error, f"{SINK_LOG}/{name}", because))

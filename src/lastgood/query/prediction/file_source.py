@@ -16,7 +16,7 @@ from lastgood.checkpoint.file_logs import (
 )
 from lastgood.checkpoint.logs import BatchIds, SourceLog
 from lastgood.query.prediction.messages import log_error
-from lastgood.query.prediction.restart import Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SparkVersion
 
 LOG_VERSION_NEWEST = 1
@@ -39,7 +39,7 @@ def opening(log: SourceLog, spark: SparkVersion) -> None:
             error = f"{path} does" + (
                 " not exist" if is_newest else f"n't exist (latestId: {newest}, compactInterval: {interval})"
             )
-            raise StoppedError(Stop(Stage.START, error, path, "the source's own log has a hole"))
+            raise StoppedError(Stop(StartStage.START, error, path, "the source's own log has a hole"))
         _require_sound(log, log_id, path, spark)
 
 
@@ -61,7 +61,7 @@ def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
         span = f"exist (startId: Some({start + 1}), endId: Some({end}))"
         error = span if is_any else f"batch {start + 1} doesn't exist"
         because = "the source's own log does not hold what was planned"
-        raise StoppedError(Stop(Stage.START, error, f"{log.folder}/{missing[0].start}", because))
+        raise StoppedError(Stop(StartStage.START, error, f"{log.folder}/{missing[0].start}", because))
 
 
 def _readable(log: SourceLog, wanted: range) -> BatchIds:
@@ -84,7 +84,7 @@ def _require_sound(log: SourceLog, log_id: int, path: str, spark: SparkVersion) 
     entry = log.entries.get(log_id)
     if isinstance(entry, Damage) and entry.kind is not DamageKind.TOO_LARGE:
         error = log_error(entry, spark, version_newest=LOG_VERSION_NEWEST)
-        raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
+        raise StoppedError(Stop(StartStage.START, error, path, f"it cannot be read: {entry}"))
 
 
 def _can_be_read(log: SourceLog, log_id: int) -> bool:

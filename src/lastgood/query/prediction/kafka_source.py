@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
-from lastgood.query.prediction.restart import Stage, Stop
+from lastgood.query.prediction.restart import StartStage, Stop
 from lastgood.query.prediction.spark_version import SPARK_4_0, SparkVersion
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets, only_in
@@ -156,7 +156,7 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
     return Stop(stage, error, names, because)
 
 
-def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: bool) -> tuple[Stage, str, str]:
+def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: bool) -> tuple[StartStage, str, str]:
     """When Spark stops, a literal part of what it says (all of it for one partition alone), and why."""
     unread = "Cannot fetch offset" if spark < SPARK_4_0 else "Could not read records in offset ["
     added, moved, negative = "Added partition ", "offset was changed from ", f"does not equal {OFFSET_EARLIEST}"
@@ -164,22 +164,22 @@ def _told(gap: Gap, alone: KafkaGap | None, spark: SparkVersion, *, is_planned: 
         negative = f"earliest offset {alone.first} {negative}"
         added += f"{alone.name} starts from {alone.end} instead of 0"
         moved += f"{alone.first} to {alone.end}"
-    missing = (Stage.START, "This server does not host this topic-partition")
+    missing = (StartStage.START, "This server does not host this topic-partition")
     if is_planned:
-        missing = (Stage.TASK, "expired before the position for partition")
+        missing = (StartStage.TASK, "expired before the position for partition")
     told = {
         Gap.TOPIC_GONE: (*missing, "it does not exist"),
-        Gap.ADDED_GONE: (Stage.PLANNED, "Cannot find initial offsets", "partitions that it was to read are gone"),
-        Gap.ADDED_LATE: (Stage.PLANNED, added, "the first records of a new partition are gone"),
+        Gap.ADDED_GONE: (StartStage.PLANNED, "Cannot find initial offsets", "partitions that it was to read are gone"),
+        Gap.ADDED_LATE: (StartStage.PLANNED, added, "the first records of a new partition are gone"),
         Gap.PARTITION_GONE: (
-            Stage.PLANNED,
+            StartStage.PLANNED,
             "are gone" if spark < SPARK_4_0 else "have been deleted",
             "partitions that were read are gone",
         ),
-        Gap.WENT_BACK: (Stage.PLANNED, moved, "the partition ends before the position of the query"),
-        Gap.NEGATIVE: (Stage.TASK, negative, "what stands there is no position"),
-        Gap.EXPIRED: (Stage.TASK, unread, "records that are still to be read are deleted"),
-        Gap.BEYOND_END: (Stage.TASK, unread, "the batch ends above the end of the partition"),
+        Gap.WENT_BACK: (StartStage.PLANNED, moved, "the partition ends before the position of the query"),
+        Gap.NEGATIVE: (StartStage.TASK, negative, "what stands there is no position"),
+        Gap.EXPIRED: (StartStage.TASK, unread, "records that are still to be read are deleted"),
+        Gap.BEYOND_END: (StartStage.TASK, unread, "the batch ends above the end of the partition"),
     }
     return told[gap]
 

@@ -22,7 +22,7 @@ from lastgood.query.prediction.messages import (
     source_line_error,
     too_new,
 )
-from lastgood.query.prediction.restart import Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.sources.kinds import source_kind
 
@@ -134,9 +134,9 @@ class LogReading:
         """
         entry = self._entry(batch_id)
         if isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE:
-            stage, error = Stage.COMMIT, NO_TRACKER
+            stage, error = StartStage.COMMIT, NO_TRACKER
             if not is_run:
-                stage = Stage.START
+                stage = StartStage.START
                 error = offset_log_error(entry, self._spark, version_newest=self._offsets_newest)
             raise StoppedError(Stop(stage, error, f"offsets/{batch_id}", _BLANK))
 
@@ -245,4 +245,4 @@ def _require_openable(log: BatchLog[Any], batch_id: int) -> None:
 
 
 def _stopped(error: str, subject: str, because: str) -> StoppedError:
-    return StoppedError(Stop(Stage.START, error, subject, because))
+    return StoppedError(Stop(StartStage.START, error, subject, because))

@@ -22,7 +22,7 @@ from lastgood.query.prediction.file_source import next_name, opening, reading
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap, is_without_topics, planning_gaps, replay_gaps, stop_of
 from lastgood.query.prediction.log_reading import LogReading
 from lastgood.query.prediction.messages import CONCURRENT_FILE, CONCURRENT_LOG, initial_error, metadata_error
-from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, StartStage, Stop, StoppedError
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_1, SPARK_4_2, SparkVersion
@@ -121,20 +121,20 @@ class _Start:
             return Restart(self._spark, Outcome.STARTS, 0, "no epoch was ever committed")
         if self._committed not in self._checkpoint.offsets.ids:
             error = f"Batch {self._committed} was committed without end epoch offsets"
-            raise StoppedError(Stop(Stage.START, error, f"offsets/{self._committed}", "it is not there"))
+            raise StoppedError(Stop(StartStage.START, error, f"offsets/{self._committed}", "it is not there"))
         self._logs.read_newest_commit()
         return Restart(self._spark, Outcome.RESUMES, self._committed + 1, f"epoch {self._committed} is committed")
 
     def _query_metadata(self) -> None:
         found = self._checkpoint.query
         if isinstance(found, Damage):
-            raise StoppedError(Stop(Stage.START, metadata_error(found), "metadata", f"it cannot be read: {found}"))
+            raise StoppedError(Stop(StartStage.START, metadata_error(found), "metadata", f"it cannot be read: {found}"))
         if found is not None:
             return
         has_logs = self._planned is not None or self._committed is not None
         if has_logs and self._spark >= SPARK_4_2:
             error = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
-            raise StoppedError(Stop(Stage.START, error, "metadata", "it is not there, though there are batches"))
+            raise StoppedError(Stop(StartStage.START, error, "metadata", "it is not there, though there are batches"))
         if self._world.is_local and ".metadata.crc" in self._checkpoint.foreign:
             raise StoppedError(_left_over(".metadata.crc"))
 
@@ -148,7 +148,9 @@ class _Start:
         left += [log.folder for log in logs if _has_files(log.listing)]
         if self._spark >= SPARK_4_1 and left:
             error = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
-            raise StoppedError(Stop(Stage.START, error, left[0], "it is not empty, and the query begins at batch 0"))
+            raise StoppedError(
+                Stop(StartStage.START, error, left[0], "it is not empty, and the query begins at batch 0")
+            )
         self._read_initial()
         self._plan(0)
         self._plan_first()
@@ -200,7 +202,7 @@ class _Start:
                 first = before.log_offset if isinstance(before, FileOffset) else -1
                 if first > end.log_offset:
                     because = f"it ends at {end.log_offset}, before its start {first}"
-                    raise StoppedError(Stop(Stage.START, "assertion failed", f"offsets/{batch_id}", because))
+                    raise StoppedError(Stop(StartStage.START, "assertion failed", f"offsets/{batch_id}", because))
                 self._tell_shared(source_id)
                 reading(self._source(source_id), first, end.log_offset, self._spark)
 
@@ -281,7 +283,7 @@ class _Start:
                 kind = self._logs.kind(log.name) or asked
                 error = initial_error(entry, self._spark, version_newest=INITIAL_VERSION_NEWEST, kind=kind)
                 path = f"{log.folder}/{log.entry_name(0)}"
-                raise StoppedError(Stop(Stage.START, error, path, f"it cannot be read: {entry}"))
+                raise StoppedError(Stop(StartStage.START, error, path, f"it cannot be read: {entry}"))
 
     def _replay_rate(self, batch_id: int) -> None:
         for _, end, before in self._logs.ranges(batch_id):
@@ -290,7 +292,7 @@ class _Start:
             if end.offset < before.offset:
                 error = "startOffset should less than or equal to the endOffset"
                 because = f"it ends at {end.offset}, before its start {before.offset}"
-                raise StoppedError(Stop(Stage.PLANNED, error, f"offsets/{batch_id}", because))
+                raise StoppedError(Stop(StartStage.PLANNED, error, f"offsets/{batch_id}", because))
 
     def _counted(self, gaps: list[KafkaGap]) -> list[KafkaGap]:
         """The gaps that end the query, those that are no loss of data also without `failOnDataLoss`."""
@@ -299,7 +301,7 @@ class _Start:
         return [gap for gap in gaps if gap.gap in (Gap.TOPIC_GONE, Gap.NEGATIVE)]
 
     def _raise_gaps(self, stop: Stop | None) -> None:
-        if stop and not (stop.stage is Stage.TASK and self._is_skipped()):
+        if stop and not (stop.stage is StartStage.TASK and self._is_skipped()):
             raise StoppedError(stop)
 
     def _is_skipped(self) -> bool:
@@ -374,12 +376,12 @@ class _Start:
         """Write what the sources and the engine write when they plan a batch."""
         for log in self._checkpoint.sources:
             if self._logs.is_file_source(log):
-                self._require_free(log.folder, log.listing, next_name(log), Stage.START)
+                self._require_free(log.folder, log.listing, next_name(log), StartStage.START)
         if self._committed is not None and self._planned is not None:
             self._plan_kafka_early(self._planned)
         self._batch, self._is_new = batch, True
         # Asynchronously a plan is written while its batch runs, so an error shows when that is through.
-        written = Stage.SINK if self._checkpoint.mode is Mode.ASYNC_PROGRESS else Stage.PLANNED
+        written = StartStage.SINK if self._checkpoint.mode is Mode.ASYNC_PROGRESS else StartStage.PLANNED
         self._require_free("offsets", self._checkpoint.offsets.listing, str(batch), written)
         if self._planned is not None:
             self._require_progress(self._planned)
@@ -393,14 +395,14 @@ class _Start:
             reached = 0 if newest is None else newest + 1
             if isinstance(end, FileOffset) and reached < end.log_offset:
                 because = f"it holds entries up to {newest}, and {end.log_offset} is committed"
-                raise StoppedError(Stop(Stage.PLANNED, "assertion failed", log.folder, because))
+                raise StoppedError(Stop(StartStage.PLANNED, "assertion failed", log.folder, because))
 
     def _plan_kafka_early(self, committed: int) -> None:
         """A topic that does not exist stops the source before anything is planned."""
         try:
             self._plan_kafka(committed)
         except StoppedError as stopped:
-            if stopped.stop.stage is Stage.START:
+            if stopped.stop.stage is StartStage.START:
                 raise
 
     def _write_sinks(self, batch: int) -> None:
@@ -417,14 +419,14 @@ class _Start:
         if batch in self._checkpoint.commits.ids:
             because = "the batch is committed already, since commits are ahead of offsets"
             error = f"{CONCURRENT_LOG} {batch}"
-            raise StoppedError(Stop(Stage.COMMIT, error, f"commits/{batch}", because))
-        self._require_free("commits", self._checkpoint.commits.listing, str(batch), Stage.COMMIT)
+            raise StoppedError(Stop(StartStage.COMMIT, error, f"commits/{batch}", because))
+        self._require_free("commits", self._checkpoint.commits.listing, str(batch), StartStage.COMMIT)
 
-    def _require_free(self, folder: str, listing: LogListing, name: str, stage: Stage) -> None:
+    def _require_free(self, folder: str, listing: LogListing, name: str, stage: StartStage) -> None:
         """The name of a new entry must not be taken, nor on a local disk that of its checksum file."""
         if f"{name}/" in listing.foreign:
             error = f"{CONCURRENT_LOG} {name.removesuffix(COMPACT_SUFFIX)}"
-            taken = Stage.START if stage is Stage.PLANNED else stage
+            taken = StartStage.START if stage is StartStage.PLANNED else stage
             raise StoppedError(Stop(taken, error, f"{folder}/{name}", "a folder stands where the entry belongs"))
         if self._world.is_local and f".{name}.crc" in listing.stale_checksums:
             raise StoppedError(replace(_left_over(f"{folder}/.{name}.crc"), stage=stage))
@@ -432,17 +434,19 @@ class _Start:
     # The answer.
 
     def _failed(self, stop: Stop) -> Restart:
-        called = SinkCalled.MAYBE if stop.stage is Stage.TASK else SinkCalled.YES
-        if stop.stage < Stage.TASK:
+        called = SinkCalled.MAYBE if stop.stage is StartStage.TASK else SinkCalled.YES
+        if stop.stage < StartStage.TASK:
             called = SinkCalled.NO
-        again = stop.stage is Stage.COMMIT and not (self._is_new and self._planned is not None)
+        again = stop.stage is StartStage.COMMIT and not (self._is_new and self._planned is not None)
         is_blocked = stop.subject == f"offsets/{self._batch}"
-        is_planned = self._is_new and stop.stage is not Stage.START and not is_blocked
+        is_planned = self._is_new and stop.stage is not StartStage.START and not is_blocked
         # A left-over checksum fails the commit when its file stands already.
         is_committed = (
             self._batch in self._checkpoint.commits.ids
-            or (stop.stage is Stage.COMMIT and stop.error == CONCURRENT_FILE)
-            or (stop.stage is Stage.SINK and stop.subject.startswith("offsets/") and self._spark in _COMMITS_ANYWAY)
+            or (stop.stage is StartStage.COMMIT and stop.error == CONCURRENT_FILE)
+            or (
+                stop.stage is StartStage.SINK and stop.subject.startswith("offsets/") and self._spark in _COMMITS_ANYWAY
+            )
         )
         return Restart(
             self._spark,
@@ -461,4 +465,6 @@ def _has_files(listing: LogListing) -> bool:
 
 
 def _left_over(path: str) -> Stop:
-    return Stop(Stage.START, CONCURRENT_FILE, path, "it is left over, and that of the new file cannot take its place")
+    return Stop(
+        StartStage.START, CONCURRENT_FILE, path, "it is left over, and that of the new file cannot take its place"
+    )

@@ -33,7 +33,7 @@ class SinkCalled(enum.Enum):
     YES = "yes"
 
 
-class Stage(enum.IntEnum):
+class StartStage(enum.IntEnum):
     """How far a start gets before an error stops it."""
 
     START = 0
@@ -52,7 +52,7 @@ class Stage(enum.IntEnum):
 class Stop:
     """An error that ends the query."""
 
-    stage: Stage
+    stage: StartStage
     error: str
     """A literal part of Spark's message."""
     subject: str

@@ -21,7 +21,7 @@ from lastgood.checkpoint.state import (
     UniqueIds,
     unique_ids_of,
 )
-from lastgood.query.prediction.restart import Stage, Stop, StoppedError
+from lastgood.query.prediction.restart import StartStage, Stop, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.prediction.state_partitions import repinned, uncounted
 from lastgood.query.prediction.unsound import Unsound
@@ -45,7 +45,7 @@ _NO_DELTA, _NO_FILE = "Error reading delta file", "Error reading streaming state
 def is_about_format(stop: Stop) -> bool:
     """Whether a plan or a commit stops Spark because it does not fit the way the state is laid out."""
     is_told = stop.error in (_OTHER_SCHEMA, _OTHER_SCHEMA_3_5, _NO_IDS, _NO_IDS_ROCKSDB)
-    return is_told and stop.stage is not Stage.START and stop.subject.startswith(("offsets/", "commits/"))
+    return is_told and stop.stage is not StartStage.START and stop.subject.startswith(("offsets/", "commits/"))
 
 
 def is_about_skipping(stop: Stop) -> bool:
@@ -72,7 +72,7 @@ def nothing_to_name(
     if not _names_state(checkpoint, committed):
         return None
     because = "it is to name the state that the batch makes, and a sink that has the batch does not run it"
-    return Stop(Stage.COMMIT, f"{_made(spark)}0", f"commits/{batch}", because)
+    return Stop(StartStage.COMMIT, f"{_made(spark)}0", f"commits/{batch}", because)
 
 
 def too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, spark: SparkVersion) -> Stop | None:
@@ -93,7 +93,7 @@ def too_few_to_name(checkpoint: Checkpoint, committed: int | None, batch: int, s
     if single is None:
         return None
     because = f"operator {single.operator} has one partition, and this Spark wants the ids of {state.pins.newest}"
-    return Stop(Stage.COMMIT, f"{_made(spark)}1", f"commits/{batch}", because)
+    return Stop(StartStage.COMMIT, f"{_made(spark)}1", f"commits/{batch}", because)
 
 
 def _made(spark: SparkVersion) -> str:
@@ -116,8 +116,8 @@ def missing_folder(spark: SparkVersion) -> None:
     because = "the state of the query is gone"
     if spark >= SPARK_4_2:
         error = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
-        raise StoppedError(Stop(Stage.PLANNED, error, "state", because))
-    raise StoppedError(Stop(Stage.TASK, "Error reading", "state", because))
+        raise StoppedError(Stop(StartStage.PLANNED, error, "state", because))
+    raise StoppedError(Stop(StartStage.TASK, "Error reading", "state", because))
 
 
 def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> None:
@@ -132,7 +132,9 @@ def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> N
     for key in {_format_key(operator) for operator in checkpoint.state.operators}:
         written = _pinned(checkpoint, key) if key else None
         if key and key not in entry.conf and written not in (None, "1"):
-            stage, error = (Stage.TASK, _OTHER_SCHEMA_3_5) if spark < SPARK_4_0 else (Stage.PLANNED, _OTHER_SCHEMA)
+            stage, error = (
+                (StartStage.TASK, _OTHER_SCHEMA_3_5) if spark < SPARK_4_0 else (StartStage.PLANNED, _OTHER_SCHEMA)
+            )
             because = f"it does not pin {key}, and Spark takes 1 where the state has {written}"
             raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
 
@@ -182,7 +184,7 @@ def load_state(
         for name, wrong in _changed(store, unique_ids_of(store, state.commits), version, spark, unsound):
             if wrong.stops(spark):
                 because = f"it cannot be read: {wrong.damage}"
-                stops.append(Stop(Stage.TASK, _unsound_error(wrong, store, spark), name, because))
+                stops.append(Stop(StartStage.TASK, _unsound_error(wrong, store, spark), name, because))
                 break
             doubts.append(f"{name}: it was changed since it was written; whether it can be read is not known")
     if stops:
@@ -204,10 +206,10 @@ def _require_ids(checkpoint: Checkpoint, version: int, committed: int | None, sp
     if StateFormat.ROCKSDB_V2 not in formats and _asks_for_ids(checkpoint, committed, spark, is_hdfs=is_hdfs):
         error = _NO_IDS if is_hdfs else _NO_IDS_ROCKSDB
         because = "it is of a version that names the files of a state in checkpoint format v2"
-        raise StoppedError(Stop(Stage.TASK, error, f"commits/{committed}", because))
+        raise StoppedError(Stop(StartStage.TASK, error, f"commits/{committed}", because))
     if StateFormat.ROCKSDB_V2 in formats and committed != version - 1:
         because = f"commits/{committed} names the state after another batch than {version - 1}"
-        raise StoppedError(Stop(Stage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
+        raise StoppedError(Stop(StartStage.TASK, "CANNOT_LOAD_STATE_STORE", "state", because))
 
 
 def _require_operators(state: State, spark: SparkVersion) -> None:
@@ -215,7 +217,7 @@ def _require_operators(state: State, spark: SparkVersion) -> None:
     lost = next((operator.operator for operator in state.operators if not operator.is_there), None)
     if lost is not None and spark >= SPARK_4_0:
         error = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
-        raise StoppedError(Stop(Stage.PLANNED, error, f"state/{lost}", "it is not there"))
+        raise StoppedError(Stop(StartStage.PLANNED, error, f"state/{lost}", "it is not there"))
 
 
 def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop]:
@@ -226,7 +228,7 @@ def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop
         kind = _format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
         error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
         because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
-        yield Stop(Stage.TASK, error, obstacle.name, because)
+        yield Stop(StartStage.TASK, error, obstacle.name, because)
 
 
 def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
@@ -238,7 +240,7 @@ def _not_there(checkpoint: Checkpoint) -> Iterator[Stop]:
             error = _NO_DELTA if StateFormat.HDFS_BACKED in formats else _NO_FILE
             if StateFormat.ROCKSDB_V2 in formats:
                 error = f"ArrayIndexOutOfBoundsException: Index {each.kept} out of bounds for length {each.kept}"
-            yield Stop(Stage.TASK, error, f"state/{each.operator}/{each.kept}", because)
+            yield Stop(StartStage.TASK, error, f"state/{each.operator}/{each.kept}", because)
 
 
 def _changed(

@@ -23,7 +23,7 @@ class _Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownByTable:
     """What the table shows of an application after one version."""
 
     batch_id: int | None = None
@@ -40,7 +40,7 @@ class History:
     """The batches of one application, as far back as the versions go."""
 
     batches: tuple[CommittedBatch, ...]
-    shown: Shown
+    shown: ShownByTable
     last_version: int | None = None
     """The last version that changed what is shown; None if none did."""
     restored: bool = False
@@ -86,9 +86,9 @@ class _Walk:
 
     def __init__(self, app_id: str, *, is_whole: bool) -> None:
         self._app_id = app_id
-        self._after: dict[int, Shown] = {}
+        self._after: dict[int, ShownByTable] = {}
         self._marker: int | None = None
-        self.shown = Shown(is_from_before=not is_whole)
+        self.shown = ShownByTable(is_from_before=not is_whole)
         self.written: list[tuple[TableCommit, Transaction]] = []
         self.last: TableCommit | None = None
         self.unclear_before = 0
@@ -123,36 +123,38 @@ class _Walk:
             return  # the marker put in again, without rows
         else:
             self.written.append((commit, commit.by_app[self._app_id]))
-            self.shown = Shown(batch_id, live=_Live(batch_id, commit.version, self.shown.live))
+            self.shown = ShownByTable(batch_id, live=_Live(batch_id, commit.version, self.shown.live))
 
-    def _put_back(self, commit: TableCommit) -> Shown:
+    def _put_back(self, commit: TableCommit) -> ShownByTable:
         version = commit.shown_again
         found = None if version is None else self._after.get(version)
-        return found or Shown(unclear=f"version {commit.version} goes by one that is older than what could be read")
+        return found or ShownByTable(
+            unclear=f"version {commit.version} goes by one that is older than what could be read"
+        )
 
-    def _restored(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> Shown:
+    def _restored(self, commit: TableCommit, earlier: Sequence[TableCommit]) -> ShownByTable:
         version = commit.restored_version
         if version is not None:
-            return self._after.get(version) or Shown(
+            return self._after.get(version) or ShownByTable(
                 unclear=f"version {commit.version} restored version {version}, which is older than what could be read"
             )
         candidates = _restored_versions(commit, earlier)
         found = [self._after[version] for version in candidates]
         if found and all(one is found[0] for one in found):
             return found[0]
-        return Shown(
+        return ShownByTable(
             unclear=f"version {commit.version} is a RESTORE by time, and its files do not tell to which version"
         )
 
 
-def _lowered(shown: Shown, batch_id: int) -> Shown:
+def _lowered(shown: ShownByTable, batch_id: int) -> ShownByTable:
     """What is shown once a marker says that only batches up to `batch_id` count."""
     live = next((at for at in _each(shown.live) if at.batch_id <= batch_id), None)
     if shown.batch_id is not None:
         return replace(shown, batch_id=min(batch_id, shown.batch_id), live=live)
     if shown.unclear is None and not shown.is_from_before:
         return shown  # nothing was shown
-    return Shown(batch_id, live=live)
+    return ShownByTable(batch_id, live=live)
 
 
 def _restored_versions(restore: TableCommit, earlier: Sequence[TableCommit]) -> range:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from .driver import Heartbeat
-from .files import FileSink
+from .files import RecordFileWriter
 from .queries import Queries
 from .sessions import Attachment, attachment, detach, identity, is_connect
 from .starts import Start
@@ -31,7 +31,7 @@ class Agent:
         self._pid = os.getpid()
         self._attachments: dict[int, Attachment] = {}
         self._has_connect = False
-        self._writer = Writer(FileSink(folder))
+        self._writer = Writer(RecordFileWriter(folder))
         self._queries = Queries(self._writer)
         self._heartbeat = Heartbeat(folder, self._facts)
         self._excepthook = sys.excepthook

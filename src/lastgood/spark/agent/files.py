@@ -43,7 +43,7 @@ def open_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-class FileSink:
+class RecordFileWriter:
     """Appends to a file in a folder; belongs to one thread.
 
     A process that is killed leaves at worst a torn last line, and never writes to that file again.

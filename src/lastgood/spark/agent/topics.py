@@ -42,7 +42,9 @@ class KafkaTopics:
         """
         self._jvm = jvm
         self._brokers = [
-            Broker(jvm, options) for options in (dict(leaf) for leaf in _kafka_options(plan)) if _BOOTSTRAP in options
+            KafkaAdmin(jvm, options)
+            for options in (dict(leaf) for leaf in _kafka_options(plan))
+            if _BOOTSTRAP in options
         ]
 
     def fill_in(self, sources: Iterable[dict[str, Any]]) -> None:
@@ -71,7 +73,7 @@ def _kafka_options(plan: Any) -> Iterable[Any]:
             yield leaf.extraOptions()
 
 
-class Broker:
+class KafkaAdmin:
     """Kafka's own admin client, in Java, with the settings of one source."""
 
     def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:

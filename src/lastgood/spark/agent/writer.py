@@ -18,7 +18,7 @@ Make = Callable[[], Sequence[dict[str, Any]]]
 """Gives the records of an event; called in the thread of the writer, where it may take its time."""
 
 
-class Sink(Protocol):
+class RecordTaker(Protocol):
     """Takes records. Its methods are called by one thread, one at a time, and may block."""
 
     @property
@@ -39,7 +39,7 @@ class Sink(Protocol):
 class Writer:
     """Records on their way to a sink; the caller of `put` never waits and never sees an error."""
 
-    def __init__(self, sink: Sink, *, queue_bytes_max: int = QUEUE_BYTES_MAX) -> None:
+    def __init__(self, sink: RecordTaker, *, queue_bytes_max: int = QUEUE_BYTES_MAX) -> None:
         """Write to `sink`, while no more than `queue_bytes_max` wait."""
         self._sink = sink
         self._queue_bytes_max = queue_bytes_max

@@ -9,7 +9,7 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.query.prediction.delta_source import opening, reading
 from lastgood.query.prediction.predict import predict
-from lastgood.query.prediction.restart import Stage, StoppedError
+from lastgood.query.prediction.restart import StartStage, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts
@@ -28,7 +28,7 @@ def error(table: DeltaFacts, start: DeltaOffset | None, end: DeltaOffset, *, fai
     try:
         assert reading(table, start, end, fail_on_data_loss=fails) is None
     except StoppedError as stopped:
-        return stopped.stop.error if stopped.stop.stage is Stage.START else "not at the start"
+        return stopped.stop.error if stopped.stop.stage is StartStage.START else "not at the start"
     return None
 
 

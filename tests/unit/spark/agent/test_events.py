@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lastgood.records.record import Progress, StateOperator, record_from_json
+from lastgood.records.record import Progress, RecordedOperator, record_from_json
 from lastgood.spark.agent import events
 
 TOLD = json.loads("""{
@@ -66,7 +66,9 @@ def test_spark_3_5_has_no_duration_of_a_batch_and_no_watermark_without_event_tim
 
 
 def test_state_operator_without_metrics_of_its_own_is_read() -> None:
-    assert read(stateOperators=[{"operatorName": "dedupe"}]).state_operators == (StateOperator(operator_name="dedupe"),)
+    assert read(stateOperators=[{"operatorName": "dedupe"}]).state_operators == (
+        RecordedOperator(operator_name="dedupe"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from lastgood.records.files import RECORD_FILE, in_order, parse_records
 from lastgood.spark.agent import files
-from lastgood.spark.agent.files import FileSink, surplus
+from lastgood.spark.agent.files import RecordFileWriter, surplus
 
 
 def lines_in(folder: Path) -> list[list[int]]:
@@ -24,7 +24,7 @@ def numbered(*numbers: int) -> list[dict[str, int]]:
 
 
 def test_records_are_lines_of_one_file(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path / "new" / "folder")
+    sink = RecordFileWriter(tmp_path / "new" / "folder")
     sink.write(numbered(1, 2))
     sink.write(numbered(3))
     sink.close()
@@ -32,7 +32,7 @@ def test_records_are_lines_of_one_file(tmp_path: Path) -> None:
 
 
 def test_file_that_has_grown_is_followed_by_another_and_the_oldest_goes(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path, file_bytes_max=20, files_max=3)
+    sink = RecordFileWriter(tmp_path, file_bytes_max=20, files_max=3)
     for number in range(10, 20):
         sink.write(numbered(number))
     assert lines_in(tmp_path) == [[14, 15], [16, 17], [18, 19]]
@@ -40,7 +40,7 @@ def test_file_that_has_grown_is_followed_by_another_and_the_oldest_goes(tmp_path
 
 def test_two_recorders_of_a_process_do_not_share_a_file(tmp_path: Path) -> None:
     for number in (1, 2):
-        FileSink(tmp_path).write(numbered(number))
+        RecordFileWriter(tmp_path).write(numbered(number))
     assert lines_in(tmp_path) == [[1], [2]]
 
 
@@ -52,7 +52,9 @@ def test_only_record_files_make_room() -> None:
 
 
 def test_text_that_no_file_can_hold_is_written_all_the_same(tmp_path: Path) -> None:
-    FileSink(tmp_path).write([{"kind": "crashed", "recorded_at_ms": 1, "failure": {"message": "half a pair: \ud800"}}])
+    RecordFileWriter(tmp_path).write(
+        [{"kind": "crashed", "recorded_at_ms": 1, "failure": {"message": "half a pair: \ud800"}}]
+    )
     (file,) = tmp_path.iterdir()
     (record,) = parse_records(file.read_bytes()).records
     assert record.to_json()["failure"]["message"] == "half a pair: \ud800"
@@ -62,10 +64,10 @@ FULL = """
 import resource, signal, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from lastgood.spark.agent.files import FileSink
+from lastgood.spark.agent.files import RecordFileWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
-sink = FileSink(Path(sys.argv[1]))
+sink = RecordFileWriter(Path(sys.argv[1]))
 sink.write([{"n": 1}, {"n": 2}])
 try:
     sink.write([{"n": 3, "text": "x" * 200}])
@@ -85,7 +87,7 @@ def test_write_that_breaks_off_for_want_of_room_leaves_no_half_line(tmp_path: Pa
 
 def test_folder_that_cannot_be_made_is_an_error_each_time_until_it_can(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    sink = FileSink(tmp_path / "file" / "below")
+    sink = RecordFileWriter(tmp_path / "file" / "below")
     for _ in range(2):
         with pytest.raises(NotADirectoryError):
             sink.write(numbered(1))

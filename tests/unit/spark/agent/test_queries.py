@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lastgood.records.record import Crashed, Progress, Record, Started, StartFailed, Terminated, record_from_json
+from lastgood.records.record import Crashed, Progress, QueryStarted, Record, StartFailed, Terminated, record_from_json
 from lastgood.spark.agent.queries import Queries
 from lastgood.spark.agent.writer import Writer
 
@@ -77,7 +77,7 @@ def test_life_of_a_run_is_three_kinds_of_records() -> None:
     case.queries.terminated("q", "r", message="as told", condition="X")
     assert (case.queries.running(), case.queries.knows("r")) == ([], False)
     started, progress, ended = case.records()
-    assert isinstance(started, Started)
+    assert isinstance(started, QueryStarted)
     assert (started.started_at_ms, started.spark_version, started.checkpoint) == (5, "4.2.0", "file:/chk")
     assert isinstance(progress, Progress)
     assert (progress.batch_id, progress.checkpoint, progress.sources[0].topic_ids) == (7, "file:/chk", {"orders": "id"})
