@@ -12,8 +12,8 @@ from lastgood.checkpoint.reader import ALL_BATCHES, read_checkpoint
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.planner import draft
+from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.spark_version import SPARK_4_2, SparkVersion
-from lastgood.query.world import RepairFacts, World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -58,17 +58,17 @@ def mirror_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in logs if path.exists()}
 
 
-def known(folder: Path, *sinks: SinkEvidence, mirror: Mapping[str, bytes] | None = None, **others: Any) -> World:
-    """All that the planner is told of the query in `folder`; further arguments are fields of World and RepairFacts."""
+def known(folder: Path, *sinks: SinkEvidence, mirror: Mapping[str, bytes] | None = None, **others: Any) -> Observation:
+    """All that the planner is told of the query in `folder`; further arguments: fields of Observation, RepairFacts."""
     facts = {name: others.pop(name) for name in ("state_files", "mirrored_id") if name in others}
     if mirror is not None:
         facts.setdefault("mirrored_id", QUERY_ID)
     checksums = frozenset(str(path.relative_to(folder)) for path in folder.glob("**/.*.crc"))
     repair = RepairFacts(mirror=mirror or {}, checksums=checksums, **facts)
-    return World(read(folder), location="/chk", sinks=sinks, repair=repair, **others)
+    return Observation(read(folder), location="/chk", sinks=sinks, repair=repair, **others)
 
 
-def drafted(what: World, goal: Goal, spark: SparkVersion = SPARK) -> Draft:
+def drafted(what: Observation, goal: Goal, spark: SparkVersion = SPARK) -> Draft:
     return draft(what, goal, spark)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS, SparkVersion
-from lastgood.query.world import World
 from lastgood.storage.reading import LocalStorage, parse_location
 
 BATCHES = 6
@@ -115,8 +115,8 @@ def of_spark_2_1(folder: Path) -> None:
     shutil.rmtree(folder / "commits")
 
 
-def world(folder: Path) -> World:
-    return World(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk")
+def world(folder: Path) -> Observation:
+    return Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk")
 
 
 def report(folder: Path, spark: SparkVersion) -> Report:

@@ -13,7 +13,7 @@ from lastgood.diagnosis.rules_advice import find_advice
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import open_bundle, save_bundle
 from lastgood.observe.evidence import gather
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import STARTED_MS
 
@@ -23,14 +23,14 @@ CORPORA = (ROOT / "tests/corpus/cases", ROOT.parent / "shared/corpus")
 CASES = [path for corpus in CORPORA for path in sorted(corpus.glob("*/checkpoint"))]
 
 
-def report(about: World) -> str:
+def report(about: Observation) -> str:
     return json.dumps([diagnose(about).to_json(), [finding.to_json() for finding in find_advice(about)]])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}")
 def test_a_bundle_gives_the_same_report_as_the_checkpoint(case: Path, tmp_path: Path) -> None:
     evidence = gather(resolve_target(str(case)), batches=BATCHES)
-    about = World(
+    about = Observation(
         evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, advice=advice_facts(evidence)
     )
     save_bundle(tmp_path / "bundle.zip", evidence, about)

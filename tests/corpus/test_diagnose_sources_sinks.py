@@ -21,10 +21,10 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_kafka import find_kafka
 from lastgood.diagnosis.rules_sinks import find_sinks
 from lastgood.diagnosis.rules_sources import find_sources
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.spans import spans
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sinks.fence.sink import FenceTable, open_fence
 from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
@@ -64,7 +64,7 @@ def broker(case: Path) -> KafkaFacts | None:
 
 
 def find(checkpoint: Checkpoint, *sinks: SinkEvidence, **others: Any) -> list[Finding]:
-    world = World(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
+    world = Observation(checkpoint, location="/chk", now_ms=NOW, sinks=sinks, **others)
     restart = predict(world, SPARK_4_2)
     return [*find_kafka(world, restart), *find_sources(world, restart), *find_sinks(world, restart)]
 

@@ -17,9 +17,9 @@ from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal
 from lastgood.planning.log_edits import edited
 from lastgood.planning.planner import draft
 from lastgood.planning.steps import FileStep, MoveStep, in_order
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.steps.kinds import parse_step
 
@@ -48,14 +48,14 @@ def test_every_draft_is_safe_and_leaves_a_query_that_runs(tmp_path: Path, name: 
             folder = tmp_path / f"{number}-{goal.name}"
             shutil.copytree(tmp_path / "0", folder, symlinks=True)
             after = carried_out(folder, found)
-            restart = predict(World(after, sinks=sinks), spark)
+            restart = predict(Observation(after, sinks=sinks), spark)
             assert restart.stop is None, (goal, found, restart)
             if isinstance(goal, ResumeGoal):
                 again = draft(known(folder, *sinks, state_files=state_files(folder)), ResumeGoal(), spark)
                 assert again.is_plain, (found, again)
 
 
-def of_corpus(folder: Path, name: str) -> World:
+def of_corpus(folder: Path, name: str) -> Observation:
     shutil.copytree(CORPUS / name, folder, symlinks=True)
     return known(folder, state_files=state_files(folder))
 
@@ -71,11 +71,11 @@ def places(checkpoint: Checkpoint) -> list[tuple[SinkEvidence, ...]]:
     return [(), (silent(),), *((delta(n),) for n in shown), *((files(n), fence(n)) for n in shown[-2:])]
 
 
-def with_sinks(what: World, sinks: tuple[SinkEvidence, ...]) -> World:
+def with_sinks(what: Observation, sinks: tuple[SinkEvidence, ...]) -> Observation:
     return dataclasses.replace(what, sinks=sinks)
 
 
-def refused_or_drafted(what: World, goal: Goal, spark: SparkVersion) -> Draft | None:
+def refused_or_drafted(what: Observation, goal: Goal, spark: SparkVersion) -> Draft | None:
     try:
         return draft(what, goal, spark)
     except RepairRefusedError as error:

@@ -20,9 +20,9 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.state import State, StateOperator
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS
-from lastgood.query.world import World
 from lastgood.storage.reading import LocalStorage, parse_location
 
 SPARK = Path(__file__).parent / "spark"
@@ -35,7 +35,7 @@ def read(folder: Path) -> Checkpoint:
 
 
 def reports(checkpoint: Checkpoint) -> dict[str, Report]:
-    return {str(spark): diagnose(World(checkpoint, location="/chk"), spark) for spark in SPARK_VERSIONS}
+    return {str(spark): diagnose(Observation(checkpoint, location="/chk"), spark) for spark in SPARK_VERSIONS}
 
 
 def partitions(state: State, operator: StateOperator) -> int | str:

@@ -15,9 +15,9 @@ import pytest
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_4_0, SPARK_4_1, SPARK_VERSIONS, SparkVersion
-from lastgood.query.world import World
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).parent / "cases"
@@ -131,7 +131,7 @@ def damaged(row: Row, folder: Path) -> Path:
 
 def report(checkpoint: Path, spark: SparkVersion) -> Report:
     found = read_checkpoint(LocalStorage(), parse_location(str(checkpoint)))
-    return diagnose(World(found, location="/chk"), spark)
+    return diagnose(Observation(found, location="/chk"), spark)
 
 
 def bad(found: Report) -> list[str]:

@@ -13,8 +13,8 @@ from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing

@@ -19,8 +19,8 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import SourceOffset, topics_of
 from lastgood.planning.draft import Draft
+from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.topics import plans_of, times_to_ask
-from lastgood.query.world import RepairFacts, World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import Found, FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS
@@ -425,11 +425,11 @@ class Life:
             for topic in self.topics.values()
         }
 
-    def world(self) -> World:
+    def world(self) -> Observation:
         self.is_looked_at = True
         checkpoint = self.write_down()
         sinks = tuple(sink.evidence() for sink in self.sinks)
-        return World(
+        return Observation(
             checkpoint,
             location="/chk",
             sinks=sinks,
@@ -438,7 +438,7 @@ class Life:
             now_ms=self.now_ms,
         )
 
-    def known(self) -> World:
+    def known(self) -> Observation:
         facts = RepairFacts(mirror=self.mirror, mirrored_id=QUERY_ID if self.mirror else None)
         return replace(self.world(), repair=facts)
 

@@ -30,10 +30,10 @@ from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Ranges
@@ -165,10 +165,10 @@ def sink_of(truth: Truth) -> SinkEvidence:
     return make(last)
 
 
-def world_of(truth: Truth, checkpoint: Checkpoint) -> World:
+def world_of(truth: Truth, checkpoint: Checkpoint) -> Observation:
     kafka = broker(truth.earliest)
     strict = not truth.is_lenient
-    return World(checkpoint, location="/chk", sinks=(sink_of(truth),), kafka=kafka, fail_on_data_loss=strict)
+    return Observation(checkpoint, location="/chk", sinks=(sink_of(truth),), kafka=kafka, fail_on_data_loss=strict)
 
 
 def held(mark: int) -> Counter[int]:
@@ -205,7 +205,7 @@ class Laboratory:
             for line in _wrong_plan(truth, world, self.build(truth), found):
                 yield f"{truth}: {goal.name} is {found.guarantee.value}, plain {found.is_plain}, {line}"
 
-    def _wrong_grade(self, truth: Truth, world: World) -> Iterator[str]:
+    def _wrong_grade(self, truth: Truth, world: Observation) -> Iterator[str]:
         report = diagnose(world, SPARK_4_2)
         grade = grade_of(report)
         errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
@@ -235,7 +235,7 @@ def _summed(went: bool, rows: Counter[int]) -> str:
     return f"goes on: {went}, lost {lost}, doubled {twice}"
 
 
-def _wrong_plan(truth: Truth, world: World, folder: Path, found: Draft) -> Iterator[str]:
+def _wrong_plan(truth: Truth, world: Observation, folder: Path, found: Draft) -> Iterator[str]:
     report = diagnose(world, SPARK_4_2)
     errors = sorted(each.condition.name for each in report.findings if each.severity is Severity.ERROR)
     if found.is_plain and found.guarantee is EXACT and grade_of(report) is Grade.LOSING:

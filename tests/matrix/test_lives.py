@@ -25,8 +25,8 @@ from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
@@ -261,7 +261,7 @@ def wrong(folder: Path, kind: str, seed: int) -> Iterator[str]:
             yield f"{fate.told}: {goal.name} is {found.guarantee.value} by {found.rests_on}, and {line}"
 
 
-def _is_called_sound(world: World) -> bool:
+def _is_called_sound(world: Observation) -> bool:
     """Whether `diagnose` has nothing to say against a plain start."""
     report = diagnose(world, SPARK_4_2)
     is_warned = any(each.severity >= Severity.WARNING for each in report.findings)

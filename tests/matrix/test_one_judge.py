@@ -25,8 +25,8 @@ from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput
@@ -169,8 +169,8 @@ class Place:
         before = {TOPIC: OLD} if truth.ids == "recorded" else {}
         return KafkaFacts("broker:9092", 1, {TOPIC: topic}, {last_ms + 1: {TOPIC: {0: first}}}, topic_ids_before=before)
 
-    def world(self) -> World:
-        return World(read(self.folder), location="/chk", sinks=(self.sink(),), kafka=self.kafka())
+    def world(self) -> Observation:
+        return Observation(read(self.folder), location="/chk", sinks=(self.sink(),), kafka=self.kafka())
 
     def run_on(self, found: Draft) -> Counter[Record] | None:
         """What stands in the sink when the plan is carried out and the query has caught up; None if Spark fails."""

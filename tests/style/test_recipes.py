@@ -29,8 +29,8 @@ from lastgood.planning.draft import Draft, Edit, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, GoalKind
 from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.price import Guarantee, Waiver
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.world import World
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 from lastgood.sinks.changes import SinkChanges
@@ -311,13 +311,13 @@ class Hold:
         return {}
 
 
-def draft_hold(world: World, goal: Hold, spark: SparkVersion) -> Draft:
+def draft_hold(world: Observation, goal: Hold, spark: SparkVersion) -> Draft:
     del goal, spark
     path = f"offsets/{world.checkpoint.last_planned}"
     return Draft((Edit(path, None, "somebody wants to look"),), Guarantee.AT_LEAST_ONCE, ("the recipe",))
 
 
-def offer_hold(world: World, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
+def offer_hold(world: Observation, asked: object) -> Iterator[tuple[Hold, tuple[str, ...]]]:
     del world
     if not isinstance(asked, Hold):
         yield Hold(), ()

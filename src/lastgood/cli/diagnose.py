@@ -99,7 +99,7 @@ def diagnose(
     Exit codes: 0; 1 findings at or above --fail-on; 2 usage; 20 no checkpoint; 10-13 storage.
     """
     from lastgood.diagnosis.findings import Severity
-    from lastgood.observe.world import DiagnoseOptions
+    from lastgood.observe.observation import DiagnoseOptions
     from lastgood.operations.diagnose import asked_about, diagnose_and_save
     from lastgood.settings.config import Config
 

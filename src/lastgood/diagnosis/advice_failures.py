@@ -14,7 +14,7 @@ from lastgood.diagnosis.advice_resources import resource_advice
 from lastgood.diagnosis.findings import Finding
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 _TASK_FAILED = re.compile(
     r"Task \d+ in stage [\d.]+ failed (?P<times>\d{1,6}) times, most recent failure: Lost task [\d.]+ in stage [\d.]+"
@@ -76,7 +76,7 @@ _OFFSETS_NOT_TOLD = re.compile(
 
 
 def failure_advice(
-    failures: Sequence[Failure], query_id: str | None, world: World, *, removed_idle: int = 0
+    failures: Sequence[Failure], query_id: str | None, world: Observation, *, removed_idle: int = 0
 ) -> Iterator[Finding]:
     """What would have let a query live, as far as a failure names the limit that it met.
 
@@ -97,7 +97,7 @@ def failure_advice(
                 yield finding
 
 
-def _of(failure: Failure, world: World, removed_idle: int) -> Iterator[Finding]:
+def _of(failure: Failure, world: Observation, removed_idle: int) -> Iterator[Finding]:
     messages = [each.message for each in failure.chain] or [failure.message]
     yield from _shuffle(failure, messages, removed_idle)
     if failure.cls is FailureClass.TRANSIENT and not failure.is_aftermath:

@@ -9,7 +9,7 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import Pace, pace_of, shown_time
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import resolved
 from lastgood.sources.kafka.ranges import Offsets, offset_count, planned
 
@@ -17,7 +17,7 @@ _LONG_SECONDS = 600
 _LONG_RATIO = 10
 
 
-def batch_advice(world: World) -> Iterator[Finding]:
+def batch_advice(world: Observation) -> Iterator[Finding]:
     """Whether batches are too large or too small, by the rate that was recorded."""
     pace = pace_of(world.advice.batches)
     if pace is None:
@@ -42,7 +42,7 @@ def batch_advice(world: World) -> Iterator[Finding]:
         )
 
 
-def _large_batches(world: World, pace: Pace, evidence: Mapping[str, Json], option: str) -> Iterator[Finding]:
+def _large_batches(world: Observation, pace: Pace, evidence: Mapping[str, Json], option: str) -> Iterator[Finding]:
     rate = f"at the recorded {pace.rate_per_second:,.0f} offsets a second"
     unread = _unread_offsets(world)
     longest = (pace.longest.duration_ms or 0) // 1000
@@ -71,7 +71,7 @@ def _kafka(entry: object) -> Mapping[str, Offsets]:
     return entry.topics if isinstance(entry, OffsetEntry) else {}
 
 
-def _unread_offsets(world: World) -> int:
+def _unread_offsets(world: Observation) -> int:
     checkpoint, kafka = world.checkpoint, world.kafka
     if kafka is None or checkpoint.last_committed is None:
         return 0

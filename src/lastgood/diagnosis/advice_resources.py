@@ -10,7 +10,7 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import median
 from lastgood.failures.classify import Failure
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import resolved
 from lastgood.sources.kafka.ranges import Offsets, offset_count, planned
 
@@ -22,7 +22,7 @@ _USUAL_MIN = 3
 _FILES_MIN = 10
 
 
-def resource_advice(failure: Failure, world: World) -> Iterator[Finding]:
+def resource_advice(failure: Failure, world: Observation) -> Iterator[Finding]:
     """Which limit would have made the batch smaller, where it reads far more than usual."""
     if failure.rule not in _RULES:
         return
@@ -34,7 +34,7 @@ def resource_advice(failure: Failure, world: World) -> Iterator[Finding]:
         yield from _files(world, orphan)
 
 
-def _offsets(world: World, orphan: int | None) -> Iterator[Finding]:
+def _offsets(world: Observation, orphan: int | None) -> Iterator[Finding]:
     """Of Kafka: the batch that runs again, or what waits for the next one."""
     entries = {n: _topics(entry) for n, entry in world.checkpoint.offsets.entries.items()}
     counts = {n: _count(entries[n - 1], ends) for n, ends in entries.items() if n - 1 in entries}
@@ -59,7 +59,7 @@ def _offsets(world: World, orphan: int | None) -> Iterator[Finding]:
     )
 
 
-def _files(world: World, orphan: int) -> Iterator[Finding]:
+def _files(world: Observation, orphan: int) -> Iterator[Finding]:
     for source_id, files in world.files.items():
         if len(files) < _FILES_MIN:
             continue
@@ -89,7 +89,7 @@ def _count(starts: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:
     return sum(offset_count(planned(starts[each], ends[each])) for each in starts.keys() & ends.keys())
 
 
-def _latest(world: World, entries: Mapping[int, Mapping[str, Offsets]], committed: int) -> Mapping[str, Offsets]:
+def _latest(world: Observation, entries: Mapping[int, Mapping[str, Offsets]], committed: int) -> Mapping[str, Offsets]:
     if world.kafka is None:
         return {}
     latest = world.kafka.latest

@@ -15,7 +15,7 @@ from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.pace import median
 from lastgood.diagnosis.state_size import partition_sizes
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -42,7 +42,7 @@ _TTL_MS = 86_400_000
 _DEDUPE = "dedupe"
 
 
-def state_advice(world: World) -> Iterator[Finding]:
+def state_advice(world: Observation) -> Iterator[Finding]:
     """What could be better about the state of a query."""
     checkpoint = world.checkpoint
     if checkpoint.state is None or checkpoint.last_committed is None:
@@ -62,7 +62,7 @@ def _name(operator: StateOperator) -> str | None:
     return operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
 
 
-def _unbounded(world: World, operator: StateOperator) -> Iterator[Finding]:
+def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]:
     name = _name(operator)
     checkpoint = world.checkpoint
     plans = [entry for entry in checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
@@ -99,7 +99,7 @@ def _unbounded(world: World, operator: StateOperator) -> Iterator[Finding]:
     )
 
 
-def _unexpired(world: World, operator: StateOperator) -> Iterator[Finding]:
+def _unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]:
     """Whether variables without a time to live were seen to grow without an end."""
     metadata, state = operator.metadata, world.checkpoint.state
     if not isinstance(metadata, OperatorMetadata) or not metadata.operator_name.startswith(_TWS):
@@ -132,7 +132,7 @@ def _unexpired(world: World, operator: StateOperator) -> Iterator[Finding]:
     )
 
 
-def _hdfs_backed(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _hdfs_backed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     total, largest = sum(sizes.values()), max(sizes.values())
     if not operator.is_hdfs_backed or (total < _HDFS_OPERATOR_BYTES and largest < _HDFS_PARTITION_BYTES):
         return
@@ -146,7 +146,7 @@ def _hdfs_backed(world: World, operator: StateOperator, sizes: Mapping[int, int]
     )
 
 
-def _skewed(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _skewed(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     partition, largest = max(sizes.items(), key=lambda item: item[1])
     middle = median(sizes.values())
     if len(sizes) < _SKEW_PARTITIONS or largest < _SKEW_BYTES or largest < _SKEW_RATIO * middle:
@@ -162,7 +162,7 @@ def _skewed(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> 
     )
 
 
-def _partitions(world: World, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
+def _partitions(world: Observation, operator: StateOperator, sizes: Mapping[int, int]) -> Iterator[Finding]:
     count, total = len(sizes), sum(sizes.values())
     stores = len(operator.stores) // count
     mean = total // count

@@ -9,7 +9,7 @@ from lastgood.checkpoint.lines import Json
 from lastgood.diagnosis import advice_conditions as told
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.pace import shown_time
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 
 RETENTION_DEFAULT_MS = 7 * 86_400_000
@@ -20,7 +20,7 @@ _SEGMENTS_MANY = 1000
 _SEGMENT_MIN_MS = 60_000
 
 
-def topic_advice(world: World) -> Iterator[Finding]:
+def topic_advice(world: Observation) -> Iterator[Finding]:
     """Whether the topics that a query reads could lose what is unread."""
     if world.kafka is None:
         return

@@ -22,11 +22,11 @@ from lastgood.diagnosis.rules_source_logs import find_source_logs
 from lastgood.diagnosis.rules_sources import find_sources
 from lastgood.diagnosis.rules_state import find_state
 from lastgood.diagnosis.unknowns import find_unknowns
+from lastgood.query.observation import Observation
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_VERSIONS, SparkVersion
-from lastgood.query.world import World
 from lastgood.values import JsonValue, form
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Report(JsonValue):
     )
     """What `diagnose --format json` prints."""
 
-    world: World
+    world: Observation
     position: Position
     restart: Restart
     """For the version of Spark that was asked for."""
@@ -76,7 +76,7 @@ class Report(JsonValue):
 
 
 def diagnose(
-    world: World,
+    world: Observation,
     spark: SparkVersion | None = None,
     failures: Sequence[Failure] = (),
     *,
@@ -119,7 +119,7 @@ def diagnose(
     )
 
 
-def log_versions(world: World) -> Mapping[str, int | None]:
+def log_versions(world: Observation) -> Mapping[str, int | None]:
     """The version of each log, by its newest entry that can be read."""
     checkpoint = world.checkpoint
     found: dict[str, int | None] = {}
@@ -129,7 +129,7 @@ def log_versions(world: World) -> Mapping[str, int | None]:
     return found
 
 
-def newest_reading(world: World) -> SparkVersion:
+def newest_reading(world: Observation) -> SparkVersion:
     """The newest Spark that can read the logs."""
     versions = log_versions(world)
     needed = (_READS_OFFSETS.get(versions["offsets"] or 1), _READS_COMMITS.get(versions["commits"] or 1))

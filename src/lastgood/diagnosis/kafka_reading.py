@@ -9,11 +9,11 @@ from typing import Any
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, name_offset, topics_of
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import SourceStand, Span, spans, stands
 from lastgood.query.topics import recorded_of
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Offsets, Ranges
 
@@ -24,7 +24,7 @@ _SHOWN_MAX = 4
 class KafkaReading:
     """One Kafka source of a query."""
 
-    world: World
+    world: Observation
     restart: Restart
     stand: SourceStand
     read: tuple[Span, ...]
@@ -112,7 +112,7 @@ class KafkaReading:
         return shlex.join(["kafka-topics.sh", "--bootstrap-server", self.facts.bootstrap or "SERVERS", *words])
 
 
-def readings(world: World, restart: Restart) -> Iterator[KafkaReading]:
+def readings(world: Observation, restart: Restart) -> Iterator[KafkaReading]:
     """Every Kafka source of the query."""
     read = spans(world.checkpoint)
     for stand in stands(world.checkpoint):
@@ -121,7 +121,7 @@ def readings(world: World, restart: Restart) -> Iterator[KafkaReading]:
             yield KafkaReading(world, restart, stand, own)
 
 
-def status_command(world: World) -> str:
+def status_command(world: Observation) -> str:
     """The command that shows what is lost and what will be."""
     return world.command("status")
 

@@ -11,8 +11,8 @@ from lastgood.diagnosis import (
     source_conditions,
 )
 from lastgood.diagnosis.findings import Finding, Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
-from lastgood.query.world import World
 
 OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
 """Every condition by which records can be lost or doubled."""
@@ -32,7 +32,7 @@ ONLY_TWICE = (
 """Those by which none is lost."""
 
 
-def against_exactly_once(world: World, restart: Restart) -> list[Finding]:
+def against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
     """What is lost or doubled in a world, or will be: where there is any of it, nothing is exactly once.
 
     Args:

@@ -17,7 +17,7 @@ from lastgood.diagnosis.advice_state import state_advice
 from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Condition, Finding
 from lastgood.query.advice_facts import RecordedBatch, RecordedRun
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sinks.kinds import traits_of
 from lastgood.storage.location import LocationInvalidError, location_of
 
@@ -28,7 +28,7 @@ RETAINED_DEFAULT = 100
 _SHORT_LIVED = ("tmpfs", "ramfs", "overlay")
 
 
-def find_advice(world: World) -> Iterator[Finding]:
+def find_advice(world: Observation) -> Iterator[Finding]:
     """Everything that could be better, all of severity INFO."""
     yield from _place(world)
     yield from _sharing(world)
@@ -39,7 +39,7 @@ def find_advice(world: World) -> Iterator[Finding]:
     yield from _origin(world)
 
 
-def _place(world: World) -> Iterator[Finding]:
+def _place(world: Observation) -> Iterator[Finding]:
     facts = world.advice
     if facts.filesystem is not None:
         lost = "is gone with it" if facts.filesystem in _SHORT_LIVED else "is gone with its disk"
@@ -64,7 +64,7 @@ def _place(world: World) -> Iterator[Finding]:
         )
 
 
-def _sharing(world: World) -> Iterator[Finding]:
+def _sharing(world: Observation) -> Iterator[Finding]:
     facts = world.advice
     evidence: dict[str, Json] = {}
     for run in facts.runs:
@@ -122,7 +122,7 @@ def _is_after(batch: RecordedBatch, other: RecordedBatch) -> bool:
     return (batch.trigger_at_ms or 0) >= (other.trigger_at_ms or 0)
 
 
-def _retained(world: World) -> Iterator[Finding]:
+def _retained(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     ids = checkpoint.offsets.ids
     retained = len(ids) - 1
@@ -140,7 +140,7 @@ def _retained(world: World) -> Iterator[Finding]:
     )
 
 
-def _was_purged(world: World) -> bool:
+def _was_purged(world: Observation) -> bool:
     """Whether there were older batches: a checkpoint that was seeded with a later one has few files, too."""
     checkpoint, facts = world.checkpoint, world.advice
     oldest, count = checkpoint.offsets.ids.oldest or 0, len(checkpoint.offsets.ids)
@@ -160,7 +160,7 @@ def _was_purged(world: World) -> bool:
     return first - made > max(1, (last - first) // (count - 1))
 
 
-def _origin(world: World) -> Iterator[Finding]:
+def _origin(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     written = checkpoint.spark_versions
     wanted = world.advice.spark
@@ -194,7 +194,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def _schemas_elsewhere(world: World, operator: StateOperator) -> Iterator[Finding]:
+def _schemas_elsewhere(world: Observation, operator: StateOperator) -> Iterator[Finding]:
     stores = operator.metadata.stores if isinstance(operator.metadata, OperatorMetadata) else ()
     paths = sorted(path for store in stores for path in store.schema_paths)
     marker = f"/state/{operator.operator}/_stateSchema/"
@@ -215,7 +215,7 @@ def _schemas_elsewhere(world: World, operator: StateOperator) -> Iterator[Findin
         )
 
 
-def _is_elsewhere(root: str, world: World) -> bool:
+def _is_elsewhere(root: str, world: Observation) -> bool:
     try:
         return location_of(root).identity != location_of(world.checkpoint.location).identity
     except LocationInvalidError:

@@ -9,7 +9,7 @@ from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.errors import command_line
 from lastgood.failures.classify import Failure
 from lastgood.failures.failure_class import FailureClass
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 
 def _condition(cls: FailureClass, severity: Severity, title: str, story: str) -> Condition:
@@ -113,7 +113,7 @@ judged by the other findings.""",
 CONDITIONS = tuple(_BY_CLASS[cls] for cls in FailureClass)
 
 
-def find_failures(failures: Sequence[Failure], query_id: str | None, world: World) -> Iterator[Finding]:
+def find_failures(failures: Sequence[Failure], query_id: str | None, world: Observation) -> Iterator[Finding]:
     """Findings about the failures of a query that a log tells of; those of other queries are left out.
 
     Args:
@@ -128,7 +128,7 @@ def find_failures(failures: Sequence[Failure], query_id: str | None, world: Worl
         yield Finding(_BY_CLASS[failure.cls], _subject(failure), effect, _evidence(failure), _command(failure, world))
 
 
-def _command(failure: Failure, world: World) -> str:
+def _command(failure: Failure, world: Observation) -> str:
     """What to type: the other findings say what is wrong now, but for a batch that is too large for its means."""
     orphan = world.checkpoint.orphan
     is_orphan = orphan is not None and failure.batch_id in (None, orphan)

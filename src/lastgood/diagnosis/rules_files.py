@@ -7,13 +7,13 @@ from urllib.parse import unquote
 
 from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Finding, Severity
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, Then, WrittenAgain
 
 _NAMES_SHOWN = 20
 
 
-def find_files_again(world: World) -> Iterator[Finding]:
+def find_files_again(world: Observation) -> Iterator[Finding]:
     """What a start leaves out, and what it reads once more, though a batch has read a file of that name."""
     for source_id, again in world.files_again.items():
         subject = f"sources/{source_id}"
@@ -31,7 +31,7 @@ def find_files_again(world: World) -> Iterator[Finding]:
 
 
 def _ignored(
-    world: World, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
+    world: Observation, subject: str, again: WrittenAgain, held: list[FileFacts], too_old: list[FileFacts]
 ) -> Finding:
     files = [*held, *too_old]
     effect = f"No batch reads them now, since {_why_not(held, too_old)}: what is new in them is left out."
@@ -62,5 +62,5 @@ def _facts(again: WrittenAgain, files: list[FileFacts]) -> dict[str, object]:
     }
 
 
-def _look(world: World, files: list[FileFacts]) -> str:
+def _look(world: Observation, files: list[FileFacts]) -> str:
     return world.command("inspect", "--file", unquote(files[0].file.path))

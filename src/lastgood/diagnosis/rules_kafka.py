@@ -22,10 +22,10 @@ from lastgood.diagnosis.kafka_reading import (
 )
 from lastgood.diagnosis.rules_kafka_broker import find_broker
 from lastgood.diagnosis.source_conditions import ORPHAN_UNREPLAYABLE, SOURCE_UNKNOWN
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import is_skipped
 from lastgood.query.spans import Span
-from lastgood.query.world import World
 from lastgood.sources.kafka.ranges import (
     Offsets,
     Ranges,
@@ -44,7 +44,7 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _LARGE_FACTOR = 10
 
 
-def find_kafka(world: World, restart: Restart) -> Iterator[Finding]:
+def find_kafka(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every Kafka source of the query.
 
     Args:

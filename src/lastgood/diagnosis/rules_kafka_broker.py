@@ -22,10 +22,10 @@ from lastgood.diagnosis.kafka_reading import (
 )
 from lastgood.diagnosis.source_conditions import SOURCE_OFFSET_WENT_BACK, SOURCE_UNKNOWN
 from lastgood.query.kafka import expired
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.kafka_source import is_without_topics
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.topics import identify, plans_of, reads_of
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import FoundRecord, TopicFacts
 from lastgood.sources.kafka.ranges import Ranges, offset_count, planned, ranges_to_json, went_back
 from lastgood.sources.kafka.retention import IdentityAnswer, TopicIdentity
@@ -67,7 +67,7 @@ class Suspicion:
         return self.answer.identity is TopicIdentity.MAY_BE_RECREATED
 
 
-def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
+def suspicions(world: Observation, restart: Restart) -> Iterator[Suspicion]:
     """Topics that look as if they were created again; none where the broker was not asked."""
     for source in readings(world, restart):
         for topic in source.there if source.is_asked else ():
@@ -76,7 +76,7 @@ def suspicions(world: World, restart: Restart) -> Iterator[Suspicion]:
                 yield Suspicion(source.stand.source_id, topic, answer, _never_read(source, topic), _gone(source, topic))
 
 
-def identities(world: World, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
+def identities(world: Observation, restart: Restart) -> Iterator[tuple[str, IdentityAnswer]]:
     """Whether each topic that the query has read from is still that topic; none where the broker was not asked."""
     for source in readings(world, restart):
         for topic in source.there if source.is_asked else ():
@@ -84,7 +84,7 @@ def identities(world: World, restart: Restart) -> Iterator[tuple[str, IdentityAn
                 yield topic, _identity(source, topic)
 
 
-def may_be_read(world: World, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
+def may_be_read(world: Observation, restart: Restart, topic: str, *, by_time: bool = True) -> dict[int, int]:
     """Of a topic that was created again, per partition the offset below which the query may have read it meanwhile.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.sink_conditions import SINK_KNOWS_OTHER_QUERY
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kafka.starting_offsets import offsets_to_json
 
 CHECKPOINT_LEFT_BEHIND = Condition(
@@ -52,7 +52,7 @@ class Later:
     last_batch: int
 
 
-def begun_since(world: World) -> Later | None:
+def begun_since(world: Observation) -> Later | None:
     """The query that has begun on the checkpoint since it was left behind, if a sink shows one: its logs are lost."""
     marks = world.left.marks if world.left is not None else {}
     for sink in world.sinks:
@@ -65,7 +65,7 @@ def begun_since(world: World) -> Later | None:
     return None
 
 
-def find_left(world: World) -> Iterator[Finding]:
+def find_left(world: Observation) -> Iterator[Finding]:
     """The one finding, if it was left behind."""
     left, later = world.left, begun_since(world)
     if left is None:
@@ -84,7 +84,7 @@ def find_left(world: World) -> Iterator[Finding]:
     yield Finding(CHECKPOINT_LEFT_BEHIND, left.file.location, effect, evidence, world.command("recover"), level)
 
 
-def not_of_the_left(world: World, findings: Sequence[Finding]) -> list[Finding]:
+def not_of_the_left(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those about the query that was left behind: what it has written is not written again."""
     if world.left is None or begun_since(world) is not None:
         return list(findings)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 CHECKPOINT_HAS_LINKS = Condition(
     "CHECKPOINT_HAS_LINKS",
@@ -38,7 +38,7 @@ def that_matter(links: Mapping[str, str], location: str) -> dict[str, str]:
     }
 
 
-def find_links(world: World) -> Iterator[Finding]:
+def find_links(world: Observation) -> Iterator[Finding]:
     """The one finding, if there are any."""
     links = world.links
     if not links:

@@ -11,10 +11,10 @@ from lastgood.checkpoint.logs import BatchLog, LogListing
 from lastgood.checkpoint.offsets import SHUFFLE_PARTITIONS, OffsetEntry, SourceLine
 from lastgood.checkpoint.source_offsets import TextOffset, VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.observation import Observation, removal
 from lastgood.query.prediction.file_source import next_name
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.sink_batches import planned_anew
-from lastgood.query.world import World, removal
 
 _IDS_SHOWN = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -222,7 +222,7 @@ CONDITIONS = (
 )
 
 
-def find_logs(world: World, restart: Restart) -> Iterator[Finding]:
+def find_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about the logs, by what a start would make of them."""
     checkpoint = world.checkpoint
     yield from _query_id(world, restart)
@@ -245,7 +245,7 @@ def find_logs(world: World, restart: Restart) -> Iterator[Finding]:
             )
 
 
-def _not_empty(world: World, restart: Restart) -> Iterator[Finding]:
+def _not_empty(world: Observation, restart: Restart) -> Iterator[Finding]:
     """What keeps Spark 4.1 and later from beginning at batch 0, where there is neither plan nor commit."""
     logs = {folder: listing for folder, listing in _listings(world.checkpoint) if listing.newest_listed is None}
     folder = restart.stop.subject if restart.stop else ""
@@ -256,7 +256,7 @@ def _not_empty(world: World, restart: Restart) -> Iterator[Finding]:
         yield Finding(FOREIGN_FILES, names[0], effect, evidence, world.command("verify"), Severity.ERROR)
 
 
-def _query_id(world: World, restart: Restart) -> Iterator[Finding]:
+def _query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
     found = world.checkpoint.query
     has_batches = world.checkpoint.last_planned is not None or world.checkpoint.last_committed is not None
     if isinstance(found, Damage):
@@ -274,7 +274,7 @@ def _query_id(world: World, restart: Restart) -> Iterator[Finding]:
     yield Finding(QUERY_ID_LOST, "metadata", effect, evidence, world.command("plan"))
 
 
-def _modes(world: World) -> Iterator[Finding]:
+def _modes(world: Observation) -> Iterator[Finding]:
     mode = world.checkpoint.mode
     if mode is Mode.ASYNC_PROGRESS:
         effect = "After a crash, what was read since the newest entry runs again as one batch."
@@ -284,7 +284,7 @@ def _modes(world: World) -> Iterator[Finding]:
         yield Finding(CONTINUOUS_MODE, "offsets", "A start goes on after the newest committed epoch.")
 
 
-def _relation(world: World, restart: Restart) -> Iterator[Finding]:
+def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     """How plans and commits stand to each other."""
     checkpoint = world.checkpoint
     planned, committed = checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed
@@ -330,7 +330,7 @@ def _relation(world: World, restart: Restart) -> Iterator[Finding]:
     yield Finding(ORPHAN_BATCH, subject, effect, evidence, command)
 
 
-def _holes(world: World) -> Iterator[Finding]:
+def _holes(world: Observation) -> Iterator[Finding]:
     offsets, commits = world.checkpoint.offsets, world.checkpoint.commits
     newest = offsets.newest
     if newest and newest - 1 not in offsets.ids and newest == offsets.listing.newest_listed:
@@ -347,7 +347,7 @@ def _holes(world: World) -> Iterator[Finding]:
             yield Finding(LOG_HOLE, f"{log.folder}/{missing[0]}", effect, {"missing": _some(missing)})
 
 
-def _offset_entries(world: World, restart: Restart) -> Iterator[Finding]:
+def _offset_entries(world: Observation, restart: Restart) -> Iterator[Finding]:
     log = world.checkpoint.offsets
     newest = log.newest
     read = {newest, None if newest is None else log.ids.before(newest)}
@@ -388,7 +388,7 @@ def _is_no_offset(line: SourceLine, log: BatchLog[OffsetEntry]) -> bool:
     return any(other and not isinstance(other.offset, TextOffset | VoidOffset) for other in others)
 
 
-def _newest_commits(world: World, restart: Restart) -> Iterator[Finding]:
+def _newest_commits(world: Observation, restart: Restart) -> Iterator[Finding]:
     log = world.checkpoint.commits
     for batch_id, entry in sorted(log.entries.items(), reverse=True):
         subject = f"commits/{batch_id}"
@@ -406,7 +406,7 @@ def _newest_commits(world: World, restart: Restart) -> Iterator[Finding]:
             yield Finding(LOG_VERSION_UNREADABLE, subject, effect, evidence, world.command("diagnose"))
 
 
-def _names(world: World) -> Iterator[Finding]:
+def _names(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     for folder, listing in _listings(checkpoint):
         for name, batch_id in listing.noncanonical.items():
@@ -421,7 +421,7 @@ def _names(world: World) -> Iterator[Finding]:
             yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
 
 
-def _left_over(world: World) -> Iterator[Finding]:
+def _left_over(world: Observation) -> Iterator[Finding]:
     checkpoint = world.checkpoint
     blocked = "The query stops when it writes this entry, as if a second query were running."
     if ".metadata.crc" in checkpoint.foreign and world.is_local:
@@ -449,7 +449,7 @@ def _left_over(world: World) -> Iterator[Finding]:
             yield _stale(world, f"{log.folder}/.{batch_id}.crc", effect, fits=False)
 
 
-def _stale(world: World, name: str, effect: str, level: Severity | None = None, **evidence: object) -> Finding:
+def _stale(world: Observation, name: str, effect: str, level: Severity | None = None, **evidence: object) -> Finding:
     return Finding(STALE_CHECKSUM_FILE, name, effect, evidence, removal(world.location, name), level)
 
 
@@ -465,7 +465,7 @@ def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
     return [next_name(log) for log in checkpoint.sources if log.folder == folder]
 
 
-def _watermark(world: World) -> Iterator[Finding]:
+def _watermark(world: Observation) -> Iterator[Finding]:
     entry = world.checkpoint.newest_offsets
     commit = world.checkpoint.commits.newest_entry
     if entry is None or entry.metadata is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 CHECKPOINT_LOST = Condition(
     "CHECKPOINT_LOST",
@@ -24,7 +24,7 @@ numbers of batches drops those that it has seen under the same query id.
 CONDITIONS = (CHECKPOINT_LOST,)
 
 
-def find_lost(world: World) -> Iterator[Finding]:
+def find_lost(world: Observation) -> Iterator[Finding]:
     """The one finding, if the mirror knows of batches that the checkpoint does not."""
     if world.mirrored is None:
         return

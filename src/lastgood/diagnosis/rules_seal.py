@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 
 SEALED_BY_LASTGOOD = Condition(
     "SEALED_BY_LASTGOOD",
@@ -26,7 +26,7 @@ to the lake can have put it there. Look at it, and sign it if it is your own."""
 CONDITIONS = (SEALED_BY_LASTGOOD,)
 
 
-def find_seal(world: World) -> Iterator[Finding]:
+def find_seal(world: Observation) -> Iterator[Finding]:
     """The one finding, if there is a seal."""
     if world.seal is None:
         return
@@ -49,7 +49,7 @@ def find_seal(world: World) -> Iterator[Finding]:
     yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 
-def not_of_the_seal(world: World, findings: Sequence[Finding]) -> list[Finding]:
+def not_of_the_seal(world: Observation, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that are not about the empty files of the seal."""
     ours = world.seal.paths if world.seal else ()
     return [finding for finding in findings if finding.subject not in ours]

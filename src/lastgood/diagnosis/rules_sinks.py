@@ -9,10 +9,10 @@ from lastgood.diagnosis import sink_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.rules_logs import NAME_TAKEN, STALE_CHECKSUM_FILE
 from lastgood.diagnosis.sink_reading import SinkReading, batches, sink_readings
+from lastgood.query.observation import Observation, removal
 from lastgood.query.prediction.restart import Restart, StartStage
 from lastgood.query.sink_batches import Origin
 from lastgood.query.sinks import NONE, Rerun
-from lastgood.query.world import World, removal
 from lastgood.sinks.evidence import DedupeKey, is_query_id
 
 CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
@@ -20,7 +20,7 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _SHOWN_MAX = 20
 
 
-def find_sinks(world: World, restart: Restart) -> Iterator[Finding]:
+def find_sinks(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every sink that was asked.
 
     Args:
@@ -359,7 +359,7 @@ def _remarks(reading: SinkReading) -> Iterator[Finding]:
         yield reading.finding(conditions.SINK_NOTES, effect, {"notes": list(sink.notes)})
 
 
-def _apart(world: World, readings: Sequence[SinkReading]) -> Iterator[Finding]:
+def _apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Finding]:
     """Several sinks, of which only some hold the batch that runs again."""
     known = [each for each in readings if each.sink.known and not each.shows_none]
     shown = {each.sink.location: each.sink.last_batch for each in known}

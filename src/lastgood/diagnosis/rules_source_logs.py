@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import VoidOffset
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart, Stop
-from lastgood.query.world import World
 
 SOURCE_COUNT_CHANGED = Condition(
     "SOURCE_COUNT_CHANGED",
@@ -50,14 +50,14 @@ no batch has read. They are not lost: the next batch reads them together with wh
 CONDITIONS = (SOURCE_COUNT_CHANGED, SOURCE_OFFSET_VOID, SOURCE_LOG_DAMAGED, SOURCE_LOG_AHEAD)
 
 
-def find_source_logs(world: World, restart: Restart) -> Iterator[Finding]:
+def find_source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about source lines and source logs, by what a start would make of them."""
     yield from _lines(world)
     yield from _source_logs(world, restart)
     yield from _ahead(world)
 
 
-def _lines(world: World) -> Iterator[Finding]:
+def _lines(world: Observation) -> Iterator[Finding]:
     """Lines of sources that are too many, too few or void."""
     log = world.checkpoint.offsets
     entries = [(n, entry) for n, entry in sorted(log.entries.items()) if isinstance(entry, OffsetEntry)]
@@ -79,7 +79,7 @@ def _lines(world: World) -> Iterator[Finding]:
             yield Finding(SOURCE_OFFSET_VOID, f"offsets/{newest}", effect, was, world.command("offsets"))
 
 
-def _source_logs(world: World, restart: Restart) -> Iterator[Finding]:
+def _source_logs(world: Observation, restart: Restart) -> Iterator[Finding]:
     stop, command = restart.stop, world.command("plan")
     damaged = {path: damage for log in world.checkpoint.sources for path, damage in log.damage.items()}
     if stop and stop.subject.startswith("sources/") and stop.subject not in damaged and not _is_in_the_way(world, stop):
@@ -92,14 +92,14 @@ def _source_logs(world: World, restart: Restart) -> Iterator[Finding]:
         yield Finding(SOURCE_LOG_DAMAGED, path, effect, evidence, command, level)
 
 
-def _is_in_the_way(world: World, stop: Stop) -> bool:
+def _is_in_the_way(world: Observation, stop: Stop) -> bool:
     """Whether a start stops at something that keeps it from writing, rather than at what it reads."""
     folder, _, name = stop.subject.rpartition("/")
     logs = (log for log in world.checkpoint.sources if log.folder == folder)
     return name.startswith(".") or any(f"{name}/" in log.listing.foreign for log in logs)
 
 
-def _ahead(world: World) -> Iterator[Finding]:
+def _ahead(world: Observation) -> Iterator[Finding]:
     newest = world.checkpoint.newest_offsets
     for log in world.checkpoint.sources:
         line = newest.source(log.name) if newest else None

@@ -21,10 +21,10 @@ from lastgood.diagnosis import source_conditions as conditions
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.kafka_reading import between, names, positions
 from lastgood.diagnosis.rules_files import find_files_again
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.spans import SourceStand, Span, orphan_of, spans, stands
-from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts, DeltaServing, Serving, can_serve
 from lastgood.sources.files.facts import MAX_FILE_AGE_DEFAULT_MS, FileFacts, FileState, never_found_again
 from lastgood.sources.kafka.ranges import ranges_to_json, went_back
@@ -34,7 +34,7 @@ CONDITIONS: tuple[Condition, ...] = conditions.CONDITIONS
 _NAMES_SHOWN = 20
 
 
-def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
+def find_sources(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about every source, but for what only a Kafka broker can tell.
 
     Args:
@@ -57,7 +57,7 @@ def find_sources(world: World, restart: Restart) -> Iterator[Finding]:
 # Going back, whatever the source.
 
 
-def _went_back(world: World, restart: Restart) -> Iterator[Finding]:
+def _went_back(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Batches that end before they begin: history if they are done, and an obstacle if they are not."""
     steps = Steps()
     for span in spans(world.checkpoint):
@@ -125,7 +125,7 @@ def _is_refused(end: SourceOffset) -> bool:
 # Files.
 
 
-def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
+def _files(world: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
     """What has become of the files of the newest plan, and of those that the source has noted down since."""
     planned = world.checkpoint.last_planned
     orphan = None if is_in_sinks(world.checkpoint, world.sinks) else orphan_of(world.checkpoint)
@@ -162,7 +162,7 @@ def _files(world: World, restart: Restart, source_id: str, files: tuple[FileFact
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, command, level)
 
 
-def _planned_up_to(world: World, source_id: str) -> int:
+def _planned_up_to(world: Observation, source_id: str) -> int:
     """The newest entry of a source's own log that the newest plan names."""
     newest = world.checkpoint.newest_offsets
     line = newest.source(source_id) if newest is not None else None
@@ -183,7 +183,7 @@ def _waiting(subject: str, files: list[FileFacts]) -> Iterator[Finding]:
         yield Finding(conditions.SOURCE_UNKNOWN, subject, effect, found, None, Severity.WARNING)
 
 
-def _file_logs(world: World) -> Iterator[Finding]:
+def _file_logs(world: Observation) -> Iterator[Finding]:
     """What a file source's own log says of files that are planned and not committed, and of itself."""
     read = {stand.source_id: stand for stand in stands(world.checkpoint)}
     for log in world.checkpoint.sources:
@@ -219,7 +219,7 @@ def _paths(files: list[FileFacts]) -> list[str]:
 # Delta tables.
 
 
-def _table(world: World, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
+def _table(world: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
     """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
     newest = read[-1] if read else None
     end = newest.end if newest else stand.start
@@ -252,7 +252,7 @@ def _asked_from(newest: Span | None) -> DeltaOffset | None:
 
 
 def _versions(
-    world: World, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
+    world: Observation, stand: SourceStand, start: DeltaOffset | None, end: DeltaOffset, table: DeltaFacts
 ) -> Iterator[Finding]:
     unread = end if not stand.is_rerun or start is None else start
     evidence = {"source": stand.source_id, "earliest": table.earliest_version, "latest": table.latest_version}
@@ -279,7 +279,7 @@ def _versions(
 
 
 def _versions_gone(
-    world: World,
+    world: Observation,
     table: DeltaFacts,
     evidence: dict[str, object],
     asked: DeltaServing,

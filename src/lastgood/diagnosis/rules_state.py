@@ -11,12 +11,12 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.state import Obstacle, State, StateFormat, StateStore
 from lastgood.checkpoint.state_files import StateFile
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.prediction.skipping import version_loaded
 from lastgood.query.prediction.spark_version import SPARK_4_1
 from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
 from lastgood.query.prediction.state_partitions import repinned, uncounted
-from lastgood.query.world import World
 
 _SHOWN = 20
 
@@ -168,7 +168,7 @@ CONDITIONS = (
 )
 
 
-def find_state(world: World, restart: Restart) -> Iterator[Finding]:
+def find_state(world: Observation, restart: Restart) -> Iterator[Finding]:
     """Findings about the state, by the version that the next batch loads."""
     checkpoint = world.checkpoint
     state = checkpoint.state
@@ -205,7 +205,7 @@ def find_state(world: World, restart: Restart) -> Iterator[Finding]:
     yield from _ahead(world, state, max(planned, committed or 0) + 1)
 
 
-def _partitions(world: World, planned: int) -> Iterator[Finding]:
+def _partitions(world: Observation, planned: int) -> Iterator[Finding]:
     for each in repinned(world.checkpoint):
         if each.pinned > each.kept:
             effect = (
@@ -221,7 +221,7 @@ def _partitions(world: World, planned: int) -> Iterator[Finding]:
         yield Finding(STATE_PARTITIONS_CHANGED, f"offsets/{planned}", effect, evidence, command)
 
 
-def _uncounted(world: World, state: State) -> Iterator[Finding]:
+def _uncounted(world: Observation, state: State) -> Iterator[Finding]:
     for operator in (each for each in state.operators if each.operator in uncounted(world.checkpoint)):
         seen = sorted({store.partition for store in operator.stores})
         effect = "If it has lost any beside these, the first batch fails in its tasks; nothing in the checkpoint tells."
@@ -235,7 +235,7 @@ def _uncounted(world: World, state: State) -> Iterator[Finding]:
         )
 
 
-def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:
+def _unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Finding]:
     """Files that are not what was written: what stops this Spark, what it goes past, what it may not notice."""
     stop = restart.stop or restart.next_stop
     is_stopped = stop is not None and stop.subject in world.unsound
@@ -257,7 +257,7 @@ def _unsound(world: World, batch: int, restart: Restart) -> Iterator[Finding]:
             yield Finding(STATE_FILE_DAMAGED, name, effect, evidence, world.command("inspect", "--state"), level)
 
 
-def _obstacles(world: World, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
+def _obstacles(world: Observation, state: State, batch: int, restart: Restart) -> Iterator[Finding]:
     obstacles = state.obstacles_to(batch, auto_repair=restart.spark >= SPARK_4_1)
     effect = (
         f"Batch {batch} cannot run, at no start: it loads version {batch} of the state. "
@@ -293,7 +293,7 @@ def _lost_partitions(state: State, obstacles: Sequence[Obstacle]) -> list[str]:
     return [folder for folder in folders if folder not in held]
 
 
-def _ahead(world: World, state: State, newest: int) -> Iterator[Finding]:
+def _ahead(world: Observation, state: State, newest: int) -> Iterator[Finding]:
     """State files above the version that the newest planned batch makes."""
     stale: list[str] = []
     harmless: list[str] = []

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.observation import Observation, views_of
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sinks import SinkView
-from lastgood.query.world import World, views_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReading(SinkView):
     """One sink, and what a finding about it needs beside that."""
 
-    world: World
+    world: Observation
     restart: Restart
 
     def finding(
@@ -64,7 +64,7 @@ class SinkReading(SinkView):
         return self.world.command("backup list")
 
 
-def sink_readings(world: World, restart: Restart) -> list[SinkReading]:
+def sink_readings(world: Observation, restart: Restart) -> list[SinkReading]:
     """Every sink that was asked."""
     return [
         SinkReading(

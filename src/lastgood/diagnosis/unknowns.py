@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from lastgood.diagnosis.rules_kafka_broker import identities
 from lastgood.diagnosis.rules_links import that_matter
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import planned_anew
-from lastgood.query.world import World
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
@@ -16,7 +16,7 @@ _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY
 _LINKS_SHOWN = 5
 
 
-def find_unknowns(world: World, restart: Restart) -> Iterator[str]:
+def find_unknowns(world: Observation, restart: Restart) -> Iterator[str]:
     """What sinks and broker were not asked, or did not tell.
 
     Args:

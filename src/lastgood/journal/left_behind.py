@@ -12,7 +12,7 @@ from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import RecoveryStage, latest, newest_first, read_note, recoveries_folder
 from lastgood.planning.plan import ASKED, Plan, PlanInvalidError
-from lastgood.query.world import LeftBehind
+from lastgood.query.observation import LeftBehind
 from lastgood.settings.config import Config
 from lastgood.settings.target import word_of_death
 from lastgood.signing import NO_KEYS, KeyRing, Signer

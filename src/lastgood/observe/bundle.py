@@ -45,7 +45,7 @@ from lastgood.mirror.mirror import mirror_folder, read_mirror
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.recorded import newest_files, tail_of
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.records.files import parse_records
 from lastgood.redaction import redacted
 from lastgood.settings.target import Target
@@ -119,9 +119,9 @@ class Bundle:
         mirror = tuple(read_mirror(self.storage, mirror_folder(self.location))) if self.location.name else ()
         return GatheredQuery(Target(str(self.location)), self.location, self.storage, checkpoint, mirror)
 
-    def world(self, checkpoint: Checkpoint) -> World:
+    def world(self, checkpoint: Checkpoint) -> Observation:
         """All that the diagnosis rested on, with the checkpoint as it was read from here."""
-        return World(checkpoint, **self._saved[_WORLD])
+        return Observation(checkpoint, **self._saved[_WORLD])
 
     def close(self) -> None:
         """Close the file."""
@@ -141,7 +141,9 @@ def is_bundle(target: str) -> bool:
     return Path(target).is_file()
 
 
-def save_bundle(path: Path, evidence: GatheredQuery, world: World, *, failures: Sequence[Failure] = ()) -> SavedBundle:
+def save_bundle(
+    path: Path, evidence: GatheredQuery, world: Observation, *, failures: Sequence[Failure] = ()
+) -> SavedBundle:
     """Write what a diagnosis rests on into one file, without data and without secrets.
 
     Args:
@@ -206,7 +208,7 @@ def _roots(location: Location) -> dict[str, Location]:
     return {CHECKPOINT: location, **({WORK: location.sibling(WORK_SUFFIX)} if location.name else {})}
 
 
-def _about(evidence: GatheredQuery, world: World) -> dict[str, Any]:
+def _about(evidence: GatheredQuery, world: Observation) -> dict[str, Any]:
     return {
         "lastgood": __version__,
         "python": platform.python_version(),
@@ -216,7 +218,7 @@ def _about(evidence: GatheredQuery, world: World) -> dict[str, Any]:
     }
 
 
-def _write(writer: BundleWriter, evidence: GatheredQuery, world: World, failures: Sequence[Failure]) -> None:
+def _write(writer: BundleWriter, evidence: GatheredQuery, world: Observation, failures: Sequence[Failure]) -> None:
     storage = evidence.storage
     tree = BundleTree(_roots(evidence.location))
     with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
@@ -348,8 +350,8 @@ def _records(evidence: GatheredQuery, pool: Executor) -> Iterator[tuple[str, byt
         yield f"{WORK}/{RECORDS_FOLDER}/{name}", b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def _world_json(world: World) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(World) if field.name not in _NOT_SAVED]
+def _world_json(world: Observation) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(Observation) if field.name not in _NOT_SAVED]
     told = {name: to_json(getattr(world, name)) for name in names}
     return {**told, "kafka": None if world.kafka is None else to_json(world.kafka.to_json())}
 
@@ -362,8 +364,10 @@ def _world_fields(told: Any) -> dict[str, Any]:
     """
     if not isinstance(told, dict):
         raise ShapeError(told, "world")
-    hints = typing.get_type_hints(World)
-    names = [field.name for field in dataclasses.fields(World) if field.name in told and field.name not in _NOT_SAVED]
+    hints = typing.get_type_hints(Observation)
+    names = [
+        field.name for field in dataclasses.fields(Observation) if field.name in told and field.name not in _NOT_SAVED
+    ]
     found = {name: from_json(hints[name], told[name]) for name in names if name != "kafka"}
     kafka: KafkaFacts | None = None if told.get("kafka") is None else facts_from_json(told["kafka"])
     return {**found, "kafka": kafka}

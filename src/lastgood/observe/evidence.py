@@ -29,7 +29,7 @@ from lastgood.mirror.copies import Copy, packed, standing
 from lastgood.mirror.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
 from lastgood.observe.remembered import Remembered, remembered
 from lastgood.query.history import BatchRecord, InitialOffsets, merge
-from lastgood.query.world import LeftBehind
+from lastgood.query.observation import LeftBehind
 from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, KeyRing
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lastgood.observe.advice_facts import query_facts
 from lastgood.observe.evidence import GatheredQuery, gather, now_ms
+from lastgood.observe.observation import BATCHES
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around, reading
-from lastgood.observe.world import BATCHES
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.kafka import Exposure, exposure_of
 from lastgood.query.sink_batches import is_in_sinks

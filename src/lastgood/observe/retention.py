@@ -11,7 +11,7 @@ from lastgood.observe.broker import open_broker
 from lastgood.observe.evidence import gather_at, now_ms
 from lastgood.observe.surroundings import ONE_SECONDS, reading
 from lastgood.query.advice_facts import AdviceFacts
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.settings.config import Kafka
 from lastgood.settings.target import Target
 from lastgood.storage.reading import open_storage, parse_location
@@ -50,7 +50,7 @@ def _asked(target: Target, kafka: Kafka) -> Retention:
         return Retention()  # it reads something else
     facts = broker.ask(topics, now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
     advice = AdviceFacts(max_downtime_ms=target.max_downtime_ms)
-    found = topic_advice(World(evidence.checkpoint, location=str(location), kafka=facts, advice=advice))
+    found = topic_advice(Observation(evidence.checkpoint, location=str(location), kafka=facts, advice=advice))
     silent = [f"{name}: {topic.config_unknown}" for name, topic in facts.topics.items() if topic.config_unknown]
     return Retention(
         tuple(finding for finding in found if finding.severity > Severity.INFO),

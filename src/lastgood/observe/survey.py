@@ -15,20 +15,20 @@ from lastgood.mirror.copies import standing
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
+from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.observe.sinks_back import fence_of
 from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.observe.unread_files import files_after
-from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, world_of
 from lastgood.planning.left_out import left_out
 from lastgood.planning.plan import PlannedSink, Promise
 from lastgood.planning.planner import batches_wanted
 from lastgood.planning.price import Waiver
 from lastgood.planning.repairs.lost import RETAINED
 from lastgood.planning.standing import taken_back
+from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
-from lastgood.query.world import RepairFacts, World
 from lastgood.redaction import without_login
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
@@ -47,7 +47,7 @@ class Survey:
     """A query, and what stands around it, at one moment."""
 
     evidence: GatheredQuery
-    world: World
+    world: Observation
     asked: EvidenceOptions
     """Where it was looked, with what the configuration knows."""
     spark: SparkVersion
@@ -224,7 +224,7 @@ def _as_left(found: GatheredQuery, keys: KeyRing) -> GatheredQuery:
     return replace(found, mirror=tuple(as_left(found.mirror, endings))) if endings else found
 
 
-def _with_files(found: GatheredQuery, world: World) -> World:
+def _with_files(found: GatheredQuery, world: Observation) -> Observation:
     """The same, knowing what became of the files whose rows a sink shows no more, since they would be read anew."""
     marked = (sink for sink in world.sinks if sink.traits.keeps_log or _is_streamed(sink))
     shown = [sink.last_batch for sink in marked if sink.known and sink.last_batch is not None]

@@ -19,6 +19,7 @@ from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.evidence import GatheredQuery, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
 from lastgood.observe.hosts import open_named
+from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, asked_by, world_of
 from lastgood.observe.surroundings import (
     TIMEOUT_SECONDS,
     EvidenceOptions,
@@ -26,10 +27,9 @@ from lastgood.observe.surroundings import (
     look_around,
     start_words,
 )
-from lastgood.observe.world import BATCHES, DiagnoseOptions, advised, asked_by, world_of
 from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
-from lastgood.query.world import World
 from lastgood.redaction import without_login
 from lastgood.settings.config import Config
 from lastgood.settings.target import Target, resolve_target
@@ -165,7 +165,7 @@ def _gathered(target: Target, said: tuple[str, ...]) -> GatheredQuery:
 
 
 def _judge(
-    world: World,
+    world: Observation,
     spark: SparkVersion | None,
     failures: Sequence[Failure],
     removed_idle: int = 0,

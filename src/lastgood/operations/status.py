@@ -26,16 +26,16 @@ from lastgood.observe.below import Reach, checkpoints_below
 from lastgood.observe.evidence import GatheredQuery, gather_at, known_left, now_ms, require_checkpoint
 from lastgood.observe.exposure import exposure_to_kafka
 from lastgood.observe.fleet import look_around_all
+from lastgood.observe.observation import BATCHES
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
-from lastgood.observe.world import BATCHES
 from lastgood.operations.diagnose import examine
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.agreement import SinkStanding, sink_standing
 from lastgood.query.kafka import Exposure
+from lastgood.query.observation import LeftBehind, views_of
 from lastgood.query.position import Position
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.world import LeftBehind, views_of
 from lastgood.settings.config import Config
 from lastgood.settings.keys import keys_of
 from lastgood.settings.target import Target

@@ -24,8 +24,8 @@ from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
 from lastgood.observe.advice_facts import query_facts
 from lastgood.observe.evidence import gather
+from lastgood.observe.observation import BATCHES
 from lastgood.observe.surroundings import reading
-from lastgood.observe.world import BATCHES
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java

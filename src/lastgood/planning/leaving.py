@@ -14,8 +14,8 @@ from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import weakest
 from lastgood.planning.repairs.repair import Outlook, refuse
 from lastgood.planning.standing import Standing
+from lastgood.query.observation import LeftBehind, Observation
 from lastgood.query.sinks import NONE
-from lastgood.query.world import LeftBehind, World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
@@ -142,7 +142,7 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
     return Outlook(word, tuple(lines))
 
 
-def untold(world: World) -> tuple[str, ...]:
+def untold(world: Observation) -> tuple[str, ...]:
     """The sinks that do not tell whether a query has begun since the checkpoint was left behind."""
     marks = {} if world.left is None else world.left.marks
     return tuple(sink.location for sink in world.sinks if not _has_told(sink, marks))

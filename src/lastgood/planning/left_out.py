@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset
 from lastgood.planning.pricing import ends
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 
 
-def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
+def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
     """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
 
     A batch that runs again has its recorded range, unless a sink has it and it is not read; the one after it begins
@@ -51,12 +51,14 @@ def kafka_gaps(world: World, outcome: Outcome, batch: int) -> Mapping[str, list[
     return found
 
 
-def _is_dropped(world: World, batch: int) -> bool:
+def _is_dropped(world: Observation, batch: int) -> bool:
     """Whether one of the sinks has the batch already: what it reads when it runs again is written nowhere."""
     return any(sink.would_skip(batch) for sink in world.sinks)
 
 
-def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None = None) -> tuple[str, ...] | None:
+def left_out(
+    world: Observation, outcome: Outcome, batch: int, *, told: Offsets | None = None
+) -> tuple[str, ...] | None:
     """What would be left out without an error, a line for each range; None if Kafka did not tell.
 
     Args:
@@ -75,5 +77,5 @@ def left_out(world: World, outcome: Outcome, batch: int, *, told: Offsets | None
     return tuple(f"{gap.name} {gap.first}..{gap.end} {gap.gap.name.lower()}" for gap in gaps)
 
 
-def _answered(world: World) -> KafkaFacts | None:
+def _answered(world: Observation) -> KafkaFacts | None:
     return world.kafka if world.kafka is not None and world.kafka.unknown is None else None

@@ -11,17 +11,17 @@ from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee
 from lastgood.planning.pricing import WORDS
+from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence, unknown_evidence
 
 _BATCHES_READ = 4
 """The newest batches of each log that any goal looks at, beside those back to what the sinks show."""
 
 
-def draft(world: World, goal: Goal, spark: SparkVersion) -> Draft:
+def draft(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     """Which files change so that the query does what is asked for, and what can be said of it then.
 
     Args:
@@ -54,7 +54,7 @@ def _proven(sink: SinkEvidence) -> SinkEvidence:
     return replace(unknown_evidence(sink.kind, sink.location, sink.dedupe_key, because), others=others)
 
 
-def batches_wanted(world: World) -> int:
+def batches_wanted(world: Observation) -> int:
     """How many of the newest batches the planner has to see: back to what the sinks show."""
     position = locate(world.checkpoint, world.sinks)
     newest = max(position.planned or 0, position.committed or 0)
@@ -62,11 +62,11 @@ def batches_wanted(world: World) -> int:
     return newest - min((position.committed or 0, newest, *shown)) + _BATCHES_READ
 
 
-def _drafted(world: World, goal: Goal, spark: SparkVersion) -> Draft:
+def _drafted(world: Observation, goal: Goal, spark: SparkVersion) -> Draft:
     return GOAL_KINDS[goal.name].draft(world, goal, spark)
 
 
-def _alternatives(world: World, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
+def _alternatives(world: Observation, goal: Goal, spark: SparkVersion) -> tuple[Alternative, ...]:
     """The other goals, the best first, and last those that are refused as well."""
     is_gone = world.checkpoint.newest_offsets is None and not world.repair.mirror
     if is_gone and GOAL_KINDS[goal.name].begins is Begins.ANEW:
@@ -82,7 +82,7 @@ def _alternatives(world: World, goal: Goal, spark: SparkVersion) -> tuple[Altern
 
 
 def alternatives(
-    world: World, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
+    world: Observation, goals: Iterable[tuple[Goal, tuple[str, ...]]], spark: SparkVersion
 ) -> tuple[Alternative, ...]:
     """What further goals come to, each with the options that ask for it."""
     return tuple(_alternative(world, goal, options, spark) for goal, options in goals)
@@ -97,7 +97,7 @@ def _rank(way: Alternative) -> int:
     return len(WORDS) if way.guarantee is None else WORDS.index(way.guarantee)
 
 
-def _alternative(world: World, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
+def _alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
     command = world.command("plan", "--goal", goal.name, *options)
     try:
         found = _drafted(world, goal, spark)

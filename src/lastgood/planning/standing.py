@@ -11,13 +11,13 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.query.observation import Observation, views_of
 from lastgood.query.position import Position, locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.topics import recreated
-from lastgood.query.world import World, views_of
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.step import SinkEdit
@@ -30,7 +30,7 @@ RUNS = (Outcome.STARTS, Outcome.RESUMES, Outcome.RERUNS)
 class Standing:
     """One query. Make one with `Standing.of`."""
 
-    world: World
+    world: Observation
     spark: SparkVersion
     position: Position
     restart: Restart
@@ -39,7 +39,7 @@ class Standing:
     """Where sinks are whose marks are not yet what is told of them here."""
 
     @classmethod
-    def of(cls, world: World, spark: SparkVersion, moved: Iterable[str] = ()) -> Standing:
+    def of(cls, world: Observation, spark: SparkVersion, moved: Iterable[str] = ()) -> Standing:
         """What is so, or would be once sinks have moved, and what a Spark of this version would do."""
         restart = predict(world, spark)
         position = locate(world.checkpoint, world.sinks)
@@ -191,7 +191,7 @@ class Standing:
         return recreated(self.world)
 
 
-def seen_as(world: World, query_id: str, *, asked_as: str | None = None) -> World:
+def seen_as(world: Observation, query_id: str, *, asked_as: str | None = None) -> Observation:
     """The same, where sinks that go by query id were asked about another one: what they hold under this id is its own.
 
     Args:

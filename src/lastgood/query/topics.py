@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.query.observation import Observation
 from lastgood.query.spans import orphan_of
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
 from lastgood.sources.kafka.retention import (
     FROM_THE_FIRST_MS,
@@ -78,12 +78,12 @@ def recorded_ids(facts: KafkaFacts | None, noted: Mapping[str, str]) -> dict[str
     return {**(facts.topic_ids_before if facts else {}), **noted}
 
 
-def recorded_of(world: World) -> dict[str, str]:
+def recorded_of(world: Observation) -> dict[str, str]:
     """The same of all that was found."""
     return {**world.advice.topic_ids, **recorded_ids(world.kafka, world.topic_ids)}
 
 
-def recreated(world: World) -> tuple[str, ...]:
+def recreated(world: Observation) -> tuple[str, ...]:
     """Topics that were deleted and created again since the query read them, as far as ids were recorded."""
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:

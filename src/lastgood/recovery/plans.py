@@ -31,10 +31,10 @@ from lastgood.planning.planner import alternatives, draft, ranked
 from lastgood.planning.price import Guarantee, Waiver, needed
 from lastgood.planning.standing import seen_as
 from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
+from lastgood.query.observation import LeftBehind
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import taken_for_kafka
-from lastgood.query.world import LeftBehind
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps

@@ -35,8 +35,8 @@ from lastgood.failures.classify import failure_of
 from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit
+from lastgood.observe.observation import BATCHES
 from lastgood.observe.survey import Survey
-from lastgood.observe.world import BATCHES
 from lastgood.planning.plan import Plan
 from lastgood.planning.proof import Proof
 from lastgood.planning.proving import Expected, contradiction, disproved, expected

@@ -13,7 +13,7 @@ from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.observe.survey import Survey
 from lastgood.planning.plan import Plan
 from lastgood.planning.pricing import ends
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.steps.written_file import LOG_BYTES_MAX
@@ -23,7 +23,7 @@ from lastgood.storage.writing import open_writable
 _NOW, _BEFORE = "topic_ids", "topic_ids_before"
 
 
-def topic_ids_of(world: World) -> dict[str, Any]:
+def topic_ids_of(world: Observation) -> dict[str, Any]:
     """What a plan keeps of the topics that are read; nothing if Kafka told nothing."""
     facts, entry = world.kafka, world.checkpoint.newest_offsets
     if facts is None or facts.unknown is not None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from reading import ID, read
 
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_VERSIONS
-from lastgood.query.world import World
 
 BATCHES = 3
 A, B = '{{"logOffset":{n}}}', '{{"logOffset":{twice}}}'
@@ -44,7 +44,7 @@ def test_stream_that_may_be_read_twice_is_told_and_a_lost_log_is_reckoned_with(
     found = read(checkpoint(tmp_path / "chk", *streams, logs=logs, planned=planned))
     assert found.shared_logs == shared
     for spark in SPARK_VERSIONS:
-        restart = predict(World(found), spark)
+        restart = predict(Observation(found), spark)
         assert restart.outcome is Outcome.FAILS
         assert [
             each for each in restart.unknowns if "source 1: whether its log is lost, or it is the stream of" in each
@@ -55,7 +55,7 @@ def test_stream_that_may_be_read_twice_is_told_and_a_lost_log_is_reckoned_with(
 def test_streams_with_logs_of_their_own_share_none(tmp_path: Path, streams: tuple[str, ...], logs: int) -> None:
     found = read(checkpoint(tmp_path / "chk", *streams, logs=logs))
     assert (found.shared_logs, found.absent) == ({}, ())
-    assert predict(World(found), SPARK_VERSIONS[-1]).unknowns == ()
+    assert predict(Observation(found), SPARK_VERSIONS[-1]).unknowns == ()
 
 
 @pytest.mark.parametrize(("streams", "logs"), [((A, B), 1), ((A, A, B), 1)])
@@ -63,7 +63,7 @@ def test_log_of_another_stream_that_is_gone_is_missed(tmp_path: Path, streams: t
     found = read(checkpoint(tmp_path / "chk", *streams, logs=logs))
     assert found.shared_logs == {}
     assert found.absent
-    assert predict(World(found), SPARK_VERSIONS[-1]).outcome is Outcome.FAILS
+    assert predict(Observation(found), SPARK_VERSIONS[-1]).outcome is Outcome.FAILS
 
 
 def test_log_that_is_left_in_part_is_no_shared_one(tmp_path: Path) -> None:
@@ -72,6 +72,6 @@ def test_log_that_is_left_in_part_is_no_shared_one(tmp_path: Path) -> None:
         entry.unlink()
     (folder / "sources/1/0").write_text('v1\n{"path":"file:///in/0","timestamp":0,"batchId":0}')
     assert read(folder).shared_logs == {}
-    assert predict(World(read(folder)), SPARK_VERSIONS[-1]).outcome is Outcome.FAILS
+    assert predict(Observation(read(folder)), SPARK_VERSIONS[-1]).outcome is Outcome.FAILS
     shutil.rmtree(folder / "sources/0")
     assert read(folder).shared_logs == {}

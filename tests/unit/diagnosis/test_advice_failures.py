@@ -20,7 +20,7 @@ from lastgood.diagnosis.rules_advice import CONDITIONS
 from lastgood.failures.classify import Failure, failure_of
 from lastgood.failures.driver_log import read_driver_log
 from lastgood.failures.failure_class import FailureClass
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.records.record import ChainedException
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
@@ -45,10 +45,10 @@ def checkpoint(offsets: Mapping[int, SourceOffset], committed: int) -> Checkpoin
     )
 
 
-EMPTY = World(checkpoint({}, -1))
+EMPTY = Observation(checkpoint({}, -1))
 
 
-def advice(*failures: Failure, query_id: str | None = None, world: World = EMPTY) -> dict[str, Finding]:
+def advice(*failures: Failure, query_id: str | None = None, world: Observation = EMPTY) -> dict[str, Finding]:
     found = list(failure_advice(failures, query_id, world))
     assert all(each.condition in CONDITIONS and each.severity is Severity.INFO for each in found)
     assert all(each.evidence and each.effect.endswith(".") and each.next for each in found)
@@ -186,7 +186,7 @@ OOM = died(("java.lang.OutOfMemoryError", "Java heap space"))
 
 
 def test_a_batch_far_larger_than_all_before_it_that_memory_did_not_suffice_for() -> None:
-    world = World(checkpoint(kafka(100, 200, 320, 420, 9000), committed=3))
+    world = Observation(checkpoint(kafka(100, 200, 320, 420, 9000), committed=3))
     found = advice(OOM, world=world)["BATCH_EXCEEDS_RESOURCES"]
     assert found.evidence == {"batch": 4, "offsets": 8580, "median_before": 100, "largest_before": 120}
     assert found.next == '.option("maxOffsetsPerTrigger", "120")'
@@ -195,7 +195,7 @@ def test_a_batch_far_larger_than_all_before_it_that_memory_did_not_suffice_for()
 
 def test_a_backlog_that_waits_where_memory_did_not_suffice_before() -> None:
     facts = KafkaFacts("b:9092", 0, {"orders": TopicFacts(partitions={0: PartitionFacts(0, 9000)})})
-    world = World(checkpoint(kafka(100, 200, 320, 420), committed=3), kafka=facts)
+    world = Observation(checkpoint(kafka(100, 200, 320, 420), committed=3), kafka=facts)
     found = advice(OOM, world=world)["BATCH_EXCEEDS_RESOURCES"]
     assert (found.evidence["batch"], found.evidence["offsets"]) == (None, 8580)
     assert "replan" not in found.effect
@@ -215,14 +215,14 @@ def test_a_backlog_that_waits_where_memory_did_not_suffice_before() -> None:
 def test_a_batch_as_large_as_any_or_another_reason_is_no_advice(
     ends: tuple[int, ...], committed: int, failure: Failure
 ) -> None:
-    assert advice(failure, world=World(checkpoint(kafka(*ends), committed=committed))) == {}
+    assert advice(failure, world=Observation(checkpoint(kafka(*ends), committed=committed))) == {}
 
 
 @pytest.mark.parametrize(("count", "limit"), [(250, "25"), (9, None)])
 def test_a_batch_of_many_files(count: int, limit: str | None) -> None:
     files = tuple(FileFacts(SourceFile(f"file:/in/{n}", 1, 1), FileState.PRESENT) for n in range(count))
     about = checkpoint({0: FileOffset(0), 1: FileOffset(1)}, committed=0)
-    found = advice(OOM, world=World(about, files={"0": files}))
+    found = advice(OOM, world=Observation(about, files={"0": files}))
     assert set(found) == ({"BATCH_EXCEEDS_RESOURCES"} if limit else set())
     if limit:
         assert found["BATCH_EXCEEDS_RESOURCES"].next == f'.option("maxFilesPerTrigger", "{limit}")'

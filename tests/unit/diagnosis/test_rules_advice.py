@@ -21,7 +21,7 @@ from lastgood.checkpoint.state_files import SnapshotMetadata, StateFile, StateFi
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_advice import CONDITIONS, find_advice
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 
 CHK = "s3a://lake/chk/orders"
@@ -66,11 +66,11 @@ def checkpoint(
     )
 
 
-def world(found: Checkpoint | None = None, *, kafka: KafkaFacts | None = None, **advice: Any) -> World:
-    return World(found or checkpoint(), location=CHK, kafka=kafka, advice=AdviceFacts(**advice))
+def world(found: Checkpoint | None = None, *, kafka: KafkaFacts | None = None, **advice: Any) -> Observation:
+    return Observation(found or checkpoint(), location=CHK, kafka=kafka, advice=AdviceFacts(**advice))
 
 
-def findings(about: World) -> dict[str, Finding]:
+def findings(about: Observation) -> dict[str, Finding]:
     found = list(find_advice(about))
     assert all(finding.condition in CONDITIONS for finding in found)
     assert {finding.condition.name for finding in found if finding.severity > Severity.INFO} <= {

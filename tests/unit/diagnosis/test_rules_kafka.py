@@ -13,10 +13,10 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_kafka import CONDITIONS, find_kafka
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.ranges import Offsets
@@ -61,10 +61,10 @@ def broker(**partitions: dict[int, tuple[int, int]]) -> KafkaFacts:
     return KafkaFacts("broker:9092", 1, topics)
 
 
-def world(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> World:
+def world(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> Observation:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
     asked = Asked("/lake/my orders", () if kafka is None else ("--kafka", "broker:9092"))
-    return World(checkpoint, location="/lake/my orders", asked=asked, kafka=kafka, **others)
+    return Observation(checkpoint, location="/lake/my orders", asked=asked, kafka=kafka, **others)
 
 
 def find(folder: Path, kafka: KafkaFacts | None = None, **others: Any) -> list[Finding]:

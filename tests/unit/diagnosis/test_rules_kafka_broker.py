@@ -11,9 +11,9 @@ from lastgood.asked import Asked
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_kafka import find_kafka
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput
@@ -44,7 +44,7 @@ WHOLE = topic({0: (0, 30), 1: (0, 30)})
 
 def find(folder: Path, kafka: KafkaFacts, **others: Any) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = World(checkpoint, location="/chk", asked=ASKED, kafka=kafka, **others)
+    world = Observation(checkpoint, location="/chk", asked=ASKED, kafka=kafka, **others)
     return list(find_kafka(world, predict(world, SPARK_4_2)))
 
 

@@ -11,10 +11,10 @@ from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_sinks import CONDITIONS, find_sinks
 from lastgood.diagnosis.sink_reading import batches
+from lastgood.query.observation import Observation
 from lastgood.query.position import locate
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence, unknown_evidence
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, KafkaInput
@@ -62,7 +62,7 @@ def files(last: int | None, **others: Any) -> SinkEvidence:
 def find(folder: Path, *sinks: SinkEvidence) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
     asked = Asked("/chk", ("--sink", "/lake/out"))
-    world = World(checkpoint, location="/chk", asked=asked, sinks=sinks)
+    world = Observation(checkpoint, location="/chk", asked=asked, sinks=sinks)
     return list(find_sinks(world, predict(world, SPARK_4_2)))
 
 

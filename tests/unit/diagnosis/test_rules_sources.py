@@ -23,9 +23,9 @@ from lastgood.checkpoint.source_offsets import (
 )
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.rules_sources import CONDITIONS, find_sources
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -60,7 +60,7 @@ def query(folder: Path, *offsets: SourceOffset, committed: int) -> None:
 
 def find(folder: Path, **others: Any) -> list[Finding]:
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(folder)))
-    world = World(checkpoint, location="/chk", **others)
+    world = Observation(checkpoint, location="/chk", **others)
     return list(find_sources(world, predict(world, SPARK_4_2)))
 
 

@@ -30,8 +30,8 @@ from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
+from lastgood.query.observation import LeftBehind, Observation, Seal
 from lastgood.query.prediction.unsound import Unsound
-from lastgood.query.world import LeftBehind, Seal, World
 from lastgood.records.record import (
     ChainedException,
     Progress,
@@ -73,17 +73,17 @@ def _folder(saved: Path) -> None:
     saved.parent.mkdir()
 
 
-def world(evidence: GatheredQuery, **fields: Any) -> World:
-    return World(evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, **fields)
+def world(evidence: GatheredQuery, **fields: Any) -> Observation:
+    return Observation(evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, **fields)
 
 
-def read_again(saved: Path) -> tuple[World, GatheredQuery]:
+def read_again(saved: Path) -> tuple[Observation, GatheredQuery]:
     with open_bundle(saved) as bundle:
         evidence = bundle.evidence(batches=BATCHES)
         return bundle.world(evidence.checkpoint), evidence
 
 
-def report(about: World) -> str:
+def report(about: Observation) -> str:
     return json.dumps([diagnose(about).to_json(), [finding.to_json() for finding in find_advice(about)]])
 
 
@@ -112,7 +112,7 @@ def test_a_bundle_of_an_object_store_gives_the_same_report(checkpoint: Path, sav
     assert ("STATE_FILE_DAMAGED" in report(again)) == (not parallel)
 
 
-def everything(evidence: GatheredQuery) -> World:
+def everything(evidence: GatheredQuery) -> Observation:
     """A world in which every field says something."""
     batches = (CommittedBatch(2, 7, row_count=4, committed_at_ms=9, user_metadata=ROW),)
     sink = SinkEvidence(
@@ -169,8 +169,10 @@ def everything(evidence: GatheredQuery) -> World:
 def test_every_field_of_a_world_comes_back(checkpoint: Path, saved: Path) -> None:
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     about = everything(evidence)
-    told = {field.name: getattr(about, field.name) for field in dataclasses.fields(World)}
-    defaults = {field.name: getattr(World(about.checkpoint), field.name) for field in dataclasses.fields(World)}
+    told = {field.name: getattr(about, field.name) for field in dataclasses.fields(Observation)}
+    defaults = {
+        field.name: getattr(Observation(about.checkpoint), field.name) for field in dataclasses.fields(Observation)
+    }
     untold = {"checkpoint", "repair"}  # files of their own in the bundle, and what no diagnosis rests on
     unsaid = [name for name, value in told.items() if value == defaults[name] and name not in untold]
     assert unsaid == [], "give them a value in `everything`, so that it is known to come back"

@@ -12,11 +12,11 @@ from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
 from lastgood.observe import state_checksums
 from lastgood.observe.state_checksums import unsound_state
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
 from lastgood.query.prediction.unsound import Unsound
-from lastgood.query.world import World
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[2] / "corpus" / "cases"
@@ -42,7 +42,7 @@ def unsound(folder: Path) -> Mapping[str, Unsound]:
 
 def report(folder: Path, spark: SparkVersion) -> Report:
     location = parse_location(str(folder))
-    return diagnose(World(read_checkpoint(LocalStorage(), location), unsound=unsound(folder)), spark)
+    return diagnose(Observation(read_checkpoint(LocalStorage(), location), unsound=unsound(folder)), spark)
 
 
 def turn(path: Path, *, known: bool = True) -> None:

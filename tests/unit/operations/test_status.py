@@ -13,8 +13,8 @@ from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.below import Reach, checkpoints_below, is_root
 from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.observe.world import DiagnoseOptions
 from lastgood.operations import status as operation
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import status, status_below

@@ -12,10 +12,10 @@ from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Goal
 from lastgood.planning.goals.values import Extent, FreshGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -44,7 +44,7 @@ def without_log() -> SinkEvidence:
 
 def starts(folder: Path, found: Draft, *sinks: SinkEvidence) -> tuple[Outcome, int | None]:
     """How Spark goes on, and with which batch."""
-    restart = predict(World(carried_out(folder, found), sinks=sinks), SPARK_4_2)
+    restart = predict(Observation(carried_out(folder, found), sinks=sinks), SPARK_4_2)
     assert restart.stop is None, restart
     return restart.outcome, restart.batch
 

@@ -25,9 +25,9 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import Extent, FreshGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -96,7 +96,7 @@ def test_mirror_replaces_a_checkpoint_that_began_anew_and_says_what_that_wrote(t
     found = drafted(known(folder, table, mirror=mirror), MIRROR)
     assert found.guarantee is TWICE
     assert changes(found).items() >= {"offsets/6": "set aside", "commits/5": "set aside", "metadata": "written"}.items()
-    assert predict(World(carried_out(folder, found)), SPARK_4_2).batch == 5
+    assert predict(Observation(carried_out(folder, found)), SPARK_4_2).batch == 5
 
 
 def test_there_is_no_fresh_start_without_a_mirror_or_offsets(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_row_15_seeds_above_the_numbers_of_a_file_sink(tmp_path: Path) -> None:
         **dict.fromkeys(("offsets/7", "offsets/8", "commits/8"), "written"),
     }
     assert (found.guarantee, found.rests_on) == (EXACT, ("its own columns",))
-    restart = predict(World(carried_out(tmp_path, found), sinks=(files(8),)), SPARK_4_2)
+    restart = predict(Observation(carried_out(tmp_path, found), sinks=(files(8),)), SPARK_4_2)
     assert (restart.stop, restart.batch) == (None, 9)
 
 
@@ -223,7 +223,7 @@ def test_query_of_which_no_log_is_left_begins_at_batch_0_where_its_source_is_tol
     assert written(found, "sources/0/0") == b'\0v1\n{"orders":{"0":15,"1":15}}'
     assert found.guarantee is EXACT
     assert found.rests_on[-1].startswith("the assumption that the query reads nothing else and keeps no state")
-    restart = predict(World(carried_out(tmp_path / "lost", found)), SPARK_4_2)
+    restart = predict(Observation(carried_out(tmp_path / "lost", found)), SPARK_4_2)
     assert (restart.stop, restart.batch) == (None, 0)
 
 

@@ -25,9 +25,9 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import FreshGoal, ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.testing.checkpoints import FileInput
 
@@ -144,7 +144,7 @@ def test_damaged_log_is_put_right_only_where_something_can_be_promised(tmp_path:
 
 
 def assert_runs(checkpoint: Checkpoint, *sinks: SinkEvidence) -> None:
-    restart = predict(World(checkpoint, sinks=sinks), SPARK_4_2)
+    restart = predict(Observation(checkpoint, sinks=sinks), SPARK_4_2)
     assert restart.stop is None, restart
 
 
@@ -202,7 +202,7 @@ def test_lost_checkpoint_comes_back_from_the_mirror(tmp_path: Path) -> None:
     found = drafted(known(tmp_path / "lost", delta(2), mirror=mirror), ResumeGoal())
     assert (found.guarantee, set(changes(found))) == (EXACT, set(mirror))
     assert found.rests_on[0] == "the mirror's copy of offsets/3, its newest plan"
-    assert predict(World(carried_out(tmp_path / "lost", found)), SPARK_4_2).batch == 3
+    assert predict(Observation(carried_out(tmp_path / "lost", found)), SPARK_4_2).batch == 3
 
 
 def test_mirror_of_a_lost_checkpoint_may_be_behind_what_an_unknown_sink_has(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from planning import broker, carried_out, changes, delta, drafted, known, mirror
 from lastgood.planning.draft import Draft
 from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import FileInput
 
@@ -35,7 +35,7 @@ def presumed(last: int) -> SinkEvidence:
 
 
 def then(folder: Path, found: Draft) -> tuple[Outcome, int | None]:
-    restart = predict(World(carried_out(folder, found)), SPARK_4_2)
+    restart = predict(Observation(carried_out(folder, found)), SPARK_4_2)
     return restart.outcome, restart.batch
 
 

@@ -12,9 +12,9 @@ from lastgood.checkpoint.file_logs import SourceFile
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.testing.checkpoints import FileInput
@@ -28,7 +28,7 @@ def test_files_of_the_orphan_are_planned_again(tmp_path: Path) -> None:
         Guarantee.EXACTLY_ONCE,
         ("file:///data/input/f003.json",),
     )
-    assert predict(World(carried_out(tmp_path, found)), SPARK_4_2).batch == 3
+    assert predict(Observation(carried_out(tmp_path, found)), SPARK_4_2).batch == 3
 
 
 def test_compaction_that_holds_the_orphan_is_refused(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_several_orphans_are_dropped_together_where_the_sinks_have_none_of_them(
         Guarantee.EXACTLY_ONCE,
         {"orders": {0: ((15, 30),), 1: ((15, 30),)}},
     )
-    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    then = predict(Observation(carried_out(tmp_path, found)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("resumes", 3)
 
 
@@ -114,7 +114,7 @@ def test_numbers_of_several_orphans_are_used_up_in_a_table_that_spark_alone_writ
     found = drafted(known(tmp_path, delta(2, back_to=0)), ReplanGoal())
     assert changes(found) == {f"{log}/{n}": "written" for log in ("offsets", "commits") for n in (3, 4, 5)}
     assert [(edit.batch, found.guarantee) for edit in found.sinks] == [(5, Guarantee.EXACTLY_ONCE)]
-    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    then = predict(Observation(carried_out(tmp_path, found)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("resumes", 6)
 
 
@@ -146,7 +146,7 @@ def test_several_orphans_come_twice_where_nobody_knows_what_the_sink_has(tmp_pat
         {"orders": {0: ((15, 30),), 1: ((15, 30),)}},
     )
     assert found.rests_on[1] == "the assumption that no sink is a file sink of Spark, whose log would lack 3 to 4"
-    then = predict(World(carried_out(tmp_path, found)), SPARK_4_2)
+    then = predict(Observation(carried_out(tmp_path, found)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("reruns", 5)
 
 
@@ -176,7 +176,7 @@ def test_orphan_that_the_sink_has_stays_and_those_after_it_are_dropped(tmp_path:
     several(tmp_path)
     found = drafted(known(tmp_path, delta(4)), ReplanGoal())
     assert (changes(found), found.guarantee) == ({"offsets/5": "set aside"}, Guarantee.EXACTLY_ONCE)
-    then = predict(World(carried_out(tmp_path, found), sinks=(delta(4),)), SPARK_4_2)
+    then = predict(Observation(carried_out(tmp_path, found), sinks=(delta(4),)), SPARK_4_2)
     assert (then.outcome.value, then.batch) == ("reruns", 4)
 
 

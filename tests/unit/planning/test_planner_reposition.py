@@ -27,10 +27,10 @@ from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.values import RepositionGoal
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import RepairFacts, World
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.facts import FoundRecord
 from lastgood.testing.checkpoints import FileInput
@@ -167,7 +167,7 @@ def test_chosen_offsets_have_their_price(tmp_path: Path, case: Case) -> None:
     assert price.duplicated == (
         {"orders": {p: tuple(s) for p, s in case.duplicated.items()}} if case.duplicated else {}
     )
-    after = World(carried_out(tmp_path, found), kafka=case.kafka)
+    after = Observation(carried_out(tmp_path, found), kafka=case.kafka)
     restart = predict(after, SPARK_4_2)
     assert restart.stop is None, restart
     assert restart.batch is not None
@@ -280,7 +280,7 @@ def test_number_goes_on_above_a_mark_that_was_left_high(tmp_path: Path) -> None:
     found = drafted(known(tmp_path, delta(1, skips_up_to=5)), to(10))
     assert changes(found) == dict.fromkeys(("offsets/4", "offsets/5", "commits/5"), "written")
     assert found.guarantee is EXACT
-    assert predict(World(carried_out(tmp_path, found)), SPARK_4_2).batch == 6
+    assert predict(Observation(carried_out(tmp_path, found)), SPARK_4_2).batch == 6
 
 
 def test_row_8_goes_on_after_a_sink_that_is_ahead(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import ReplanGoal, ResumeGoal
 from lastgood.planning.plan import Alternative
 from lastgood.planning.price import Guarantee
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_0
-from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import QUERY_ID, FileInput
 
@@ -131,7 +131,7 @@ def test_row_of_the_decision_table(tmp_path: Path, row: Row) -> None:
     found = drafted(what, row.goal)
     assert (found.guarantee, changes(found), found.is_plain) == (row.word, row.changes, not row.changes)
     assert found.rests_on
-    after = World(carried_out(tmp_path, found), sinks=row.sinks, kafka=row.kafka)
+    after = Observation(carried_out(tmp_path, found), sinks=row.sinks, kafka=row.kafka)
     assert predict(after, SPARK_4_0).outcome in (Outcome.RESUMES, Outcome.RERUNS)
 
 
@@ -162,7 +162,7 @@ def test_number_that_a_silent_sink_may_drop_is_used_up_by_an_empty_batch(tmp_pat
     query(tmp_path, 3, orphan=True)
     found = drafted(known(tmp_path), ReplanGoal())
     assert written(found, "offsets/3") == (tmp_path / "offsets/2").read_bytes()
-    restart = predict(World(carried_out(tmp_path, found)), SPARK_4_0)
+    restart = predict(Observation(carried_out(tmp_path, found)), SPARK_4_0)
     assert (restart.outcome, restart.batch) == (Outcome.RERUNS, 3)  # committed by hand, a file sink would lack it
 
 
@@ -174,7 +174,7 @@ def test_row_7_lifts_the_logs_to_the_sink_with_the_mirror(tmp_path: Path) -> Non
     found = drafted(known(tmp_path, delta(5), mirror=mirror), ResumeGoal())
     assert changes(found) == dict.fromkeys(("offsets/4", "offsets/5", "commits/3", "commits/4", "commits/5"), "written")
     assert (found.guarantee, found.rests_on[0]) == (EXACT, "the mirror's copy of offsets/5")
-    assert predict(World(carried_out(tmp_path, found)), SPARK_4_0).batch == 6
+    assert predict(Observation(carried_out(tmp_path, found)), SPARK_4_0).batch == 6
 
 
 def test_row_7_is_refused_when_the_mirror_knows_another_newest_plan(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from planning import delta, query, read
 
 from lastgood.diagnosis.sink_reading import sink_readings
 from lastgood.query.agreement import sink_standing
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.query.sinks import NONE, Agreement, Rerun, Shown, SinkView, shown_at_last, sink_views
-from lastgood.query.world import World
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.testing.checkpoints import STARTED_MS
 
@@ -68,7 +68,7 @@ def test_older_batch_under_a_mark_that_may_not_be_the_last_may_be_dropped(tmp_pa
     sink = delta(3, batches=(*before, older), skips_known=False)
     found = view(tmp_path, sink)
     assert list(found.would_drop) == [3]
-    world = World(read(tmp_path), location="/chk", sinks=(sink,))
+    world = Observation(read(tmp_path), location="/chk", sinks=(sink,))
     (reading,) = sink_readings(world, predict(world, SPARK_4_2))
     assert reading.would_drop == found.would_drop
 

@@ -31,10 +31,10 @@ from lastgood.planning.pricing import Reached, ends, weakest
 from lastgood.planning.repairs.lost import mirrored, newest_mirrored, restored
 from lastgood.planning.repairs.repair import Repair, Work, refuse
 from lastgood.planning.standing import Standing, seen_as
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sinks import NONE
 from lastgood.query.topics import recorded_of
-from lastgood.query.world import World
 from lastgood.sinks.evidence import is_query_id
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.sources.kafka.start_files import StartFile
@@ -44,7 +44,7 @@ _NO_LOG = "the assumption that the query reads nothing else and keeps no state: 
 _NOBODY = "(a query that is not there yet)"
 
 
-def plan_fresh(world: World, goal: FreshGoal, spark: SparkVersion) -> Draft:
+def plan_fresh(world: Observation, goal: FreshGoal, spark: SparkVersion) -> Draft:
     """The draft for `fresh`.
 
     Raises:
@@ -384,7 +384,7 @@ def _bounded(repair: Repair) -> tuple[SourcePrice, ...]:
     return tuple(replace(price, bound=True) for price in repair.prices)
 
 
-def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
     is_it = isinstance(asked, FreshGoal) and asked.offsets is None
     if world.repair.mirror and not is_it:
         yield FreshGoal(), ()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from lastgood.planning.draft import Draft
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.world import World
 
 
 class Goal(Protocol):
@@ -38,12 +38,12 @@ class Begins(enum.Enum):
     """From offsets, a sink or a mirror, be there a checkpoint or not."""
 
 
-def _offer_never(world: World, asked: Goal) -> Iterator[Offer]:
+def _offer_never(world: Observation, asked: Goal) -> Iterator[Offer]:
     del world, asked
     yield from ()
 
 
-def _offer_nothing_instead(world: World) -> Iterator[Offer]:
+def _offer_nothing_instead(world: Observation) -> Iterator[Offer]:
     del world
     yield from ()
 
@@ -57,11 +57,11 @@ class GoalKind:
     begins: Begins
     make: Callable[..., Goal]
     """Gives the goal: of nothing if it begins by itself; else of offsets, and of how they were chosen in one line."""
-    draft: Callable[[World, Any, SparkVersion], Draft]
+    draft: Callable[[Observation, Any, SparkVersion], Draft]
     """Which files change, and what can be said of it. Raises RepairRefusedError."""
-    offer: Callable[[World, Goal], Iterator[Offer]] = _offer_never
+    offer: Callable[[Observation, Goal], Iterator[Offer]] = _offer_never
     """The same goal, where another one was asked for and this one may be the better way."""
-    offer_instead: Callable[[World], Iterator[Offer]] = _offer_nothing_instead
+    offer_instead: Callable[[Observation], Iterator[Offer]] = _offer_nothing_instead
     """What is offered where the one that was offered first is refused."""
     tells_start: bool = False
     """Whether the ways that are offered are told apart by where they start; then `chosen` of the goal says it."""

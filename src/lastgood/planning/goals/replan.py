@@ -18,13 +18,13 @@ from lastgood.planning.repairs.repair import Work, refuse
 from lastgood.planning.repairs.sinks import orphans_after, retired
 from lastgood.planning.repairs.sinks_back import mark_lowered, sinks_taken_back
 from lastgood.planning.standing import Standing
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
-from lastgood.query.world import World
 from lastgood.sources.files.facts import FileState, never_found_again
 
 
-def plan_replan(world: World, spark: SparkVersion) -> Draft:
+def plan_replan(world: Observation, spark: SparkVersion) -> Draft:
     """The draft for `replan`.
 
     Raises:
@@ -133,13 +133,13 @@ def _files(entry: object) -> list[SourceFile]:
     return list(entry) if isinstance(entry, FileLogEntry) else []
 
 
-def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
     is_open = world.checkpoint.orphan is not None
     if asked.name != ReplanGoal.name and is_open:
         yield ReplanGoal(), ()
 
 
-def _plan(world: World, goal: ReplanGoal, spark: SparkVersion) -> Draft:
+def _plan(world: Observation, goal: ReplanGoal, spark: SparkVersion) -> Draft:
     del goal
     return plan_replan(world, spark)
 

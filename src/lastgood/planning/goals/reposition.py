@@ -22,13 +22,13 @@ from lastgood.planning.pricing import Reached, ends, price_of_start, unresolved_
 from lastgood.planning.repairs.lost import mirrored
 from lastgood.planning.repairs.repair import Outlook, Repair, Work, refuse
 from lastgood.planning.standing import Standing
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import origins
 from lastgood.query.sinks import NONE
-from lastgood.query.world import World
 
 
-def plan_reposition(world: World, goal: RepositionGoal, spark: SparkVersion) -> Draft:
+def plan_reposition(world: Observation, goal: RepositionGoal, spark: SparkVersion) -> Draft:
     """The draft for `reposition`.
 
     Raises:
@@ -269,7 +269,7 @@ def _edits_before_first(standing: Standing, starts: Placed, why: str) -> tuple[E
     return tuple(edits)
 
 
-def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
     checkpoint = world.checkpoint
     newest = checkpoint.newest_offsets
     has_offsets = newest is None or any(isinstance(end, KafkaOffset) for end in ends(newest).values())
@@ -279,7 +279,7 @@ def _offer(world: World, asked: Goal) -> Iterator[Offer]:
         yield RepositionGoal({}, "it stands, moved to what Kafka still serves"), ("--stable-lag", str(lag))
 
 
-def _offer_earliest(world: World) -> Iterator[Offer]:
+def _offer_earliest(world: Observation) -> Iterator[Offer]:
     """Every partition that Kafka has of the topics that are read, from its beginning."""
     facts, newest = world.kafka, world.checkpoint.newest_offsets
     offsets = {}

@@ -49,13 +49,13 @@ from lastgood.planning.repairs.repair import MIRROR, Outlook, Repair, Work, refu
 from lastgood.planning.repairs.sinks import cut, lifted, orphan, several_open
 from lastgood.planning.repairs.sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.planning.standing import Standing
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
 from lastgood.query.sinks import NONE
 from lastgood.query.spans import stands
-from lastgood.query.world import World
 
 _FindRepair: TypeAlias = Callable[[Work], Repair | None]
 LOGS: Final[tuple[_FindRepair, ...]] = (
@@ -72,7 +72,7 @@ _SINKS: Final[tuple[_FindRepair, ...]] = (cut, several_open, number_taken, mark_
 _ROUNDS_MAX = 64
 
 
-def plan_resume(world: World, spark: SparkVersion) -> Draft:
+def plan_resume(world: Observation, spark: SparkVersion) -> Draft:
     """The draft for `resume`.
 
     Raises:
@@ -444,13 +444,13 @@ def _shown(batch: int | None) -> int:
     return NONE if batch is None else batch
 
 
-def _offer(world: World, asked: Goal) -> Iterator[Offer]:
+def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:
     del world
     if asked.name != ResumeGoal.name:
         yield ResumeGoal(), ()
 
 
-def _plan(world: World, goal: ResumeGoal, spark: SparkVersion) -> Draft:
+def _plan(world: Observation, goal: ResumeGoal, spark: SparkVersion) -> Draft:
     del goal
     return plan_resume(world, spark)
 

@@ -31,10 +31,10 @@ from lastgood.planning.price import Guarantee, SourcePrice
 from lastgood.planning.pricing import weakest, word_of_unasked
 from lastgood.planning.standing import Standing, seen_as, taken_back
 from lastgood.planning.steps import MoveStep
+from lastgood.query.observation import Observation, RepairFacts
 from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.query.prediction.source_replay import unasked_sources
 from lastgood.query.prediction.spark_version import SparkVersion
-from lastgood.query.world import RepairFacts, World
 from lastgood.sources.kafka.ranges import only_in
 from lastgood.steps.step import SinkEdit
 
@@ -79,7 +79,7 @@ class Work:
     """What the mirror holds of this very query."""
 
     @classmethod
-    def begin(cls, world: World, spark: SparkVersion) -> Work:
+    def begin(cls, world: Observation, spark: SparkVersion) -> Work:
         """Nothing is changed yet.
 
         Raises:
@@ -100,7 +100,7 @@ class Work:
         """What is known of its files."""
         return self.began.world.repair
 
-    def with_repair(self, repair: Repair, world: World | None = None) -> Work:
+    def with_repair(self, repair: Repair, world: Observation | None = None) -> Work:
         """The same after one more repair.
 
         Args:
@@ -320,7 +320,7 @@ def copy_of(path: str) -> str:
     return f"{MIRROR}'s copy of {path}"
 
 
-def _seen(world: World) -> World:
+def _seen(world: Observation) -> Observation:
     query_id = getattr(world.checkpoint.query, "query_id", None)
     return world if query_id is None else seen_as(world, query_id)
 

@@ -16,6 +16,7 @@ from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.initial import VERSION_NEWEST as INITIAL_VERSION_NEWEST
 from lastgood.checkpoint.logs import BatchIds, LogListing, SourceLog
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, RateMicroBatchOffset, SourceOffset
+from lastgood.query.observation import Observation
 from lastgood.query.prediction import delta_source
 from lastgood.query.prediction.file_sink import writing
 from lastgood.query.prediction.file_source import next_name, opening, reading
@@ -35,21 +36,20 @@ from lastgood.query.prediction.state_load import (
     too_few_to_name,
 )
 from lastgood.query.prediction.topics_gone import other_endings
-from lastgood.query.world import World
 from lastgood.sources.kafka.ranges import only_in
 
 _COMMITS_ANYWAY = (SPARK_3_5, SPARK_4_2)
 """Write a commit asynchronously although its plan could not be: 3.5.9 and 4.2.0 did, 4.0.5, 4.1.4 and 4.3.0 did not."""
 
 
-def predict(world: World, spark: SparkVersion) -> Restart:
+def predict(world: Observation, spark: SparkVersion) -> Restart:
     """What a Spark of this version will do."""
     restart = _predict(world, spark)
     others = other_endings(world, restart, partial(_predict, spark=spark))
     return replace(restart, unknowns=tuple(dict.fromkeys((*restart.unknowns, *others))))
 
 
-def _predict(world: World, spark: SparkVersion) -> Restart:
+def _predict(world: Observation, spark: SparkVersion) -> Restart:
     restart = _Start(world, spark).run()
     if not _may_be_asynchronous(world):
         return restart
@@ -65,7 +65,7 @@ def _predict(world: World, spark: SparkVersion) -> Restart:
     return replace(restart, unknowns=(*restart.unknowns, unknown), if_asynchronous=other)
 
 
-def _may_be_asynchronous(world: World) -> bool:
+def _may_be_asynchronous(world: Observation) -> bool:
     """Whether a plan that Spark misses may never have been written: a few holes do not tell why they are there."""
     checkpoint = world.checkpoint
     offsets, planned = checkpoint.offsets.ids, checkpoint.offsets.listing.newest_listed
@@ -79,7 +79,7 @@ def _may_be_asynchronous(world: World) -> bool:
 class _Start:
     """One start; each step raises what stops Spark there."""
 
-    def __init__(self, world: World, spark: SparkVersion) -> None:
+    def __init__(self, world: Observation, spark: SparkVersion) -> None:
         self._world = world
         self._checkpoint = world.checkpoint
         self._spark = spark

@@ -9,7 +9,7 @@ from lastgood.checkpoint.source_offsets import (
     KafkaOffset,
     SourceOffset,
 )
-from lastgood.query.world import World
+from lastgood.query.observation import Observation
 from lastgood.sources.kinds import kind_of
 from lastgood.sources.unasked import Unasked, counts_rows, name_of
 
@@ -20,7 +20,7 @@ _NOT_KAFKA = "Kafka by its offsets, where a recorder saw another source, as Azur
 _NOTHING: Mapping[str, SourceOffset] = {}
 
 
-def unasked_sources(world: World, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
+def unasked_sources(world: Observation, begun_before: Mapping[str, SourceOffset] = _NOTHING) -> list[Unasked]:
     """Every source that could not be asked, and for which Spark does not stop by itself, in the order of the plan.
 
     Args:
@@ -30,7 +30,7 @@ def unasked_sources(world: World, begun_before: Mapping[str, SourceOffset] = _NO
     return list(_unasked(world, begun_before))
 
 
-def taken_for_kafka(world: World, begun_before: Mapping[str, SourceOffset]) -> list[str]:
+def taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]) -> list[str]:
     """What a promise rests on where a source is Kafka by all that it wrote down, and nobody was asked; one line each.
 
     Azure's connector for Event Hubs, and some others, write offsets and beginning as Kafka's does.
@@ -55,7 +55,7 @@ def taken_for_kafka(world: World, begun_before: Mapping[str, SourceOffset]) -> l
     ]
 
 
-def _is_recorded_as_kafka(world: World) -> bool | None:
+def _is_recorded_as_kafka(world: Observation) -> bool | None:
     """Whether a recorder has seen that every source that looks like Kafka is Kafka; None: nobody has."""
     recorded, newest = world.advice.kafka_sources, world.checkpoint.newest_offsets
     if recorded is None or newest is None:
@@ -63,12 +63,12 @@ def _is_recorded_as_kafka(world: World) -> bool | None:
     return recorded >= sum(isinstance(line.offset, KafkaOffset) for line in newest.sources)
 
 
-def _like_kafka(world: World) -> str:
+def _like_kafka(world: Observation) -> str:
     return _NOT_KAFKA if _is_recorded_as_kafka(world) is False else _LIKE_KAFKA
 
 
 def _reached(
-    world: World, begun_before: Mapping[str, SourceOffset]
+    world: Observation, begun_before: Mapping[str, SourceOffset]
 ) -> Iterator[tuple[str, SourceOffset, SourceOffset | None]]:
     """Each source in the order of the plan: how far it was read, and where it began, if it wrote that down."""
     newest = world.checkpoint.newest_offsets
@@ -79,7 +79,7 @@ def _reached(
         yield source_id, offset, begun.get(source_id)
 
 
-def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
+def _unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> Iterator[Unasked]:
     for source_id, offset, initial in _reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
             is_gone = counts_rows(offset, initial)
@@ -87,7 +87,7 @@ def _unasked(world: World, begun_before: Mapping[str, SourceOffset]) -> Iterator
             yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
 
 
-def _is_asked(world: World, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
+def _is_asked(world: Observation, source_id: str, offset: SourceOffset, initial: SourceOffset | None) -> bool:
     """Whether it told what it has, or is of a kind for which Spark stops where something is gone."""
     kind = kind_of(offset)
     if kind.makes_its_rows or kind.keeps_log:
@@ -102,7 +102,7 @@ def _is_asked(world: World, source_id: str, offset: SourceOffset, initial: Sourc
     return False
 
 
-def _has_topics(world: World, offset: KafkaOffset) -> bool:
+def _has_topics(world: Observation, offset: KafkaOffset) -> bool:
     """Whether a broker has every topic that is read."""
     topics = world.kafka.topics if world.kafka is not None else {}
     return all(topic in topics and topics[topic].exists for topic in offset.topics)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import topics_of
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.spans import stands
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import TopicFacts
 
 _BY_PATTERN = "whether topics are subscribed by a pattern (--subscribe-pattern)"
 
 
-def other_endings(world: World, restart: Restart, predict: Callable[[World], Restart]) -> Iterator[str]:
+def other_endings(world: Observation, restart: Restart, predict: Callable[[Observation], Restart]) -> Iterator[str]:
     """What could not be known and changes the answer; one line each, none where every reading ends alike.
 
     Args:
@@ -44,7 +44,9 @@ def other_endings(world: World, restart: Restart, predict: Callable[[World], Res
     yield from _by_pattern(without, ending, predict, f"{_BY_PATTERN}; if so, and without {names},")
 
 
-def _by_pattern(world: World, restart: Restart, predict: Callable[[World], Restart], asked: str) -> Iterator[str]:
+def _by_pattern(
+    world: Observation, restart: Restart, predict: Callable[[Observation], Restart], asked: str
+) -> Iterator[str]:
     if world.is_pattern or world.is_by_name:
         return
     other = predict(replace(world, is_pattern=True))
@@ -52,7 +54,7 @@ def _by_pattern(world: World, restart: Restart, predict: Callable[[World], Resta
         yield f"{asked} {_told(other)}"
 
 
-def _named(world: World) -> list[str]:
+def _named(world: Observation) -> list[str]:
     """The topics of which the next batch needs to know."""
     offsets = (offset for stand in stands(world.checkpoint) for offset in (stand.start, stand.end))
     return list(dict.fromkeys(topic for offset in offsets for topic in topics_of(offset)))

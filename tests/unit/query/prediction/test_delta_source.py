@@ -7,11 +7,11 @@ from foreign import Lines
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.checkpoint.source_offsets import DeltaOffset
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.delta_source import opening, reading
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import StartStage, StoppedError
 from lastgood.query.prediction.spark_version import SPARK_4_2
-from lastgood.query.world import World
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -85,7 +85,7 @@ def test_whether_data_files_that_are_to_be_read_are_there_no_log_tells(
     for batch in range(committed, len(ends)):
         (tmp_path / f"commits/{batch}").unlink()
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
-    told = predict(World(checkpoint, location="/chk", tables={"0": WHOLE}), SPARK_4_2).unknowns
+    told = predict(Observation(checkpoint, location="/chk", tables={"0": WHOLE}), SPARK_4_2).unknowns
     told_of_files = [each for each in told if "data files" in each]
     assert told_of_files == (
         []

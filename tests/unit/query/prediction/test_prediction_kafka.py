@@ -12,9 +12,9 @@ from predicting import change, does, fails, line, remove, report, resumes, write
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import diagnose
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_3_5, SPARK_4_0, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.query.world import World
 from lastgood.sources.kafka.facts import KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder, KafkaInput
@@ -30,7 +30,7 @@ def test_number_that_is_no_position_fails_in_a_task_whatever_the_option(
     CheckpointBuilder(tmp_path, KafkaInput("orders", 2)).run(1)
     change("offsets/0", line(2, f'{{"orders":{{"0":{start},"1":5}}}}'))(tmp_path)
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
-    restart = diagnose(World(checkpoint, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
+    restart = diagnose(Observation(checkpoint, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
     assert (restart.outcome, restart.batch, restart.leaves_orphan) == (Outcome.FAILS, 1, True)
     assert (restart.sink_called, restart.error is not None and error in restart.error) == (SinkCalled.MAYBE, True)
 
@@ -94,7 +94,7 @@ def test_planned_batch_of_a_partition_that_is_gone_fails_when_its_client_gives_u
     remove("commits/2")(tmp_path)
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
     facts = KafkaFacts("broker:9092", 1, {"orders": topic})
-    restart = diagnose(World(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
+    restart = diagnose(Observation(checkpoint, kafka=facts, fail_on_data_loss=fail_on_data_loss), SPARK_4_2).restart
     assert (restart.outcome, restart.batch) == (Outcome.FAILS, 2)
     assert restart.error == "expired before the position for partition"
 
@@ -118,7 +118,7 @@ def test_topic_that_is_new_with_the_planned_batch_and_is_not_what_it_was(
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
     orders = TopicFacts(partitions={0: PartitionFacts(0, 99)})
     facts = KafkaFacts("broker:9092", 1, {"orders": orders, "late": late})
-    restart = diagnose(World(checkpoint, kafka=facts, is_pattern=is_pattern), SPARK_4_2).restart
+    restart = diagnose(Observation(checkpoint, kafka=facts, is_pattern=is_pattern), SPARK_4_2).restart
     assert (restart.outcome, restart.batch, restart.error) == (Outcome.FAILS, 2, error)
 
 
@@ -138,7 +138,7 @@ def two_topics(tmp_path: Path, kafka: KafkaFacts, *, orphan: str | None = None, 
         change("offsets/3", line(2, orphan))(tmp_path)
         remove("commits/3")(tmp_path)
     checkpoint = read_checkpoint(LocalStorage(), parse_location(str(tmp_path)))
-    restart = diagnose(World(checkpoint, kafka=kafka, **others), SPARK_4_2).restart
+    restart = diagnose(Observation(checkpoint, kafka=kafka, **others), SPARK_4_2).restart
     return replace(restart, unknowns=tuple(each for each in restart.unknowns if not _is_of_others(each)))
 
 

@@ -11,9 +11,9 @@ import pytest
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
 from lastgood.diagnosis.findings import Severity
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome, SinkCalled
 from lastgood.query.prediction.spark_version import SPARK_4_1, SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.query.world import World
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.storage.reading import LocalStorage, parse_location
 
@@ -48,7 +48,7 @@ def orphaned(tmp_path: Path, name: str, *removed: str) -> Path:
 
 
 def report(folder: Path, *sinks: SinkEvidence, spark: SparkVersion = SPARK_4_2) -> Report:
-    return diagnose(World(read_checkpoint(LocalStorage(), parse_location(str(folder))), sinks=sinks), spark)
+    return diagnose(Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))), sinks=sinks), spark)
 
 
 def errors(found: Report) -> list[str]:

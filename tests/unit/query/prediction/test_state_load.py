@@ -7,9 +7,9 @@ import pytest
 
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.diagnosis.engine import Report, diagnose
+from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import SPARK_4_2, SPARK_4_3, SparkVersion
-from lastgood.query.world import World
 from lastgood.storage.reading import LocalStorage, parse_location
 
 CASES = Path(__file__).resolve().parents[3] / "corpus" / "cases"
@@ -24,7 +24,7 @@ def report(name: str, commit_end: str, spark: SparkVersion, tmp_path: Path) -> R
     newest = folder / "commits/7"
     newest.write_text(newest.read_text().replace("v1", "v2").removesuffix("}") + commit_end)
     newest.with_name(".7.crc").unlink(missing_ok=True)
-    return diagnose(World(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk"), spark)
+    return diagnose(Observation(read_checkpoint(LocalStorage(), parse_location(str(folder))), location="/chk"), spark)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""All that a diagnosis rests on, from what was gathered and asked: the `World` that is judged."""
+"""All that a diagnosis rests on, from what was gathered and asked: the `Observation` that is judged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lastgood.observe.state_checksums import unsound_state
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, asked_of
 from lastgood.observe.unread_files import unread_files
 from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.observation import Observation, Seal
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.sink_batches import held_batches
-from lastgood.query.world import Seal, World
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target, word_of_death
 from lastgood.signing import SignatureMissingError, SignatureWrongError
@@ -56,7 +56,7 @@ class DiagnoseOptions:
 
 def world_of(
     evidence: GatheredQuery, surroundings: Surroundings, options: DiagnoseOptions, keys: Keys | None = None
-) -> World:
+) -> Observation:
     """All that a diagnosis rests on.
 
     Args:
@@ -67,7 +67,7 @@ def world_of(
     """
     versions = versions_loaded(evidence.checkpoint, surroundings.sinks)
     asked = asked_by(evidence.target, options)
-    return World(
+    return Observation(
         evidence.checkpoint,
         location=str(evidence.location),
         asked=asked,
@@ -90,7 +90,7 @@ def world_of(
     )
 
 
-def advised(world: World, facts: AdviceFacts) -> World:
+def advised(world: Observation, facts: AdviceFacts) -> Observation:
     """The same with what was found around the checkpoint, and what a recorder saw of its query."""
     kinds = facts.subscriptions
     is_pattern = world.is_pattern or ("subscribe_pattern" in kinds and not world.is_by_name)

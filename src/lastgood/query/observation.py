@@ -84,7 +84,7 @@ class RepairFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Observation:
     """What was found and asked."""
 
     checkpoint: Checkpoint
@@ -165,7 +165,7 @@ class World:
         return self.asked.about(self.location).in_checkpoint()
 
 
-def views_of(world: World) -> list[SinkView]:
+def views_of(world: Observation) -> list[SinkView]:
     """Every sink that was asked, held against the logs."""
     return sink_views(world.checkpoint, world.sinks, is_stateful=world.is_stateful, rewritten=world.rewritten)
 
