@@ -47,7 +47,9 @@ class SparkVersions:
 
     def __str__(self) -> str:
         """As a person says it."""
-        return f"{self.at_least} or newer" if self.below is None else f"{self.at_least} up to before {self.below}"
+        if self.below is None:
+            return f"{self.at_least} or newer"
+        return f"{self.at_least} up to before {self.below}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,9 @@ class SourceLine:
         if self._parsed is not None:
             return self._parsed
         offset = parse_source_offset(self.text)
-        return TextOffset(self.text) if isinstance(offset, Damage) else offset
+        if not isinstance(offset, Damage):
+            return offset
+        return TextOffset(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,10 @@ class OffsetEntry:
         """
         if self.source(source_id) is None:
             raise KeyError(source_id)
-        text = offset if isinstance(offset, str) else offset.to_text()
+        if isinstance(offset, str):
+            text = offset
+        else:
+            text = offset.to_text()
         changed = (SourceLine(source_id, text) if line.source_id == source_id else line for line in self.sources)
         return dataclasses.replace(self, sources=tuple(changed), raw=None)
 
@@ -238,7 +245,9 @@ def parse_offset_entry(raw: bytes) -> OffsetEntry | Damage:
 def _parse_metadata(text: str) -> BatchMetadata | Damage:
     head, _, rest = text.partition(_CONF)
     times = _TIMES.fullmatch(head)
-    pinned = _pinned(rest) if times and len(rest) < _REMEMBERED_LENGTH_MAX else None
+    pinned = None
+    if times and len(rest) < _REMEMBERED_LENGTH_MAX:
+        pinned = _pinned(rest)
     if times and pinned:
         known = {"batchWatermarkMs": int(times[1]), "batchTimestampMs": int(times[2]), **pinned}
         return BatchMetadata(MappingProxyType(known), text)
@@ -272,4 +281,6 @@ def _parse_source(text: str, number: int, *, named: bool) -> SourceLine | Damage
         if not colon:
             return damaged(DamageKind.NO_SOURCE_ID, source_id, number)
     offset = parse_source_offset(text, number)
-    return offset if isinstance(offset, Damage) else SourceLine(source_id, text, offset)
+    if isinstance(offset, Damage):
+        return offset
+    return SourceLine(source_id, text, offset)
