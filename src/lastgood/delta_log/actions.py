@@ -111,18 +111,24 @@ class TableCommit:
     @property
     def restored_version(self) -> int | None:
         """The version that a RESTORE brought back; None if it went by time, or for any other operation."""
-        return _number(self.parameters.get("version")) if self.operation == RESTORE else None
+        if self.operation == RESTORE:
+            return _number(self.parameters.get("version"))
+        return None
 
     @property
     def recovery(self) -> str | None:
         """The recovery that committed it; None for everybody else."""
-        found = self.parameters.get("recovery") if self.operation in _OF_RECOVERIES else None
+        found = None
+        if self.operation in _OF_RECOVERIES:
+            found = self.parameters.get("recovery")
         return found if isinstance(found, str) else None
 
     @property
     def shown_again(self) -> int | None:
         """The version whose rows and mark are shown again, if this took a taking back back."""
-        return _number(self.parameters.get("version")) if self.operation == PUT_BACK else None
+        if self.operation == PUT_BACK:
+            return _number(self.parameters.get("version"))
+        return None
 
     @property
     def by_app(self) -> Mapping[str, Transaction]:
@@ -173,7 +179,9 @@ def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
         return found
     text = line.decode()
     why = read_object(text, number)
-    return why if isinstance(why, Damage) else damaged(DamageKind.NOT_JSON, text, number)
+    if isinstance(why, Damage):
+        return why
+    return damaged(DamageKind.NOT_JSON, text, number)
 
 
 def malformed(kind: str, body: object, line: int | None = None) -> Damage:
@@ -248,7 +256,9 @@ def _number(value: Json | None) -> int | None:
     """A number, also as text: Delta's metrics and parameters are."""
     if is_long(value):
         return value
-    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    return None
 
 
 def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
