@@ -40,7 +40,9 @@ def command_line(*words: object) -> str:
 
 def owners_of(place: str) -> str | None:
     """The command that shows whose a file of this machine is; None for a place that is no path."""
-    return shlex.join(["ls", "-ld", place]) if place.startswith("/") else None
+    if place.startswith("/"):
+        return shlex.join(["ls", "-ld", place])
+    return None
 
 
 def is_pid(value: object) -> TypeGuard[int]:
@@ -51,7 +53,9 @@ def is_pid(value: object) -> TypeGuard[int]:
 def shows_process(pid: object, host: object) -> str | None:
     """The command that shows a process where it runs; None where one of both can be none, whoever has noted it down."""
     is_host = isinstance(host, str) and _HOST.fullmatch(host) is not None
-    return f"ps -fp {pid}" if is_pid(pid) and is_host else None
+    if is_pid(pid) and is_host:
+        return f"ps -fp {pid}"
+    return None
 
 
 class OtherWay(Protocol):
@@ -85,7 +89,9 @@ class Otherwise(JsonValue):
 
 def _bounded(text: str) -> str:
     """A text that a person can read: what stands in a file of a lake may be of any length."""
-    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+    if len(text) <= _TEXT_MAX:
+        return text
+    return f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
 
 
 class LastgoodError(Exception):
