@@ -199,7 +199,9 @@ def failure_of_record(record: Terminated | StartFailed | Crashed) -> Failure | N
 def run_in(text: str) -> tuple[str | None, str | None]:
     """Query id and run id of the first query that a text names."""
     found = _QUERY.search(text)
-    return (found[1], found[2]) if found else (None, None)
+    if found:
+        return (found[1], found[2])
+    return (None, None)
 
 
 def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedException | None]:
@@ -262,7 +264,9 @@ def _unknown(causes: Sequence[ChainedException]) -> str:
 
 def _telling_line(message: str) -> str:
     reason = _REASON.search(message)
-    return reason[1] if reason else first_line(message)
+    if reason:
+        return reason[1]
+    return first_line(message)
 
 
 def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
@@ -272,7 +276,9 @@ def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
 def checkpoint_file_in(text: str) -> str | None:
     """The first file of a checkpoint or a sink's log that a text names."""
     found = _CHECKPOINT_FILE.search(text)
-    return found[0].rstrip(".") if found else None
+    if not found:
+        return None
+    return found[0].rstrip(".")
 
 
 def _offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
@@ -298,4 +304,6 @@ def _user_code(cause: ChainedException) -> CodeLine | None:
         if not _LIBRARIES.search(file):
             return CodeLine(file=file, line=int(line), function=function)
     called = _CALLED_FROM.search(cause.message)
-    return CodeLine(file=called[1], line=int(called[2])) if called else None
+    if not called:
+        return None
+    return CodeLine(file=called[1], line=int(called[2]))

@@ -175,7 +175,9 @@ class _Reader:
         logged = self._last_error
         if logged is not None and logged.causes:
             return self._failure(logged.entry, logged.causes)
-        return failures[-1] if failures else None
+        if not failures:
+            return None
+        return failures[-1]
 
 
 class _Logged:
@@ -191,7 +193,10 @@ class _Logged:
 
 def _told_twice(before: Failure, after: Failure) -> Failure:
     """One failure out of two tellings: the engine's log line has the causes, the application's traceback seldom."""
-    better, other = (before, after) if _rank(before) >= _rank(after) else (after, before)
+    if _rank(before) >= _rank(after):
+        better, other = (before, after)
+    else:
+        better, other = (after, before)
     return replace(
         better,
         offsets=better.offsets or other.offsets,
