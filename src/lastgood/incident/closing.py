@@ -183,7 +183,11 @@ def _first_batch(incident: Incident, plan: Plan | None) -> int:
     if plan is not None and plan.promise.batch is not None:
         return plan.promise.batch
     committed = incident.position.get("committed")
-    return told if isinstance(told, int) else 0 if committed is None else committed + 1
+    if isinstance(told, int):
+        return told
+    if committed is None:
+        return 0
+    return committed + 1
 
 
 def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
@@ -204,4 +208,6 @@ def _evidence(incident: Incident, location: Location, options: EvidenceOptions, 
     if then.sinks:
         return then
     sink = target_at(location, config).sink
-    return options if sink is None else replace(options, sinks=(sink,))
+    if sink is None:
+        return options
+    return replace(options, sinks=(sink,))

@@ -110,7 +110,10 @@ def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline
         why = decision.because  # that it failed again and again is the cause, and the plan only what is left
     error = decision.error
     attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
-    position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
+    if plan is None:
+        position: dict[str, Any] = {}
+    else:
+        position = {n: plan.position.get(n) for n in ("planned", "committed")}
     return Incident(
         id=make_id(began_at_ms),
         checkpoint=str(location),

@@ -89,7 +89,9 @@ def _back(report: IncidentReport) -> str | None:
 
 
 def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
-    return None if plan is None or "guarantee" not in plan else _text(str(plan["guarantee"]).replace("_", " "))
+    if plan is None or "guarantee" not in plan:
+        return None
+    return _text(str(plan["guarantee"]).replace("_", " "))
 
 
 def _timeline(report: IncidentReport) -> Iterator[str]:
@@ -156,7 +158,10 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 yield name, words, _text(f"{topic}/{partition}"), f"from {start:,} on", "nobody wrote it down"
         files = files_of(source, what)
         shown = [_code(file) for file in files[:_FILES_SHOWN]]
-        more = [f"and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []
+        if len(files) > _FILES_SHOWN:
+            more = [f"and {len(files) - _FILES_SHOWN} more"]
+        else:
+            more = []
         if files:
             yield name, words, ", ".join([*shown, *more]), "", f"{most}{len(files):,} files"
 
@@ -189,7 +194,10 @@ def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
         return
     yield from (f"- {_text(each)}" for each in plan.get("rests_on", ()))
     for sink in plan.get("sinks", ()):
-        shows = "not known" if sink["batch"] is None else f"batch {sink['batch']}"
+        if sink["batch"] is None:
+            shows = "not known"
+        else:
+            shows = f"batch {sink['batch']}"
         yield f"- {_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
     for name, words in (("accepted", "accepted"), ("needs", "not accepted by anybody yet")):
         if plan.get(name):
@@ -217,7 +225,10 @@ def _promise(report: IncidentReport) -> Iterator[str]:
 
 def _signatures(report: IncidentReport) -> Iterator[str]:
     """What nobody with a key of this machine has signed: anybody who can write there may have written it."""
-    told = [] if report.is_by_hand else [(f"incident {report.incident.id}", report.signature)]
+    if report.is_by_hand:
+        told = []
+    else:
+        told = [(f"incident {report.incident.id}", report.signature)]
     told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
     for what, signature in told:
         if signature is not None and signature is not SignatureStanding.SIGNED:
@@ -241,7 +252,9 @@ def _undo(report: IncidentReport) -> Iterator[str]:
 
 def _section(title: str, lines: Iterable[str]) -> str:
     body = "\n".join(lines)
-    return f"## {title}\n\n{body}\n" if body else ""
+    if not body:
+        return ""
+    return f"## {title}\n\n{body}\n"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
