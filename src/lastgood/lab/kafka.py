@@ -91,7 +91,10 @@ class KafkaBroker(JavaServer):
             config: Kafka's settings beside and above ours.
             start_seconds: How long it may take to be ready.
         """
-        spoken_for = {advertised_port} if advertised_port else set()
+        if advertised_port:
+            spoken_for = {advertised_port}
+        else:
+            spoken_for = set()
         ports = (port, None, None)
         super().__init__(folder, java=java, jars=jars, ports=ports, beside=spoken_for, start_seconds=start_seconds)
         self._advertised_port = advertised_port
@@ -218,7 +221,10 @@ class KafkaBroker(JavaServer):
     def _offsets(self, name: str, spec: object) -> dict[int, int]:
         topic_partition = _confluent().TopicPartition
         wanted = {topic_partition(name, partition): spec for partition in self._partitions(name)}
-        found = self._ask(name, "list_offsets", wanted) if wanted else {}
+        if wanted:
+            found = self._ask(name, "list_offsets", wanted)
+        else:
+            found = {}
         return {key.partition: found[key].offset for key in sorted(found)}
 
     def _own_config(self, name: str, keys: Iterable[str]) -> dict[str, str | None]:
@@ -246,7 +252,9 @@ class KafkaBroker(JavaServer):
             topic = admin.list_topics(timeout=_REQUEST_SECONDS).topics.get(name)
         except _confluent().KafkaException as error:
             raise _refused(name, error) from error
-        return {} if topic is None else {key: value.leader >= 0 for key, value in topic.partitions.items()}
+        if topic is None:
+            return {}
+        return {key: value.leader >= 0 for key, value in topic.partitions.items()}
 
     def _ask(self, name: str, verb: str, argument: object) -> dict[Any, Any]:
         """What the broker answers to one call of its admin client, per key."""

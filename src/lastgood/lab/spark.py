@@ -227,7 +227,9 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
 def _installed_spark() -> SparkEnvironment | None:
     spec = importlib.util.find_spec("pyspark")
     locations = spec.submodule_search_locations if spec is not None else None
-    return _spark(Path(sys.executable), Path(next(iter(locations)))) if locations else None
+    if not locations:
+        return None
+    return _spark(Path(sys.executable), Path(next(iter(locations))))
 
 
 def _environment(name: Path) -> SparkEnvironment | None:
@@ -237,7 +239,9 @@ def _environment(name: Path) -> SparkEnvironment | None:
     folder = name.resolve()
     homes = list(folder.glob("lib/python*/site-packages/pyspark"))
     python = folder / "bin" / "python"
-    return _spark(python, homes[0]) if homes and python.exists() else None
+    if homes and python.exists():
+        return _spark(python, homes[0])
+    return None
 
 
 def _spark(python: Path, home: Path) -> SparkEnvironment | None:
@@ -246,7 +250,9 @@ def _spark(python: Path, home: Path) -> SparkEnvironment | None:
         version = re.search(r"""__version__.*['"](.+)['"]""", (home / "version.py").read_text())
     except FileNotFoundError:
         return None
-    return SparkEnvironment(version.group(1), python, home) if version else None
+    if not version:
+        return None
+    return SparkEnvironment(version.group(1), python, home)
 
 
 def _make_environment(name: Path, version: str, tell: Callable[[str], None]) -> SparkEnvironment:
