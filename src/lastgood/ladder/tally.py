@@ -115,7 +115,9 @@ class Tally(JsonValue):
     def _told_settled(self) -> dict[str, Any] | None:
         """All of the cause that is kept."""
         cause = self.settled
-        return None if cause is None else {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
+        if cause is None:
+            return None
+        return {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
 
     def to_bytes(self) -> bytes:
         """Its file."""
