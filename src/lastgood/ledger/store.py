@@ -110,7 +110,10 @@ class Ledger:
             batches = sorted(facts.batches.items())
             for begin in range(0, max(1, len(batches)), BATCHES_AT_ONCE):
                 some = dict(batches[begin : begin + BATCHES_AT_ONCE])
-                first = facts if begin == 0 else dataclasses.replace(facts, topics=(), runs=())
+                if begin == 0:
+                    first = facts
+                else:
+                    first = dataclasses.replace(facts, topics=(), runs=())
                 self._add_query(dataclasses.replace(first, batches=some))
         if telling.failures:
             with writing(self._engine, self._place) as connection:
@@ -158,7 +161,9 @@ class Ledger:
             oldest, newest = connection.execute(
                 sa.select(sa.func.min(ids), sa.func.max(ids)).where(tables.batch.c.query == query.id)
             ).one()
-        return None if oldest is None else (oldest, newest)
+        if oldest is None:
+            return None
+        return (oldest, newest)
 
     def planned_at(self, query: QueryRow, time_ms: int, *, is_committed: bool = False) -> int | None:
         """The newest batch planned at or before a time and not taken back since; None if there is none.
@@ -238,8 +243,10 @@ def _planned_at(connection: sa.Connection, query: int, time_ms: int, below: int 
         wanted = sa.select(batch.batch_id, batch.planned_at_ms, batch.plan_last_seen_ms, at_ms.label("at_ms")).where(
             batch.query == query, at_ms <= time_ms, also
         )
-        wanted = wanted if below is None else wanted.where(batch.batch_id < below)
-        wanted = wanted.where(batch.is_committed) if is_committed else wanted
+        if below is not None:
+            wanted = wanted.where(batch.batch_id < below)
+        if is_committed:
+            wanted = wanted.where(batch.is_committed)
         found += connection.execute(wanted.order_by(at_ms.desc(), batch.batch_id.desc()).limit(1)).all()
     return max(found, key=lambda row: (row.at_ms, row.batch_id), default=None)
 
@@ -260,7 +267,10 @@ def _taken_back_by(connection: sa.Connection, query: int, found: Any) -> int | N
 
 def _find_file(place: LedgerPlace, path: Path, *, create: bool) -> None:
     """Have the file of a ledger there, and be told by the system, not by SQLite, why it cannot be."""
-    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    if create:
+        flags = os.O_RDWR | os.O_CREAT
+    else:
+        flags = os.O_RDONLY
     try:
         if create:
             make_private(path.parent)
@@ -306,7 +316,10 @@ def _put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], tol
 def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mapping[str, str], bool]:
     """Its number, where its sources began, and whether that is news."""
     table = tables.query
-    name, named_at_ms = (None, None) if facts.named is None else facts.named[::-1]
+    if facts.named is None:
+        name, named_at_ms = (None, None)
+    else:
+        name, named_at_ms = facts.named[::-1]
     new = {
         "name": name,
         "named_at_ms": named_at_ms,
@@ -333,7 +346,9 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
 
 def _extreme(choose: Callable[[list[int]], int], *times_ms: int | None) -> int | None:
     given = [each for each in times_ms if each is not None]
-    return choose(given) if given else None
+    if not given:
+        return None
+    return choose(given)
 
 
 def _put_batches(
@@ -345,7 +360,10 @@ def _put_batches(
     is_begun: bool,
 ) -> None:
     """Merge them with what is known, and derive anew what they and the batches after them read."""
-    begun = {0} if is_begun else set()
+    if is_begun:
+        begun = {0}
+    else:
+        begun = set()
     near = {batch_id + step for batch_id in batches for step in (-1, 0, 1)} | begun
     if not near:
         return
