@@ -31,7 +31,9 @@ def edited(checkpoint: Checkpoint, edits: Iterable[Edit]) -> Checkpoint:
     query = checkpoint.query
     if METADATA in after:
         content = after[METADATA]
-        query = None if content is None else parse_query_metadata(content)
+        query = None
+        if content is not None:
+            query = parse_query_metadata(content)
     is_there = checkpoint.presence is Presence.PRESENT or any(content is not None for content in after.values())
     return replace(
         checkpoint,

@@ -41,7 +41,10 @@ def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
     """Each with its source, and whether the newest plan reads it."""
     restart = standing.restart
     is_held = restart.outcome is Outcome.RERUNS and standing.common == standing.planned
-    done = standing.planned if is_held else (restart.batch or 0) - 1
+    if is_held:
+        done = standing.planned
+    else:
+        done = (restart.batch or 0) - 1
     read, planned = ends(standing.plan(done)), ends(standing.plan(standing.planned))
     for source_id, files in standing.world.files.items():
         first, last = (
