@@ -50,7 +50,9 @@ class CommandEnd:
 
     def __str__(self) -> str:
         """As a person says it."""
-        return f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        if self.signal:
+            return f"killed by {self.signal}"
+        return f"exit code {self.exit_code}"
 
 
 def _ending(returncode: int) -> CommandEnd:
