@@ -55,7 +55,9 @@ class BatchRecord:
     @property
     def watermark_ms(self) -> int | None:
         """Event-time watermark while it ran; None if there is none."""
-        return (self.offsets.batch_watermark_ms or None) if isinstance(self.offsets, OffsetEntry) else None
+        if not isinstance(self.offsets, OffsetEntry):
+            return None
+        return self.offsets.batch_watermark_ms or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class SourceRead:
             return None
         if self.ranges is not None:
             return offset_count(self.ranges)
-        return None if self.files is None else max(0, self.files[1] - self.files[0])
+        if self.files is None:
+            return None
+        return max(0, self.files[1] - self.files[0])
 
     @property
     def unit(self) -> str:
@@ -128,7 +132,9 @@ def reads(
     """
     found = []
     for line in entry.sources:
-        earlier = before.source(line.source_id) if before else None
+        earlier = None
+        if before:
+            earlier = before.source(line.source_id)
         start = earlier.offset if earlier else (initial or {}).get(line.source_id)
         found.append(_read(line.source_id, line.text, line.offset, start, is_new=is_first or before is not None))
     return tuple(found)

@@ -236,7 +236,9 @@ def exposure_of(
 
 
 def _offset(offset: int) -> str:
-    return f"offset {offset:,}" if offset >= 0 else f"the {name_offset(offset)} offset"
+    if offset >= 0:
+        return f"offset {offset:,}"
+    return f"the {name_offset(offset)} offset"
 
 
 def _is_gone(topic: TopicFacts, partition: int) -> bool:

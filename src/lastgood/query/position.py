@@ -80,7 +80,10 @@ def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
     if not sink.known:
         return f"{sink.location}: not known what it shows: {sink.because}"
     if sink.presumed_app_id is not None:
-        shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
+        if sink.last_batch is None:
+            shown = "no batch"
+        else:
+            shown = f"batch {sink.last_batch}"
         return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
     anew = planned_anew(checkpoint, sink)
     if anew is None:
@@ -110,7 +113,9 @@ def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: boo
             return found, reasons
         reasons.append(why)
         below = [log.ids.before(found) for log in (offsets, commits)]
-        found = min((batch for batch in below if batch is not None), default=None) if None not in below else None
+        found = None
+        if None not in below:
+            found = min((batch for batch in below if batch is not None), default=None)
     return None, reasons
 
 
