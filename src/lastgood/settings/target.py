@@ -158,7 +158,10 @@ def known_here(checkpoint: str, config: Config) -> Target | None:
     for query in () if pipeline is None else pipeline.queries:
         if pipeline is not None and parse_location(query.checkpoint).identity == wanted:
             is_only = len(pipeline.queries) == 1
-            name = pipeline.name if is_only else f"{pipeline.name}.{query.name}"
+            if is_only:
+                name = pipeline.name
+            else:
+                name = f"{pipeline.name}.{query.name}"
             return replace(target_of(pipeline, query), name=name)
     return None
 
@@ -174,7 +177,9 @@ def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
         pipeline = config.here.pipeline_of(checkpoint)
     except LastgoodError:  # whoever types the command is told what is wrong with the configuration
         return (DEAD,)
-    return () if pipeline is not None and pipeline.driver_check else (DEAD,)
+    if pipeline is not None and pipeline.driver_check:
+        return ()
+    return (DEAD,)
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
