@@ -127,7 +127,9 @@ class _Walk:
 
     def _put_back(self, commit: TableCommit) -> ShownByTable:
         version = commit.shown_again
-        found = None if version is None else self._after.get(version)
+        found = None
+        if version is not None:
+            found = self._after.get(version)
         return found or ShownByTable(
             unclear=f"version {commit.version} goes by one that is older than what could be read"
         )

@@ -63,7 +63,9 @@ class FileSinkLog:
     @property
     def needed(self) -> range:
         """The entries that Spark has to read to know what counts."""
-        return range(0) if self.ids.newest is None else self._needed_for(self.ids.newest)
+        if self.ids.newest is None:
+            return range(0)
+        return self._needed_for(self.ids.newest)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -133,7 +135,9 @@ class FileSinkLog:
 
     def _needed_for(self, newest: int) -> range:
         """Without any compaction nobody can tell the interval: then all entries count."""
-        return ids_read_at_start(newest, self.interval) if self.listing.compact else range(newest + 1)
+        if self.listing.compact:
+            return ids_read_at_start(newest, self.interval)
+        return range(newest + 1)
 
     def _can_be_read(self, batch_id: int) -> bool:
         if is_compaction(batch_id, self.interval) and self.listing.compact:
@@ -226,7 +230,9 @@ class FileSink:
             )
         except StorageError:
             return found  # then nobody tells when it was written
-        return found if answer is None else replace(found, marked_at_ms=answer.modified_ms)
+        if answer is None:
+            return found
+        return replace(found, marked_at_ms=answer.modified_ms)
 
     def _with_files_gone(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
         """The same, knowing which files count and are gone, as far as they lie in the folder itself.
@@ -273,7 +279,10 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
     if log is None or log.listing.newest_listed is None:
         is_empty = log is not None
         notes = (f"{SINK_LOG} is there and empty: Spark reads the folder as an empty table",) if is_empty else ()
-        because = f"{SINK_LOG} is empty" if is_empty else f"there is no {SINK_LOG}"
+        if is_empty:
+            because = f"{SINK_LOG} is empty"
+        else:
+            because = f"there is no {SINK_LOG}"
         return SinkEvidence(
             kind=FileSink.kind,
             location=location,
@@ -326,4 +335,6 @@ def _notes(log: FileSinkLog) -> list[str]:
 
 def _listed(storage: Storage, folder: Location) -> list[str] | None:
     names = storage.names(folder)
-    return None if names is None else list(names)
+    if names is None:
+        return None
+    return list(names)

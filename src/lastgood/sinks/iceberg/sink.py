@@ -73,7 +73,9 @@ class IcebergMetadata:
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch; None if it has none."""
-        return self.current_snapshot_id if ref == MAIN else self.refs.get(ref)
+        if ref == MAIN:
+            return self.current_snapshot_id
+        return self.refs.get(ref)
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
         """A snapshot and those that it was made from, newest first, as far back as they are kept."""
@@ -190,7 +192,10 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
     """What the metadata of a table says about a query. Pure."""
     line = list(metadata.ancestors(metadata.head(ref)))
     marked = _marked(line, query_id)
-    by_spark = marked if ref == MAIN else _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
+    if ref == MAIN:
+        by_spark = marked
+    else:
+        by_spark = _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
     is_whole = not line or line[-1].is_first
     live = {snapshot.snapshot_id for snapshot in line}
     written = sorted(
@@ -201,7 +206,10 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
         ),
         key=lambda one: (one.sequence_number, one.timestamp_ms),
     )
-    because = f"snapshot {marked.snapshot_id} of {ref}" if marked else f"no snapshot of {ref} is of this query"
+    if marked:
+        because = f"snapshot {marked.snapshot_id} of {ref}"
+    else:
+        because = f"no snapshot of {ref} is of this query"
     if marked is None and not is_whole:
         because = "no snapshot that is kept is of this query, and older ones have expired"
     notes = []
@@ -263,4 +271,6 @@ def _batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001
 
 
 def _number(text: str) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text) else None
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    return None
