@@ -80,19 +80,25 @@ class TopicFacts:
     def config_number(self, key: str) -> int | None:
         """A setting as a number; None if it is unknown. -1 is Kafka's "no limit"."""
         text = self.config.get(key, "")
-        return int(text) if _NUMBER.fullmatch(text) else None
+        if _NUMBER.fullmatch(text):
+            return int(text)
+        return None
 
     @property
     def is_compacted(self) -> bool | None:
         """Whether records with the same key may be gone from its middle; None if unknown."""
         policy = self.config.get("cleanup.policy")
-        return None if policy is None else "compact" in _policies(policy)
+        if policy is None:
+            return None
+        return "compact" in _policies(policy)
 
     @property
     def is_deleted_by_age(self) -> bool | None:
         """Whether retention deletes its oldest records; None if unknown."""
         policy = self.config.get("cleanup.policy")
-        return None if policy is None else "delete" in _policies(policy)
+        if policy is None:
+            return None
+        return "delete" in _policies(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,10 @@ class KafkaFacts:
     @property
     def unknowns(self) -> Mapping[str, str]:
         """What is not known, and why: the cluster (empty name), topics, and partitions as `topic/0`."""
-        found = {} if self.unknown is None else {"": self.unknown}
+        if self.unknown is None:
+            found = {}
+        else:
+            found = {"": self.unknown}
         for name, topic in self.topics.items():
             if topic.unknown is not None:
                 found[name] = topic.unknown
@@ -267,7 +276,10 @@ def _topic_from_json(value: object, where: str) -> TopicFacts:
     topic = _object(value, where)
     partitions = _object(topic.get("partitions", {}), f"partitions of {where}")
     config = _object(topic.get("config", {}), f"config of {where}")
-    exists = _typed(topic, "exists", bool, where) if "exists" in topic else True
+    if "exists" in topic:
+        exists = _typed(topic, "exists", bool, where)
+    else:
+        exists = True
     if exists is False or _typed(topic, _GONE, bool, where):
         if partitions:
             raise _wrong(where, list(partitions), "no partitions of a topic that is gone")

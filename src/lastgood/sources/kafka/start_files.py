@@ -143,7 +143,9 @@ def parse_start(content: bytes, query: str, subject: str, *, key: str | None = N
     if key is None:
         return parse_start_value(content.decode("utf-8", "replace"), query, subject)
     value = parse_properties(content).get(key)
-    return None if value is None else parse_start_value(value, query, f"{key} in {subject}")
+    if value is None:
+        return None
+    return parse_start_value(value, query, f"{key} in {subject}")
 
 
 def parse_start_value(value: str, query: str, subject: str) -> StartingOffsets | str | None:
