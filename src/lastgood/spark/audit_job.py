@@ -200,7 +200,10 @@ def own_expression(name: str) -> str:
     if name.lower() in (*_PLACE.values(), "timestamp"):
         return name
     plain = name.replace("`", "")
-    path = f"$.{plain}" if re.fullmatch(r"[\w.]+", plain) else f"$['{plain}']"
+    if re.fullmatch(r"[\w.]+", plain):
+        path = f"$.{plain}"
+    else:
+        path = f"$['{plain}']"
     escaped = path.replace("\\", "\\\\").replace("'", "\\'")
     return f"get_json_object(CAST(value AS STRING), '{escaped}')"
 
@@ -351,7 +354,10 @@ class KeyComparison:
         keys = list(self.columns.keys)
         if self.sink.has_position:
             topics = ", ".join(f"'{topic}'" for topic in self._compacted)
-            kind = f"if(record_topic IN ({topics}), 'not_verifiable', 'unknown')" if topics else "'unknown'"
+            if topics:
+                kind = f"if(record_topic IN ({topics}), 'not_verifiable', 'unknown')"
+            else:
+                kind = "'unknown'"
             rows = _join(self._rows, unmatched, keys, "left_semi")
             return rows.select(sf.expr(kind).alias("kind"), sf.lit(1).cast("long").alias("weight"), *keys, *_PLACE)
         elsewhere = self.columns.of_records(self.source.records_outside(), "is_after")
