@@ -62,14 +62,18 @@ class OverlayStorage:
         """The first `limit` bytes of a file; see `Storage.read`."""
         if self._is_covered(file):
             content = self._files[str(file)]
-            return None if content is None else content[:limit]
+            if content is None:
+                return None
+            return content[:limit]
         return self._storage.read(file, limit=limit)
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         if self._is_covered(location):
             content = self._files[str(location)]
-            return None if content is None else _file(location.name, content)
+            if content is None:
+                return None
+            return _file(location.name, content)
         found = self._storage.stat(location)
         if found is None and self._below(location):
             return Entry(location.name, is_folder=True, size=None, modified_ms=None)
