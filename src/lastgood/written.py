@@ -43,13 +43,20 @@ def place_as_written(location: str) -> str:
 
 def _written(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        return place_as_written(value) if name in _PLACES and _PLACE.match(value) else redacted(value)
+        if name in _PLACES and _PLACE.match(value):
+            return place_as_written(value)
+        return redacted(value)
     if isinstance(value, Mapping):
         return as_written(value)
     if isinstance(value, list | tuple):
         is_command = name in _COMMANDS and all(isinstance(each, str) for each in value)
-        found = command_as_written(value) if is_command else [_written(name, each) for each in value]
-        return tuple(found) if isinstance(value, tuple) else found
+        if is_command:
+            found = command_as_written(value)
+        else:
+            found = [_written(name, each) for each in value]
+        if not isinstance(value, tuple):
+            return found
+        return tuple(found)
     return value
 
 
