@@ -297,7 +297,7 @@ class BundleStorage:
         found = self._tree.folder(folder)
         if found is None:
             return None
-        return (f"{each.name}/" if each.is_folder else each.name for each in found)
+        return (each.listed_name for each in found)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
