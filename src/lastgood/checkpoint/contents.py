@@ -12,7 +12,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
-from lastgood.checkpoint.offsets import OffsetEntry, SparkVersions
+from lastgood.checkpoint.offsets import OffsetEntry, SourceLine, SparkVersions
 from lastgood.checkpoint.partitions import pinned_partitions
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
@@ -188,8 +188,7 @@ class Checkpoint:
         numbers: dict[tuple[str | None, ...], int] = {}
         logs: dict[str, int] = {}
         for line in newest.sources:
-            told = (plan.source(line.source_id) for plan in plans)
-            texts = tuple(None if each is None else each.text for each in told)
+            texts = tuple(_text_of(plan.source(line.source_id)) for plan in plans)
             logs[line.source_id] = numbers.setdefault(texts, len(numbers))
         there = {source.name for source in self.sources}
         files = {str(logs[line.source_id]) for line in newest.sources if isinstance(line.offset, FileOffset)}
@@ -223,6 +222,12 @@ class Checkpoint:
             for source_id, offset in lines
             if isinstance(offset, FileOffset) and offset.log_offset >= 0
         ]
+
+
+def _text_of(line: SourceLine | None) -> str | None:
+    if line is None:
+        return None
+    return line.text
 
 
 def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:

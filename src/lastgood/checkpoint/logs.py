@@ -134,6 +134,12 @@ class LogListing:
     foreign: tuple[str, ...] = ()
     """Whatever else is there; folders end with a slash."""
 
+    def entry_name(self, log_id: int) -> str:
+        """Name of the file that holds an entry."""
+        if log_id in self.compact:
+            return f"{log_id}{COMPACT_SUFFIX}"
+        return str(log_id)
+
     @property
     def newest_listed(self) -> int | None:
         """The id that Spark takes for the newest, be it openable or not."""
@@ -271,6 +277,4 @@ class SourceLog:
 
     def entry_name(self, log_id: int) -> str:
         """Name of the file that holds an entry."""
-        if log_id in self.listing.compact:
-            return f"{log_id}{COMPACT_SUFFIX}"
-        return str(log_id)
+        return self.listing.entry_name(log_id)

@@ -83,8 +83,13 @@ class BatchMetadata:
     def conf(self) -> Mapping[str, str]:
         """The confs that Spark pins for the query; they win over those of the session."""
         conf = self.fields.get("conf")
-        known = conf.items() if isinstance(conf, dict) else ()
-        texts = {key: value if isinstance(value, str) else to_json(value) for key, value in known if value is not None}
+        known = conf if isinstance(conf, dict) else {}
+        texts = {}
+        for key, value in known.items():
+            if isinstance(value, str):
+                texts[key] = value
+            elif value is not None:
+                texts[key] = to_json(value)
         return MappingProxyType(texts)
 
     @property
@@ -168,7 +173,10 @@ class OffsetEntry:
         if self.raw is not None:
             return self.raw
         metadata = self.metadata.text if self.metadata else ""
-        lines = [f"{line.source_id}:{line.text}" if self.version > 1 else line.text for line in self.sources]
+        if self.version > 1:
+            lines = [f"{line.source_id}:{line.text}" for line in self.sources]
+        else:
+            lines = [line.text for line in self.sources]
         return encode("\n".join([f"v{self.version}", metadata, *lines]))
 
     def with_source_line(self, source_id: str, offset: SourceOffset | str) -> Self:
@@ -183,7 +191,12 @@ class OffsetEntry:
             text = offset
         else:
             text = offset.to_text()
-        changed = (SourceLine(source_id, text) if line.source_id == source_id else line for line in self.sources)
+        changed = []
+        for line in self.sources:
+            if line.source_id == source_id:
+                changed.append(SourceLine(source_id, text))
+            else:
+                changed.append(line)
         return dataclasses.replace(self, sources=tuple(changed), raw=None)
 
     def with_watermark(self, batch_watermark_ms: int) -> Self:

@@ -216,9 +216,15 @@ class _Reader:
             mode = recognise_mode(offsets, commits, has_state=bool(found))
             offsets = replace(offsets, entries=in_mode(offsets, mode))
             names = root.result()
+            if names is None:
+                presence = Presence.MISSING
+            elif names:
+                presence = Presence.PRESENT
+            else:
+                presence = Presence.EMPTY
             return Checkpoint(
                 location=str(self._location),
-                presence=Presence.MISSING if names is None else Presence.PRESENT if names else Presence.EMPTY,
+                presence=presence,
                 mode=mode,
                 query=query.result(),
                 offsets=offsets,
