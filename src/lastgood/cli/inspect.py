@@ -203,17 +203,30 @@ def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], s
     """One batch as the cells below `headings`, and their style."""
     held = comparison.of(row)
     differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
-    notes = [*differences, *row.notes, *(["from the mirror"] if row.mirrored else [])]
-    is_open = row.planned and not row.committed
-    return (
+    notes = [*differences, *row.notes]
+    if row.mirrored:
+        notes.append("from the mirror")
+    style = None
+    if differences:
+        style = "red"
+    elif row.planned and not row.committed:
+        style = "yellow"
+    texts = (
         str(row.batch),
-        clock(row.time_ms) if row.time_ms else "-",
+        _clock(row.time_ms),
         "yes" if row.committed else "no",
         *(_shown(each.shown) for each in held),
-        clock(row.watermark_ms) if row.watermark_ms else "-",
+        _clock(row.watermark_ms),
         ", ".join(map(_amount, row.reads)) or "-",
         "; ".join(notes),
-    ), "red" if differences else "yellow" if is_open else None
+    )
+    return texts, style
+
+
+def _clock(time_ms: int | None) -> str:
+    if not time_ms:
+        return "-"
+    return clock(time_ms)
 
 
 def _shown(batch: ShownBatch) -> str:
@@ -381,15 +394,23 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
         table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")
     for store in sizes.stores:
+        if store.versions is None:
+            versions = "-"
+        else:
+            versions = f"{store.versions[0]}-{store.versions[1]}"
+        if store.newest_change is None:
+            newest_change = "-"
+        else:
+            newest_change = decimal(store.newest_change)
         table.add_row(
             f"{store.operator} {store.operator_name or ''}",
             str(store.partition),
             store.store,
             store.format or "-",
-            "-" if store.versions is None else f"{store.versions[0]}-{store.versions[1]}",
+            versions,
             str(store.files),
             decimal(store.size),
-            "-" if store.newest_change is None else decimal(store.newest_change),
+            newest_change,
         )
     out.print(table)
     for operator in sorted({store.operator for store in sizes.stores}):

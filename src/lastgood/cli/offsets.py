@@ -69,7 +69,8 @@ def offsets(
     standing = offsets_after(
         resolve_target(target), batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
     )
-    shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
+    sources = list(standing.sources) if source is None else [source]
+    shown = {each: standing.starting_offsets(each) for each in sources}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
         for warning in _warnings(standing):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -258,6 +258,34 @@ def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
     yield "headroom", words[least.kind] + sooner
 
 
+def _number(batch: int | None) -> str:
+    if batch is None:
+        return "-"
+    return str(batch)
+
+
+def _cells(status: Status, prefix: str, *, has_kafka: bool, has_sinks: bool) -> list[Any]:
+    facts = status.to_json()
+    grade = styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]]))
+    path = str(status.location).removeprefix(prefix)
+    since = f"{_ago(status.time_ms)} ago" if status.time_ms else "-"
+    cells = [grade, path, _number(status.last_good), _number(facts["last_planned"]), since]
+    if has_kafka:
+        cells += _kafka_cells(status.exposure)
+    if has_sinks:
+        cells.append(_sink_cells(status))
+    return cells
+
+
+def _columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
+    columns = ["grade", "checkpoint", "last good", "planned", "last plan"]
+    if has_kafka:
+        columns += ["data loss", "lag", "headroom"]
+    if has_sinks:
+        columns.append("sink")
+    return columns
+
+
 def _print_table(root: str, found: list[Status], out: Console) -> None:
     from rich.table import Table
 
@@ -268,21 +296,11 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         return
     has_kafka, has_sinks = any(each.exposure for each in found), bool(found[0].options.sinks)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    asked = (*(("data loss", "lag", "headroom") if has_kafka else ()), *(("sink",) if has_sinks else ()))
-    for heading in ("grade", "checkpoint", "last good", "planned", "last plan", *asked):
+    for heading in _columns(has_kafka=has_kafka, has_sinks=has_sinks):
         table.add_column(heading, justify="right" if heading in ("last good", "planned", "lag") else "left")
     prefix = f"{parse_location(root)}/"
     for each in found:
-        facts = each.to_json()
-        table.add_row(
-            styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]])),
-            str(each.location).removeprefix(prefix),
-            "-" if each.last_good is None else str(each.last_good),
-            "-" if facts["last_planned"] is None else str(facts["last_planned"]),
-            f"{_ago(each.time_ms)} ago" if each.time_ms else "-",
-            *(_kafka_cells(each.exposure) if has_kafka else ()),
-            *([_sink_cells(each)] if has_sinks else ()),
-        )
+        table.add_row(*_cells(each, prefix, has_kafka=has_kafka, has_sinks=has_sinks))
     out.print(table)
     for each in found:
         if each.problems:

@@ -250,11 +250,15 @@ def _facts(audit: Audit) -> dict[str, str]:
 
 
 def _offsets(difference: PartitionDifference) -> str:
-    shown = [
-        f"{begin}" if end - begin == 1 else f"{begin}-{end - 1}" for begin, end in difference.ranges[:_RANGES_SHOWN]
-    ]
+    shown = [_range(begin, end) for begin, end in difference.ranges[:_RANGES_SHOWN]]
     left_out = len(difference.ranges) - len(shown) + difference.ranges_left_out
     return ", ".join(shown) + (f" and {left_out:,} more ranges" if left_out else "")
+
+
+def _range(begin: int, end: int) -> str:
+    if end - begin == 1:
+        return f"{begin}"
+    return f"{begin}-{end - 1}"
 
 
 def _samples(difference: Difference) -> str:
