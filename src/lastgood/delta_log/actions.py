@@ -267,13 +267,21 @@ def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
     parameters, metrics = body.get("operationParameters"), body.get("operationMetrics")
     commit |= {
         "timestamp_ms": next((time for time in times if is_long(time)), None),
-        "operation": operation if isinstance(operation, str) else None,
-        "parameters": parameters if isinstance(parameters, dict) else {},
-        "metrics": metrics if isinstance(metrics, dict) else {},
-        "user_metadata": user_metadata if isinstance(user_metadata, str) else None,
-        "txn_id": txn_id if isinstance(txn_id, str) else None,
+        "operation": _if_text(operation),
+        "parameters": _if_object(parameters),
+        "metrics": _if_object(metrics),
+        "user_metadata": _if_text(user_metadata),
+        "txn_id": _if_text(txn_id),
     }
     return True  # writers are free in it: what is of another shape, nobody has said
+
+
+def _if_text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _if_object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _read_transaction(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
