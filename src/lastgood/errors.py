@@ -87,9 +87,15 @@ class Otherwise(JsonValue):
         return self.because
 
 
-def _bounded(text: str) -> str:
+def _without_secrets(text: object) -> str | None:
+    if text is None:
+        return None
+    return redacted(str(text))
+
+
+def _bounded(text: str | None) -> str | None:
     """A text that a person can read: what stands in a file of a lake may be of any length."""
-    if len(text) <= _TEXT_MAX:
+    if text is None or len(text) <= _TEXT_MAX:
         return text
     return f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
 
@@ -126,9 +132,9 @@ class LastgoodError(Exception):
     ) -> None:
         # Here, so that no text made of an error, and nothing that keeps one, holds a secret.
         texts = (sentence, subject, found, expected, effect, next)
-        told = [None if text is None else redacted(str(text)) for text in texts]
+        told = [_without_secrets(text) for text in texts]
         self.next = told.pop()  # half a command is none
-        told = [None if text is None else _bounded(text) for text in told]
+        told = [_bounded(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
         self.subject, self.found, self.expected, self.effect = told[1:]
