@@ -161,23 +161,41 @@ def failure_of(
     rule, cause = _decide(causes)
     cls = rule.cls if rule else FailureClass.UNKNOWN
     found = next((ids for each in causes if (ids := run_in(each.message)) != (None, None)), (None, None))
+    if rule:
+        because = rule.because
+    else:
+        because = _unknown(causes)
+    rule_name = rule.name if rule else None
+    is_aftermath = rule.is_aftermath if rule else False
+    condition = cause.condition if cause else None
+    class_name = cause.class_name if cause else None
+    if cause:
+        message = _telling_line(cause.message)
+    else:
+        message = ""
+    checkpoint_file = None
+    if cls in _ABOUT_FILES:
+        checkpoint_file = _checkpoint_file(causes)
+    user_code = None
+    if cause and cls is FailureClass.POISON_DATA:
+        user_code = _user_code(cause)
     return Failure(
         cls=cls,
-        because=rule.because if rule else _unknown(causes),
-        rule=rule.name if rule else None,
-        is_aftermath=rule.is_aftermath if rule else False,
-        condition=cause.condition if cause else None,
-        class_name=cause.class_name if cause else None,
-        message=_telling_line(cause.message) if cause else "",
+        because=because,
+        rule=rule_name,
+        is_aftermath=is_aftermath,
+        condition=condition,
+        class_name=class_name,
+        message=message,
         chain=tuple(causes),
         query_id=query_id or found[0],
         run_id=run_id or found[1],
         query_name=query_name,
         batch_id=batch_id,
         checkpoint=checkpoint,
-        checkpoint_file=_checkpoint_file(causes) if cls in _ABOUT_FILES else None,
+        checkpoint_file=checkpoint_file,
         offsets=tuple(dict.fromkeys(_offsets(causes))),
-        user_code=_user_code(cause) if cause and cls is FailureClass.POISON_DATA else None,
+        user_code=user_code,
         lines=lines,
     )
 

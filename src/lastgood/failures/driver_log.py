@@ -197,10 +197,13 @@ def _told_twice(before: Failure, after: Failure) -> Failure:
         better, other = (before, after)
     else:
         better, other = (after, before)
+    user_code = better.user_code
+    if not user_code and other.cls is better.cls:
+        user_code = other.user_code
     return replace(
         better,
         offsets=better.offsets or other.offsets,
-        user_code=better.user_code or (other.user_code if other.cls is better.cls else None),
+        user_code=user_code,
         checkpoint_file=better.checkpoint_file or other.checkpoint_file,
         batch_id=other.batch_id if better.batch_id is None else better.batch_id,
         lines=_span(before.lines, after.lines),

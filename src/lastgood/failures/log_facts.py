@@ -376,14 +376,13 @@ def _source(description: str) -> SourceFacts:
         subscription = Subscription(kind=_SUBSCRIPTIONS[kafka[1]], value=kafka[2])
         return SourceFacts(description=description, kind="kafka", subscription=subscription)
     found = _DESCRIBED.fullmatch(description)
-    kind = None
-    if found:
-        kind = _SOURCE_KINDS.get(found[1])
-    return SourceFacts(
-        description=description,
-        kind=kind or (found[1] if found else description),
-        location=found[2] if found and kind else None,
-    )
+    if not found:
+        return SourceFacts(description=description, kind=description, location=None)
+    kind = _SOURCE_KINDS.get(found[1])
+    location = None
+    if kind:
+        location = found[2]
+    return SourceFacts(description=description, kind=kind or found[1], location=location)
 
 
 def _recorded(source: RecordedSource) -> SourceFacts:
@@ -410,15 +409,18 @@ def _sink(description: str) -> SinkFacts:
 
 def _sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
     """The sources that are known, with what is told now."""
-    sources = {each.description: each for each in (known.sources if known else ())}
+    sources_before = known.sources if known else ()
+    sources = {each.description: each for each in sources_before}
     for each in told:
         before = sources.get(each.description)
         if before is not None:
+            start_offset = before.start_offset if each.start_offset is None else each.start_offset
+            end_offset = before.end_offset if each.end_offset is None else each.end_offset
             each = replace(  # noqa: PLW2901 - the same source, better known
                 each,
                 options=each.options or before.options,
-                start_offset=before.start_offset if each.start_offset is None else each.start_offset,
-                end_offset=before.end_offset if each.end_offset is None else each.end_offset,
+                start_offset=start_offset,
+                end_offset=end_offset,
             )
         sources[each.description] = each
     return tuple(sources.values())
