@@ -103,12 +103,14 @@ def _carried_out(
     except (RecoveryUnknownError, PlanInvalidError):
         plan = None
     proof = room.note(RecoveryStage.BEGUN).get("proof")
+    if not isinstance(proof, str):
+        proof = None
     return CarriedOut(
         recovery,
         str(checkpoint),
         plan,
         stages,
-        proof if isinstance(proof, str) else None,
+        proof,
         str(room.folder / "before"),
         word_needed(str(checkpoint), config),
         worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
@@ -165,11 +167,17 @@ def closed(
         promised = check_promise(plan, target, first, evidence=evidence, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
+    rerun = incident.rerun
+    if rerun is None:
+        rerun = _is_rerun(incident, plan, first)
+    first_batch_at_ms = incident.first_batch_at_ms
+    if not first_batch_at_ms:
+        first_batch_at_ms = None if commit is None else commit.modified_ms
     return replace(
         incident,
         first_batch=first,
-        rerun=_is_rerun(incident, plan, first) if incident.rerun is None else incident.rerun,
-        first_batch_at_ms=incident.first_batch_at_ms or (None if commit is None else commit.modified_ms),
+        rerun=rerun,
+        first_batch_at_ms=first_batch_at_ms,
         promise=promised.to_json(),
         outcome=RECOVERED if incident.outcome in (OPEN, PERSON) else incident.outcome,
     )

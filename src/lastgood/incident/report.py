@@ -95,11 +95,15 @@ class IncidentReport:
     def to_json(self) -> dict[str, Any]:
         """What `report --format json` prints."""
         incident = self.incident
+        signature = None if self.signature is None else self.signature.value
+        plan = None
+        if incident.plan is not None:
+            plan = dict(incident.plan)
         return {
             **incident.to_json(),
             "outcome": self.outcome,
             "by_hand": self.is_by_hand,
-            "signature": None if self.signature is None else self.signature.value,
+            "signature": signature,
             "back_after_seconds": incident.back_after_seconds,
             "timeline": [
                 {
@@ -110,7 +114,7 @@ class IncidentReport:
                 }
                 for turn in self.timeline
             ],
-            "plan": None if incident.plan is None else dict(incident.plan),
+            "plan": plan,
             "recoveries": [each.to_json() for each in self.recoveries],
             "lost": [each.to_json() for each in self.lost],
         }

@@ -61,14 +61,20 @@ def _head(report: IncidentReport) -> str:
     incident = report.incident
     kind = "Recovery" if report.is_by_hand else "Incident"
     name = incident.pipeline or incident.checkpoint.rpartition("/")[2]
+    pipeline = None
+    if incident.pipeline is not None:
+        pipeline = _text(incident.pipeline)
+    promise = None
+    if incident.promise_state is not None:
+        promise = _text(incident.promise_state)
     rows = {
         "checkpoint": _code(incident.checkpoint),
-        "pipeline": None if incident.pipeline is None else _text(incident.pipeline),
+        "pipeline": pipeline,
         "planned" if report.is_by_hand else "failed": _time(incident.failed_at_ms),
         "stood at": _position(incident.position),
         "back after": _back(report),
         "guarantee": _guarantee(incident.plan),
-        "promise": None if incident.promise_state is None else _text(incident.promise_state),
+        "promise": promise,
     }
     lines = [f"# {kind} {_text(incident.id)}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
     return "\n".join([*lines, *_table(("", ""), ((name, told) for name, told in rows.items() if told)), ""])
@@ -97,15 +103,16 @@ def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
 def _timeline(report: IncidentReport) -> Iterator[str]:
     began = report.incident.failed_at_ms
     rows = (
-        (
-            _time(turn.at_ms),
-            _span((turn.at_ms - began) / 1000),
-            _text(turn.what),
-            "" if turn.seconds is None else _span(turn.seconds),
-        )
+        (_time(turn.at_ms), _span((turn.at_ms - began) / 1000), _text(turn.what), _took(turn.seconds))
         for turn in report.timeline
     )
     yield from _table(("time", "after", "what", "took"), rows)
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return _span(seconds)
 
 
 def _cause(incident: Incident) -> Iterator[str]:
@@ -176,12 +183,18 @@ def _lost(report: IncidentReport) -> Iterator[str]:
             _text(each.topic),
             str(each.partition),
             f"{each.start:,} to {each.end - 1:,}",
-            f"{'at most ' if each.bound else ''}{each.end - each.start:,}",
+            _count(each.end - each.start, is_bound=each.bound),
             _written(each.after_ms, each.before_ms),
         )
         for each in report.lost
     )
     yield from _table(("topic", "partition", "offsets", "count", "written"), rows)
+
+
+def _count(offsets: int, *, is_bound: bool) -> str:
+    if is_bound:
+        return f"at most {offsets:,}"
+    return f"{offsets:,}"
 
 
 def _written(after_ms: int | None, before_ms: int | None) -> str:
