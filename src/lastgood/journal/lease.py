@@ -434,17 +434,19 @@ class _Watch:
 
     def held(self, number: int, record: LeaseRecord | None) -> LeaseHeldError:
         """The error for who cannot take a lease, because somebody else has it."""
-        repeat = "wait until it has ended, then repeat the command"
         look = None
         if record is not None:
             look = shows_process(record.holder.pid, record.holder.host)
+        then = "wait until it has ended, then repeat the command"
+        if record is not None and look is not None:
+            then = f"{then}; on {record.holder.host}: {look}"
         return LeaseHeldError(
             "another process is repairing this checkpoint",
             subject=str(self._leases.file(number)),
             found="a process that has not written its name" if record is None else str(record),
             expected="nobody",
             effect="nothing was changed",
-            next=repeat if record is None or look is None else f"{repeat}; on {record.holder.host}: {look}",
+            next=then,
         )
 
 
