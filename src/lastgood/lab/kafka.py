@@ -185,10 +185,10 @@ class KafkaBroker(JavaServer):
         """
         admin = _confluent("admin")
         verbs = admin.AlterConfigOpType
-        entries = [
-            admin.ConfigEntry(key, value, incremental_operation=verbs.DELETE if value is None else verbs.SET)
-            for key, value in config.items()
-        ]
+        entries = []
+        for key, value in config.items():
+            verb = verbs.DELETE if value is None else verbs.SET
+            entries.append(admin.ConfigEntry(key, value, incremental_operation=verb))
         topic = admin.ConfigResource(admin.ResourceType.TOPIC, name, incremental_configs=entries)
         self._ask(name, "incremental_alter_configs", [topic])
         self._await(name, "changed", lambda: self._own_config(name, config) == dict(config))
@@ -233,7 +233,14 @@ class KafkaBroker(JavaServer):
         topic = admin.ConfigResource(admin.ResourceType.TOPIC, name)
         entries = self._ask(name, "describe_configs", [topic])[topic]
         own = admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {key: entries[key].value if entries[key].source == own else None for key in keys}
+        values = {}
+        for key in keys:
+            is_own = entries[key].source == own
+            if is_own:
+                values[key] = entries[key].value
+            else:
+                values[key] = None
+        return values
 
     def _writable_partitions(self, name: str) -> int:
         """How many have a leader that answers: the broker names itself their leader a moment before it is."""

@@ -131,10 +131,16 @@ def spark_environment(
         return environment
 
 
+def _modified_ns(part: Path) -> int | None:
+    if not part.exists():
+        return None
+    return part.stat().st_mtime_ns
+
+
 def class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
     """Where this Spark on this Java has its class archive, if one was made: see `make_class_archive`."""
     parts = (java.program, environment.home / "jars")
-    of = " ".join(f"{part} {part.stat().st_mtime_ns if part.exists() else None}" for part in parts)
+    of = " ".join(f"{part} {_modified_ns(part)}" for part in parts)
     name = f"spark-{environment.version}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
     return cache_folder(cache, os.environ) / "classes" / name
 
