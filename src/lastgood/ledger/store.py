@@ -332,9 +332,11 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
     begun = there["initial_offsets"] or {}
     initial = {source: known(begun.get(source), facts.initial.get(source)) for source in {**begun, **facts.initial}}
     is_newer = (named_at_ms or -1, name or "") > (there["named_at_ms"] or -1, there["name"] or "")
+    if not is_newer:
+        name, named_at_ms = there["name"], there["named_at_ms"]
     both = {
-        "name": name if is_newer else there["name"],
-        "named_at_ms": named_at_ms if is_newer else there["named_at_ms"],
+        "name": name,
+        "named_at_ms": named_at_ms,
         "first_seen_ms": _extreme(min, there["first_seen_ms"], facts.first_seen_ms),
         "last_seen_ms": _extreme(max, there["last_seen_ms"], facts.last_seen_ms),
         "initial_offsets": initial or None,
@@ -368,7 +370,12 @@ def _put_batches(
     if not near:
         return
     there = load_batches(connection, query, near)
-    told = {at: there[at].with_other(facts) if at in there else facts.settled() for at, facts in batches.items()}
+    told = {}
+    for at, facts in batches.items():
+        if at in there:
+            told[at] = there[at].with_other(facts)
+        else:
+            told[at] = facts.settled()
     changed = {at: facts for at, facts in told.items() if facts != there.get(at)}
     now = {**there, **changed}
     stale = ({at + step for at in changed for step in (0, 1)} | begun) & now.keys()
