@@ -75,12 +75,12 @@ def as_of_now(reached: Reached, may_be_read: Offsets) -> Reached:
 
 
 def _with(offsets: Mapping[str, SourceOffset], others: Offsets) -> dict[str, SourceOffset]:
-    return {
-        source_id: KafkaOffset({topic: others.get(topic, parts) for topic, parts in offset.topics.items()})
-        if isinstance(offset, KafkaOffset)
-        else offset
-        for source_id, offset in offsets.items()
-    }
+    replaced = dict(offsets)
+    for source_id, offset in offsets.items():
+        if isinstance(offset, KafkaOffset):
+            topics = {topic: others.get(topic, parts) for topic, parts in offset.topics.items()}
+            replaced[source_id] = KafkaOffset(topics)
+    return replaced
 
 
 class _Placing:

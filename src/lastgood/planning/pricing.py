@@ -171,8 +171,14 @@ def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     Its end stays open where nobody tells it (`_open_ended`).
     """
     latest: Offsets = facts.latest if facts else {}
+
+    def end_of(topic: str, partition: int, at: int) -> int:
+        if at >= 0:
+            return at
+        return latest.get(topic, {}).get(partition, OFFSET_LATEST)
+
     return {
-        topic: {p: latest.get(topic, {}).get(p, OFFSET_LATEST) if at < 0 else at for p, at in parts.items()}
+        topic: {partition: end_of(topic, partition, at) for partition, at in parts.items()}
         for topic, parts in offsets.items()
     }
 
@@ -218,6 +224,12 @@ def unresolved_ends(
                     yield word, f"{where}: how far it was read is not known"
 
 
+def _log_offset(offset: SourceOffset) -> int:
+    if isinstance(offset, FileOffset):
+        return offset.log_offset
+    return BEFORE_FIRST_FILE.log_offset
+
+
 def _file_price(
     index: int,
     source_id: str,
@@ -225,9 +237,7 @@ def _file_price(
     reached: Reached,
     checkpoint: Checkpoint,
 ) -> SourcePrice:
-    start, least, most, read = (
-        each.log_offset if isinstance(each, FileOffset) else BEFORE_FIRST_FILE.log_offset for each in offsets
-    )
+    start, least, most, read = (_log_offset(each) for each in offsets)
     return SourcePrice(
         index,
         "file",

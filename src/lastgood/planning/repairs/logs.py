@@ -163,11 +163,18 @@ def plan_before(work: Work) -> Repair | None:
         lacks = f", and {lacking[0]} lacks what it read"
     else:
         lacks = ""
+    if entry is None:
+        sentence = f"the plan of batch {newest - 1} is gone"
+    else:
+        sentence = f"the plan of batch {newest - 1} is damaged"
+    damage = None
+    if entry is not None:
+        damage = str(entry)
     raise refuse(
         standing,
-        f"the plan of batch {newest - 1} is gone" if entry is None else f"the plan of batch {newest - 1} is damaged",
+        sentence,
         subject=path,
-        found=None if entry is None else str(entry),
+        found=damage,
         expected="a mirror or a backup that holds it",
         effect=f"where batch {newest} begins is written nowhere else{lacks}",
         next=standing.world.command("backup list"),
