@@ -104,14 +104,21 @@ class SourceRead:
             topic: {each: (name_offset(first), name_offset(end)) for each, (first, end) in parts.items()}
             for topic, parts in self.unresolved.items()
         }
+        unit = self.unit if self.count is not None else None
+        ranges = None
+        if self.ranges is not None:
+            ranges = ranges_to_json(self.ranges)
+        file_log = None
+        if self.files is not None:
+            file_log = list(self.files)
         return {
             "source": self.source_id,
             "kind": self.kind,
             "end": self.end,
             "count": self.count,
-            "unit": self.unit if self.count is not None else None,
-            "ranges": None if self.ranges is None else ranges_to_json(self.ranges),
-            "file_log": None if self.files is None else list(self.files),
+            "unit": unit,
+            "ranges": ranges,
+            "file_log": file_log,
             "went_back": _text_keys(self.went_back),
             "added": _text_keys(_named(self.added)),
             "gone": _text_keys(_named(self.gone)),
@@ -308,6 +315,12 @@ def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:
 
 def _text_keys(nested: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
     return {
-        topic: {str(partition): list(value) if isinstance(value, tuple) else value for partition, value in each.items()}
+        topic: {str(partition): _tuples_as_lists(value) for partition, value in each.items()}
         for topic, each in nested.items()
     }
+
+
+def _tuples_as_lists(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return value

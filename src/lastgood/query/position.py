@@ -62,7 +62,9 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
     proven = [sink for sink in sinks if sink.presumed_app_id is None]
     skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
     last_good, reasons = _last_good(checkpoint, sink, sink_shows_none=known and None in shown)
-    unknown = tuple(doubts.values())
+    reasons += doubts.values()
+    if not sinks:
+        reasons.append("no sink was asked")
     return Position(
         planned=checkpoint.last_planned,
         committed=checkpoint.last_committed,
@@ -71,7 +73,7 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         sink_known=known,
         skipped_up_to=max(skipped, default=None),
         last_good=last_good,
-        reasons=(*reasons, *unknown, *(() if sinks else ("no sink was asked",))),
+        reasons=tuple(reasons),
     )
 
 
