@@ -167,11 +167,13 @@ def also_redact(regex: str | None = None, string_regex: str | None = None) -> No
         re.error: one of them is no regular expression of Python; then nothing has changed.
         ValueError: one of them matches the empty text, and with it everything.
     """
-    names, strings = (None if each is None else _compiled(each) for each in (regex, string_regex))
+    names, strings = _compiled(regex), _compiled(string_regex)
     _also.names, _also.strings = names or _also.names, strings or _also.strings
 
 
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compiled(regex: str | None) -> re.Pattern[str] | None:
+    if regex is None:
+        return None
     pattern = re.compile(regex)
     if pattern.search("") is not None:
         raise ValueError("it matches the empty text")
