@@ -317,17 +317,23 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
     cwd = table.string("cwd")
     max_downtime = table.duration("max_downtime", None)
+    working_folder = None
+    if cwd:
+        working_folder = table.folder / cwd
+    max_downtime_ms = None
+    if max_downtime is not None:
+        max_downtime_ms = int(max_downtime * 1000)
     pipeline = Pipeline(
         name=name,
         command=tuple(command),
         queries=queries,
         env=table.string_map("env"),
-        cwd=table.folder / cwd if cwd else None,
+        cwd=working_folder,
         kafka=_kafka(table),
         ledger=table.ledger() or ledger,
         policy=_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
-        max_downtime_ms=None if max_downtime is None else int(max_downtime * 1000),
+        max_downtime_ms=max_downtime_ms,
     )
     table.finish()
     return pipeline

@@ -204,15 +204,16 @@ def _require_private(file: Path, found: os.stat_result) -> None:
 
 
 def _refused(file: Path, found: str, expected: str) -> KeyFileOpenError:
-    is_mode = found.startswith("mode")
-    close = shlex.join(["chmod", "600", str(file)])
+    sentence, then = "a file of keys is not safe where it lies", owners_of(str(file))
+    if found.startswith("mode"):
+        sentence = "others can read the file of keys"
+        close = shlex.join(["chmod", "600", str(file)])
+        then = f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
     return KeyFileOpenError(
-        "a file of keys is not safe where it lies" if not is_mode else "others can read the file of keys",
+        sentence,
         subject=str(file),
         found=found,
         expected=expected,
         effect="nothing has been changed",
-        next=f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
-        if is_mode
-        else owners_of(str(file)),
+        next=then,
     )

@@ -191,11 +191,19 @@ def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageErr
     known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
     near = difflib.get_close_matches(text, names, n=1)
     folder = f"./{text} for a folder that is not there yet"
+    if known:
+        found = f"pipelines {known}"
+    else:
+        found = f"no {config.name} here"
+    if near:
+        expected = f"{near[0]}; or {folder}"
+    else:
+        expected = folder
     return UsageError(
         f"there is neither a pipeline '{text}' nor such a folder",
         subject=str(config),
-        found=f"pipelines {known}" if known else f"no {config.name} here",
-        expected=f"{near[0]}; or {folder}" if near else folder,
+        found=found,
+        expected=expected,
     )
 
 
@@ -204,9 +212,17 @@ def _query(pipeline: Pipeline, name: str, config: Path) -> ConfiguredQuery:
     if len(chosen) == 1:
         return chosen[0]
     names = [f"{pipeline.name}.{query.name}" for query in pipeline.queries]
+    if chosen:
+        sentence = f"which query of pipeline '{pipeline.name}'?"
+    else:
+        sentence = "the pipeline has no such query"
+    if names:
+        expected = f"one of {', '.join(names)}"
+    else:
+        expected = "checkpoint = …"
     raise UsageError(
-        f"which query of pipeline '{pipeline.name}'?" if chosen else "the pipeline has no such query",
+        sentence,
         subject=f"{config}: pipeline.{pipeline.name}",
         found=", ".join(names) or "no checkpoint",
-        expected=f"one of {', '.join(names)}" if names else "checkpoint = …",
+        expected=expected,
     )
