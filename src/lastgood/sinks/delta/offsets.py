@@ -237,11 +237,14 @@ def _require_columns(table: Location, columns: OffsetColumns, types: Mapping[str
         wanted[columns.topic] = ("string",)
     wrong = [name for name in columns.names if types.get(name) not in wanted[name]]
     if wrong:
-        is_there = wrong[0] in types
+        if wrong[0] not in types:
+            sentence = f"the table has no column {wrong[0]}"
+        elif wrong[0] == columns.topic:
+            sentence = f"the column {wrong[0]} holds no topic"
+        else:
+            sentence = f"the column {wrong[0]} holds no number"
         raise OffsetColumnsError(
-            f"the column {wrong[0]} holds no {'topic' if wrong[0] == columns.topic else 'number'}"
-            if is_there
-            else f"the table has no column {wrong[0]}",
+            sentence,
             subject=f"--offset-columns {columns}, {table}",
             found=", ".join(f"{name} {kind}" for name, kind in types.items())[:300],
             expected=f"{wrong[0]} of the type {' or '.join(wanted[wrong[0]])}",

@@ -145,6 +145,18 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     else:
         back_to, back_because = reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
+    skips_up_to = marker.version if marker is not None and counts is not False and not is_foreign else None
+    complete_from = None
+    if not odd:
+        complete_from = _complete_from(log, history, batch_id, unknown=unknown)
+    identity = log.metadata.table_id if log.metadata else None
+    marked_at_ms = marker.last_updated_ms if marker is not None and marker.version == batch_id else None
+    mark_lasts_ms = None
+    if retention is not None:
+        mark_lasts_ms = interval_ms(retention) or 0
+    notes: tuple[str, ...] = ()
+    if not odd:
+        notes = _notes(marker, batch_id, counts=counts, unknown=unknown)
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -152,13 +164,13 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts is not False and not is_foreign else None,
+        skips_up_to=skips_up_to,
         skips_known=skips_known,
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
-        complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
-        identity=log.metadata.table_id if log.metadata else None,
+        complete_from=complete_from,
+        identity=identity,
         app_id=app_id,
-        marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
+        marked_at_ms=marked_at_ms,
         times_by_driver=True,
         others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
         others_at_ms={
@@ -169,9 +181,9 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         write_obstacles=write_obstacles(log),
         back_to=back_to,
         back_because=back_because,
-        mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
+        mark_lasts_ms=mark_lasts_ms,
         unclear=history.unclear,
-        notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
+        notes=notes,
     )
 
 

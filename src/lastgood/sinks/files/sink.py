@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import (
-    COMPACT_SUFFIX,
     SinkFile,
     SinkLogEntry,
     compact_interval,
@@ -81,7 +80,7 @@ class FileSinkLog:
     def names(self) -> tuple[str, ...]:
         """What lies in the log, but for checksums that belong to an entry and writes that were never finished."""
         listing = self.listing
-        entries = (f"{n}{COMPACT_SUFFIX}" if n in listing.compact else str(n) for n in listing.ids)
+        entries = (listing.entry_name(n) for n in listing.ids)
         return (*entries, *listing.noncanonical, *listing.stale_checksums, *listing.foreign)
 
     @property
@@ -189,7 +188,7 @@ class FileSink:
             return None
         log = FileSinkLog(self.location, list_log(names, compactible=True))
         wanted = sorted({*log.ids.last(self._entries_max), *log.ids.within(log.needed)})
-        files = [log_folder / f"{n}{COMPACT_SUFFIX if n in log.listing.compact else ''}" for n in wanted]
+        files = [log_folder / log.listing.entry_name(n) for n in wanted]
         answers = ask_all(
             [partial(read_file, self._storage, file, parse_sink_log_entry, limit=_ENTRY_BYTES_MAX) for file in files],
             parallel=self._storage.parallel,
@@ -223,7 +222,7 @@ class FileSink:
         newest = found.last_batch
         if newest is None or log.files_of(newest):
             return found
-        entry = self._folder / SINK_LOG / f"{newest}{COMPACT_SUFFIX if newest in log.listing.compact else ''}"
+        entry = self._folder / SINK_LOG / log.listing.entry_name(newest)
         try:
             answer = ask_one(
                 lambda: self._storage.stat(entry), deadline=Deadline.after(self._timeout_seconds), subject=str(entry)
@@ -242,7 +241,12 @@ class FileSink:
         listed = _below(self._folder, log.listed_files or ())
         if not 0 < sum(map(len, listed.values())) <= _LISTED_MAX or len(listed) > _FOLDERS_MAX:
             return found
-        folders = [self._folder / below if below else self._folder for below in listed]
+        folders = []
+        for below in listed:
+            if below:
+                folders.append(self._folder / below)
+            else:
+                folders.append(self._folder)
         answers = ask_all(
             [partial(_listed, self._storage, folder) for folder in folders],
             parallel=self._storage.parallel,
@@ -255,7 +259,11 @@ class FileSink:
                 because = f"whether its files are there is not known: {reason(answer.error)}"
                 return replace(found, notes=(*found.notes, because))
             missing = names.difference(answer.value or ())
-            gone += [f"{below}/{name}" if below else name for name in missing]
+            if below:
+                prefix = f"{below}/"
+            else:
+                prefix = ""
+            gone += [f"{prefix}{name}" for name in missing]
         return replace(found, files_gone=tuple(sorted(gone)))
 
 

@@ -167,16 +167,17 @@ class IcebergSink:
             return SinkEvidence(
                 "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"
             )
-        answers = [
-            unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, f"the metadata is damaged: {metadata}")
-            if isinstance(metadata, Damage)
-            else evidence_of(metadata, query_id, location=self.location, ref=self._ref)
-            for metadata in found
-        ]
+        answers = [self._answer(metadata, query_id) for metadata in found]
         if len({(answer.last_batch, answer.known, answer.skips_up_to) for answer in answers}) > 1:
             because = f"{len(answers)} metadata files have the same number: give the one that the catalog names"
             return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
         return answers[0]
+
+    def _answer(self, metadata: IcebergMetadata | Damage, query_id: str) -> SinkEvidence:
+        if isinstance(metadata, Damage):
+            because = f"the metadata is damaged: {metadata}"
+            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
+        return evidence_of(metadata, query_id, location=self.location, ref=self._ref)
 
     def _read(self) -> list[IcebergMetadata | Damage]:
         if self._location.name.endswith((".json", ".json.gz")):
@@ -215,16 +216,21 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
     notes = []
     if ref != MAIN and marked is not None:
         notes.append(f"Spark looks for the marker on {MAIN}, not on {ref}: a batch that is run again is written twice")
+    last_batch = marked.batch_id if marked else None
+    skips_up_to = by_spark.batch_id if by_spark else None
+    complete_from = next((one.batch_id for one in written if one.snapshot_id in live), None)
+    if is_whole:
+        complete_from = 0
     return SinkEvidence(
         kind=IcebergSink.kind,
         location=location,
         dedupe_key=DedupeKey.QUERY_ID,
-        last_batch=marked.batch_id if marked else None,
+        last_batch=last_batch,
         known=marked is not None or is_whole,
         because=because,
-        skips_up_to=by_spark.batch_id if by_spark else None,
+        skips_up_to=skips_up_to,
         batches=tuple(_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
-        complete_from=0 if is_whole else next((one.batch_id for one in written if one.snapshot_id in live), None),
+        complete_from=complete_from,
         identity=metadata.table_id,
         others=_others(line, query_id),
         write_obstacles=("lastgood does not write Iceberg tables",),
@@ -237,13 +243,20 @@ def _snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
     sequence_number, time_ms, summary = (fields.get(key) for key in ("sequence-number", "timestamp-ms", "summary"))
     if not is_long(snapshot_id):
         return None
+    texts = {}
+    if isinstance(summary, dict):
+        texts = {key: str(value) for key, value in summary.items()}
     return Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=parent_id if is_long(parent_id) else None,
-        sequence_number=sequence_number if is_long(sequence_number) else 0,
-        timestamp_ms=time_ms if is_long(time_ms) else 0,
-        summary={key: str(value) for key, value in summary.items()} if isinstance(summary, dict) else {},
+        parent_id=_if_long(parent_id),
+        sequence_number=_if_long(sequence_number) or 0,
+        timestamp_ms=_if_long(time_ms) or 0,
+        summary=texts,
     )
+
+
+def _if_long(value: object) -> int | None:
+    return value if is_long(value) else None
 
 
 def _marked(line: Sequence[Snapshot] | Iterator[Snapshot], query_id: str) -> Snapshot | None:
