@@ -211,8 +211,14 @@ class KafkaFacts:
 def resolved(offsets: Offsets, facts: KafkaFacts) -> Offsets:
     """Offsets with `OFFSET_EARLIEST` and `OFFSET_LATEST` as the cluster tells them; as they are where it does not."""
     bounds = {OFFSET_EARLIEST: facts.earliest, OFFSET_LATEST: facts.latest}
+
+    def told(topic: str, partition: int, at: int) -> int:
+        if at not in bounds:
+            return at
+        return bounds[at].get(topic, {}).get(partition, at)
+
     return {
-        topic: {each: bounds[at].get(topic, {}).get(each, at) if at in bounds else at for each, at in parts.items()}
+        topic: {partition: told(topic, partition, at) for partition, at in parts.items()}
         for topic, parts in offsets.items()
     }
 
@@ -263,13 +269,13 @@ def _topic_to_json(topic: TopicFacts) -> dict[str, Any]:
         partitions[str(number)] = _present(
             {**known, "leader_epoch": partition.leader_epoch, "unknown": partition.unknown}
         )
-    return {
-        **_present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor}),
-        **({} if topic.exists else {"exists": None}),
-        "partitions": partitions,
-        **({"config": dict(topic.config)} if topic.config else {}),
-        **_present({"unknown": topic.unknown, "config_unknown": topic.config_unknown}),
-    }
+    fields = _present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor})
+    if not topic.exists:
+        fields["exists"] = None
+    fields["partitions"] = partitions
+    if topic.config:
+        fields["config"] = dict(topic.config)
+    return fields | _present({"unknown": topic.unknown, "config_unknown": topic.config_unknown})
 
 
 def _topic_from_json(value: object, where: str) -> TopicFacts:

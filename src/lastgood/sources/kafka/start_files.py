@@ -68,10 +68,12 @@ class StartFile(JsonValue):
             raise UsageError("the key does not fit the form", subject=form, expected=expected)
         is_spark = self.form is StartForm.SPARK_DEFAULTS
         if self.key is not None and (not self.key.strip() or (is_spark and not self.key.startswith("spark."))):
+            sentence = "Spark would leave out such a key" if is_spark else "the key is empty"
+            expected = "a key that begins with spark." if is_spark else "a key"
             raise UsageError(
-                "Spark would leave out such a key" if is_spark else "the key is empty",
+                sentence,
                 subject=f"--start-key {self.key}",
-                expected="a key that begins with spark." if is_spark else "a key",
+                expected=expected,
             )
 
     def words(self) -> tuple[str, ...]:
