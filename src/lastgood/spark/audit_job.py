@@ -375,6 +375,11 @@ def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
     too many, or unmatched if the key has no record at all. On a compacted topic a row too many may be that of
     an earlier record, unless the key is the record's place.
     """
+    over = "surplus - unmatched"
+    if surplus_is_provable:
+        duplicated, unprovable = (over, "0")
+    else:
+        duplicated, unprovable = ("0", over)
     steps = {
         "missing": "kept - agreed",
         "strange": "rows - agreed - agreed_aborted",
@@ -384,8 +389,8 @@ def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
         "aborted_in_sink": "agreed_aborted + also_aborted",
         "surplus": "strange - changed - also_aborted",
         "unmatched": "if(allowed = 0, surplus, 0)",
-        "duplicated": "surplus - unmatched" if surplus_is_provable else "0",
-        "unprovable": "0" if surplus_is_provable else "surplus - unmatched",
+        "duplicated": duplicated,
+        "unprovable": unprovable,
     }
     for name, expression in steps.items():
         by_key = by_key.withColumn(name, sf.expr(expression).cast("long"))

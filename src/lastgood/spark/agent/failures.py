@@ -28,9 +28,11 @@ _UNTOLD = "STREAM_FAILED"  # that a query failed: the exception says so by being
 
 def failure(causes: list[dict[str, Any]], condition: str | None = None) -> dict[str, Any]:
     """A failure from its causes, outermost first; `condition` is what Spark itself calls it, if it says so."""
-    known = [cause["condition"] for cause in causes if cause["condition"] not in (None, _UNTOLD)]
+    if not condition:
+        known = [cause["condition"] for cause in causes if cause["condition"] not in (None, _UNTOLD)]
+        condition = next(reversed(known), None)
     return {
-        "condition": condition or (known[-1] if known else None),
+        "condition": condition,
         "message": causes[0]["message"] if causes else None,
         "causes": causes,
         "start_offsets": [],
