@@ -181,10 +181,13 @@ def _entry(container: str, blob: Any) -> dict[str, Any]:
     """What Azure tells of a blob, or of what the names of several begin with, as fsspec tells it."""
     marks = {name.lower(): value for name, value in (blob.get("metadata") or {}).items()}
     is_folder = blob.name.endswith("/") or "true" in (marks.get("hdi_isfolder"), marks.get("is_directory"))
-    return {
+    entry: dict[str, Any] = {
         "name": f"{container}/{blob.name}".rstrip("/"),
-        "type": "directory" if is_folder else "file",
-        "size": None if is_folder else blob.size,
-        "last_modified": None if is_folder else blob.last_modified,
+        "type": "directory",
+        "size": None,
+        "last_modified": None,
         "metadata": marks,
     }
+    if not is_folder:
+        entry |= {"type": "file", "size": blob.size, "last_modified": blob.last_modified}
+    return entry

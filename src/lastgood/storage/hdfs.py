@@ -114,7 +114,8 @@ def webhdfs_settings(
     default = HTTPS_PORT if is_https else HTTP_PORT
     pairs = [(host, int(port or default)) for host, _, port in (address.partition(":") for address in addresses)]
     settings: dict[str, Any] = {"host": pairs[0][0], "port": pairs[0][1], "use_https": is_https}
-    settings["namenodes"] = tuple(f"{'https' if is_https else 'http'}://{host}:{port}" for host, port in pairs)
+    protocol = "https" if is_https else "http"
+    settings["namenodes"] = tuple(f"{protocol}://{host}:{port}" for host, port in pairs)
     if not _OTHER_IDENTITIES & given.keys():
         settings |= _identity(env, hadoop)
     return settings

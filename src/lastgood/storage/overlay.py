@@ -33,7 +33,7 @@ class OverlayStorage:
         added = self._below(folder)
         if found is None and not added:
             return None
-        shown = {name.partition("/")[0] + ("/" if "/" in name else "") for name in added}
+        shown = {"".join(name.partition("/")[:2]) for name in added}
         kept = (name for name in found or () if not self._is_covered(folder / name))
         return iter([*(name for name in kept if name not in shown), *sorted(shown)])
 

@@ -81,6 +81,13 @@ class Entry(NamedTuple):
     modified_ms: int | None
     """Time of the last change, milliseconds since 1970; None where it was not looked up or nobody knows."""
 
+    @property
+    def listed_name(self) -> str:
+        """As `Storage.names` tells it: that of a folder ends with a slash."""
+        if self.is_folder:
+            return f"{self.name}/"
+        return self.name
+
 
 class Storage(Protocol):
     """Reading from one filesystem. Safe to use from several threads at once.
@@ -370,7 +377,7 @@ class FsspecStorage:
         entries = self.scan(folder)
         if entries is None:
             return None
-        return (f"{entry.name}/" if entry.is_folder else entry.name for entry in entries)
+        return (entry.listed_name for entry in entries)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""

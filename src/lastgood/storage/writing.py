@@ -340,11 +340,18 @@ class FsspecWriter(FsspecStorage):
             self.filesystem.cp_file(fsspec_path(source), fsspec_path(target))
         after = self.stat(target)
         if before is None or after is None or after.size != before.size:
+            if after is None:
+                found = "no such file"
+            else:
+                found = f"{after.size} bytes"
+            expected = None
+            if before is not None:
+                expected = f"{before.size} bytes"
             raise StorageError(
                 "a file was not copied whole",
                 subject=str(target),
-                found="no such file" if after is None else f"{after.size} bytes",
-                expected=None if before is None else f"{before.size} bytes",
+                found=found,
+                expected=expected,
                 effect=f"{source} is still there",
             )
         self.remove(source)
