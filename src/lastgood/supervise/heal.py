@@ -387,13 +387,16 @@ class Healer:
 
 def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
     asked, error = said_of(target, evidence), decision.error
+    found = error.found if error is not None else None
+    expected = error.expected if error is not None else None
+    otherwise = error.next if error is not None else None
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=target.checkpoint,
-        found=error.found if error is not None else None,
-        expected=error.expected if error is not None else None,
+        found=found,
+        expected=expected,
         effect="the command is not started",
-        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
+        next=decision.next or otherwise or asked.command("diagnose"),
     )
     if decision.file is None:
         needed.file = None

@@ -394,26 +394,34 @@ class Supervisor:
 
     def _started(self, child: Child) -> events.Started:
         python, java = self._launch.python, self._launch.java
+        python_path = None
+        if python is not None:
+            python_path = str(python)
+        java_version = None
+        if java is not None:
+            java_version = f"Java {java.version}"
         return events.Started(
             at=child.started_at,
             run=self._runs,
             pid=child.pid,
             command=redacted_words(self._launch.command),
-            python=None if python is None else str(python),
-            java=None if java is None else f"Java {java.version}",
+            python=python_path,
+            java=java_version,
             log=str(self._log),
             checkpoints=list(self._watches),
         )
 
     def _ended(self, child: Child, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
         is_failure = cause is not None and not self._stop.is_set()
+        error = cause.line if cause is not None else None
+        failure = cause.cls.value if cause is not None and is_failure else None
         return events.Ended(
             at=at,
             exit_code=ending.exit_code,
             signal=ending.signal,
             seconds=round(at - child.started_at, 3),
-            error=cause.line if cause is not None else None,
-            failure=cause.cls.value if cause is not None and is_failure else None,
+            error=error,
+            failure=failure,
             positions={
                 location: {"planned": seen.planned, "committed": seen.committed}
                 for location, seen in self._seen.items()
