@@ -483,7 +483,11 @@ def _number_key(key: str) -> int:
 
 
 def _list_reader(kind: Any, origin: Any, item: Read) -> Read:
-    made = frozenset if issubclass(origin, frozenset) else list if origin is list else tuple
+    made: Callable[[list[Any]], Any] = tuple
+    if issubclass(origin, frozenset):
+        made = frozenset
+    elif origin is list:
+        made = list
 
     def read(told: Any) -> Any:
         found = []
