@@ -62,7 +62,9 @@ class Asked:
 
     def about(self, location: str) -> Asked:
         """The same; about this location where no target is known."""
-        return self if self.target else replace(self, target=location)
+        if self.target:
+            return self
+        return replace(self, target=location)
 
     def command(self, verb: str, *options: object) -> str:
         """A command about this query that can be pasted into a shell.

@@ -40,7 +40,9 @@ def command_line(*words: object) -> str:
 
 def owners_of(place: str) -> str | None:
     """The command that shows whose a file of this machine is; None for a place that is no path."""
-    return shlex.join(["ls", "-ld", place]) if place.startswith("/") else None
+    if place.startswith("/"):
+        return shlex.join(["ls", "-ld", place])
+    return None
 
 
 def is_pid(value: object) -> TypeGuard[int]:
@@ -51,7 +53,9 @@ def is_pid(value: object) -> TypeGuard[int]:
 def shows_process(pid: object, host: object) -> str | None:
     """The command that shows a process where it runs; None where one of both can be none, whoever has noted it down."""
     is_host = isinstance(host, str) and _HOST.fullmatch(host) is not None
-    return f"ps -fp {pid}" if is_pid(pid) and is_host else None
+    if is_pid(pid) and is_host:
+        return f"ps -fp {pid}"
+    return None
 
 
 class OtherWay(Protocol):
@@ -83,9 +87,17 @@ class Otherwise(JsonValue):
         return self.because
 
 
-def _bounded(text: str) -> str:
+def _without_secrets(text: object) -> str | None:
+    if text is None:
+        return None
+    return redacted(str(text))
+
+
+def _bounded(text: str | None) -> str | None:
     """A text that a person can read: what stands in a file of a lake may be of any length."""
-    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+    if text is None or len(text) <= _TEXT_MAX:
+        return text
+    return f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
 
 
 class LastgoodError(Exception):
@@ -120,9 +132,9 @@ class LastgoodError(Exception):
     ) -> None:
         # Here, so that no text made of an error, and nothing that keeps one, holds a secret.
         texts = (sentence, subject, found, expected, effect, next)
-        told = [None if text is None else redacted(str(text)) for text in texts]
+        told = [_without_secrets(text) for text in texts]
         self.next = told.pop()  # half a command is none
-        told = [None if text is None else _bounded(text) for text in told]
+        told = [_bounded(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
         self.subject, self.found, self.expected, self.effect = told[1:]

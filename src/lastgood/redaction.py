@@ -167,11 +167,13 @@ def also_redact(regex: str | None = None, string_regex: str | None = None) -> No
         re.error: one of them is no regular expression of Python; then nothing has changed.
         ValueError: one of them matches the empty text, and with it everything.
     """
-    names, strings = (None if each is None else _compiled(each) for each in (regex, string_regex))
+    names, strings = _compiled(regex), _compiled(string_regex)
     _also.names, _also.strings = names or _also.names, strings or _also.strings
 
 
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compiled(regex: str | None) -> re.Pattern[str] | None:
+    if regex is None:
+        return None
     pattern = re.compile(regex)
     if pattern.search("") is not None:
         raise ValueError("it matches the empty text")
@@ -203,7 +205,9 @@ def redacted(text: str) -> str:
         text = pattern.sub(replacement, text)
     text = "".join(_without_logins(text))
     text = "".join(_without_values(text))
-    return text if _also.strings is None else _also.strings.sub(HIDDEN, text)
+    if _also.strings is None:
+        return text
+    return _also.strings.sub(HIDDEN, text)
 
 
 def without_login(location: str, *, instead: str = "") -> str:
@@ -224,7 +228,9 @@ def without_login(location: str, *, instead: str = "") -> str:
     shown = _LOGIN.sub(lambda found: f"{found[1]}{instead}@", location)
     place, mark, parameters = shown.partition("?")
     kept = [each for each in parameters.split("&") if not is_secret_name(each.partition("=")[0])]
-    return f"{place}{mark}{'&'.join(kept)}" if kept != [""] and kept else place
+    if kept != [""] and kept:
+        return f"{place}{mark}{'&'.join(kept)}"
+    return place
 
 
 def without_rows(line: str) -> str:
@@ -252,7 +258,9 @@ def as_told(text: str, *, show_data: bool = False) -> str:
         >>> as_told('Key (mail)=(alice@x) already exists; password=x')
         'Key (mail)=(…)'
     """
-    return redacted(text) if show_data else without_rows(redacted(text))
+    if show_data:
+        return redacted(text)
+    return without_rows(redacted(text))
 
 
 def first_words(error: BaseException) -> str:
@@ -272,7 +280,10 @@ def redacted_words(words: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for word in words:
-        before = words[len(found) - 1] if found else ""
+        if found:
+            before = words[len(found) - 1]
+        else:
+            before = ""
         if before.startswith("-") and "=" not in before and is_secret_name(before) and not word.startswith("--"):
             found.append(HIDDEN)
             continue
@@ -296,7 +307,9 @@ def redacted_json(value: Any) -> Any:
 
 
 def _member(name: str, value: Any) -> Any:
-    return HIDDEN if isinstance(value, str) and value and is_secret_name(name) else redacted_json(value)
+    if isinstance(value, str) and value and is_secret_name(name):
+        return HIDDEN
+    return redacted_json(value)
 
 
 def _without_values(text: str) -> Iterator[str]:
@@ -379,7 +392,9 @@ def _closes(quote: str, more: int) -> bool:
     A backslash within is written as twice as many as there are levels: `\\"` ends what `"` began, `\"` does not. How
     many levels of JSON are around a single quote is not known: there a backslash always counts as its own.
     """
-    return more == 0 if quote[-1] == "'" else more >= 0 and more % (2 * len(quote)) == 0
+    if quote[-1] == "'":
+        return more == 0
+    return more >= 0 and more % (2 * len(quote)) == 0
 
 
 def _without_logins(text: str) -> Iterator[str]:
@@ -387,14 +402,20 @@ def _without_logins(text: str) -> Iterator[str]:
     done = at = 0
     while (at := text.find(_PLACE, at)) >= 0:
         found = _SCHEME.search(text[max(0, at - 32) : at])
-        scheme = "" if found is None else found[0].lower()
+        if found is None:
+            scheme = ""
+        else:
+            scheme = found[0].lower()
         at += len(_PLACE)
         end = _end_of_login(text, at, scheme)
         if end is None:
             continue
         user, colon, _ = text[at:end].partition(":")
         yield text[done:at]
-        yield HIDDEN if scheme in _WEB else f"{user}{colon}{HIDDEN}"
+        if scheme in _WEB:
+            yield HIDDEN
+        else:
+            yield f"{user}{colon}{HIDDEN}"
         done = at = end
     yield text[done:]
 

@@ -224,7 +224,10 @@ class Signer:
         if standing is SignatureStanding.UNSIGNED:
             raise self.missing(subject)
         signature = Signature.of(told.get(SIGNATURE))
-        key, place = ("none", "nowhere") if signature is None else (signature.key, signature.place)
+        if signature is None:
+            key, place = ("none", "nowhere")
+        else:
+            key, place = (signature.key, signature.place)
         known = ", ".join(each.id for each in self.keys.keys)
         found, expected = {
             SignatureStanding.OTHER_KEY: (f"a signature by key {key:.20}", f"one by {known}, from {self.keys.origin}"),
@@ -281,7 +284,10 @@ def parse_keys(text: str, origin: str) -> KeyRing:
             continue
         key = _parse_line(word)
         if key is None or key in keys:
-            found = "another form, or a typing error in it" if key is None else f"key {key.id} a second time"
+            if key is None:
+                found = "another form, or a typing error in it"
+            else:
+                found = f"key {key.id} a second time"
             raise KeyInvalidError(
                 "this is no file of keys",
                 subject=f"{origin}, line {number}",
@@ -304,7 +310,10 @@ def to_text(keys: Iterable[Key]) -> str:
 def _parse_line(word: str) -> Key | None:
     found = _LINE.fullmatch(word)
     try:
-        key = None if found is None else Key(base64.b64decode(found[2], validate=True))
+        if found is None:
+            key = None
+        else:
+            key = Key(base64.b64decode(found[2], validate=True))
     except binascii.Error:
         return None
     return key if found and key and len(key.secret) == SECRET_BYTES and key.id == found[1] else None

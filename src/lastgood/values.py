@@ -56,13 +56,19 @@ class ShapeError(ValueError):
 
     def within(self, name: str | int) -> ShapeError:
         """The same, told of what holds the value: by the name of the field, or the number of the item."""
-        outer = f"[{name}]" if isinstance(name, int) else name
+        if isinstance(name, int):
+            outer = f"[{name}]"
+        else:
+            outer = name
         dot = "." if self.at and not self.at.startswith("[") else ""
         return ShapeError(self.found, self.expected, f"{outer}{dot}{self.at}", self.said)
 
     def __str__(self) -> str:
         """One line for a person."""
-        place = f"{self.at}: " if self.at else ""
+        if self.at:
+            place = f"{self.at}: "
+        else:
+            place = ""
         return place + (self.said or f"{self.found!r:.80} is no {self.expected}")
 
 
@@ -159,7 +165,9 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return value if style.text is None else style.text(value)
+        if style.text is None:
+            return value
+        return style.text(value)
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -170,7 +178,9 @@ def to_json(value: Any, style: Style = AS_IT_IS) -> Any:
 def _dataclass(value: Any, style: Style) -> Any:
     if style.is_by_fields:
         return _by_fields(value, style)
-    return _by_form(value, style) if isinstance(value, JsonValue) or not hasattr(value, "to_json") else value.to_json()
+    if isinstance(value, JsonValue) or not hasattr(value, "to_json"):
+        return _by_form(value, style)
+    return value.to_json()
 
 
 def _collection(value: Any, style: Style) -> Any:
@@ -215,14 +225,21 @@ def _by_form(value: Any, style: Style) -> dict[str, Any]:
             found |= to_json(each, style)
         elif each or key not in shape.left_out:
             is_text = key in shape.texts and each is not None
-            found[key] = str(each) if is_text else to_json(each, style)
-    return found if shape.finish is None else shape.finish(found)
+            if is_text:
+                found[key] = str(each)
+            else:
+                found[key] = to_json(each, style)
+    if shape.finish is None:
+        return found
+    return shape.finish(found)
 
 
 def form_of(kind: type) -> Form:
     """The form of a dataclass: its own, or by its fields."""
     found = getattr(kind, "json", None)
-    return found if isinstance(found, Form) else Form()
+    if isinstance(found, Form):
+        return found
+    return Form()
 
 
 def attributes(kind: Any) -> dict[str, str]:
@@ -243,7 +260,10 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
 
     def get(value: Any) -> Any:
         for name in names:
-            value = None if value is None else getattr(value, name)
+            if value is None:
+                value = None
+            else:
+                value = getattr(value, name)
         return value
 
     return get
@@ -318,7 +338,9 @@ class Codec:
         def read(told: Any) -> Any:
             if told is None and types.NoneType in kinds:
                 return None
-            name = told.get(CLASS) if isinstance(told, dict) else None
+            name = None
+            if isinstance(told, dict):
+                name = told.get(CLASS)
             named = [kind for kind in kinds if name is not None and getattr(kind, "__name__", None) == name]
             some = [kind for kind in named or kinds if kind is not types.NoneType]
             for kind in some:
@@ -338,7 +360,10 @@ class _DataclassReader:
     def __init__(self, codec: Codec, kind: Any) -> None:
         self._codec = codec
         self._kind = kind
-        self._form = Form() if codec.is_by_fields else form_of(kind)
+        if codec.is_by_fields:
+            self._form = Form()
+        else:
+            self._form = form_of(kind)
         self._fields: list[tuple[str, str, Read]] = []
 
     def __call__(self, told: Any) -> Any:
@@ -404,7 +429,9 @@ def _as_it_is(told: Any) -> Any:
 
 
 def _name(kind: Any) -> str:
-    return str(getattr(kind, "__name__", kind)) if typing.get_origin(kind) is None else str(kind)
+    if typing.get_origin(kind) is None:
+        return str(getattr(kind, "__name__", kind))
+    return str(kind)
 
 
 def _require(fits: object, told: Any, kind: Any) -> Any:
@@ -456,7 +483,11 @@ def _number_key(key: str) -> int:
 
 
 def _list_reader(kind: Any, origin: Any, item: Read) -> Read:
-    made = frozenset if issubclass(origin, frozenset) else list if origin is list else tuple
+    made: Callable[[list[Any]], Any] = tuple
+    if issubclass(origin, frozenset):
+        made = frozenset
+    elif origin is list:
+        made = list
 
     def read(told: Any) -> Any:
         found = []

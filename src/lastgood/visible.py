@@ -42,8 +42,14 @@ def _escaped(found: re.Match[str]) -> str:
     code = ord(char)
     if char in _NAMED:
         return _NAMED[char]
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 def _escaped_in_json(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
+    if found[0] != "\x7f":
+        return json.dumps(found[0])[1:-1]
+    return r"\u007f"

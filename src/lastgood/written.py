@@ -32,7 +32,7 @@ def as_written(told: Mapping[str, Any]) -> dict[str, Any]:
         >>> as_written({"checkpoint": "/chk/token=5", "because": "postgresql://etl:x@db/o does not answer"})
         {'checkpoint': '/chk/token=5', 'because': 'postgresql://etl:***@db/o does not answer'}
     """
-    return {name: value if name in _FACTS else _written(name, value) for name, value in told.items()}
+    return {name: _written(name, value) for name, value in told.items()}
 
 
 def place_as_written(location: str) -> str:
@@ -42,15 +42,30 @@ def place_as_written(location: str) -> str:
 
 
 def _written(name: str, value: Any) -> Any:
+    if name in _FACTS:
+        return value
     if isinstance(value, str):
-        return place_as_written(value) if name in _PLACES and _PLACE.match(value) else redacted(value)
+        is_place = name in _PLACES and _PLACE.match(value)
+        return place_as_written(value) if is_place else redacted(value)
     if isinstance(value, Mapping):
         return as_written(value)
-    if isinstance(value, list | tuple):
-        is_command = name in _COMMANDS and all(isinstance(each, str) for each in value)
-        found = command_as_written(value) if is_command else [_written(name, each) for each in value]
-        return tuple(found) if isinstance(value, tuple) else found
+    if isinstance(value, tuple):
+        return tuple(_written_each(name, value))
+    if isinstance(value, list):
+        return _written_each(name, value)
     return value
+
+
+def _written_each(name: str, values: Sequence[Any]) -> list[Any]:
+    if name in _COMMANDS and all(isinstance(each, str) for each in values):
+        return command_as_written(values)
+    return [_written(name, each) for each in values]
+
+
+def _word_as_written(word: str, shown: str) -> str:
+    if _PLACE.match(word) and shown != HIDDEN:
+        return place_as_written(word)
+    return shown
 
 
 def command_as_written(words: Sequence[str]) -> list[str]:
@@ -61,4 +76,4 @@ def command_as_written(words: Sequence[str]) -> list[str]:
         ['plan', '/chk/token=5', '--sink', 'postgresql://etl:***@db/o', '--password', '***']
     """
     told = zip(words, redacted_words(words), strict=True)
-    return [place_as_written(word) if _PLACE.match(word) and shown != HIDDEN else shown for word, shown in told]
+    return [_word_as_written(word, shown) for word, shown in told]

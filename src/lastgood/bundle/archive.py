@@ -230,9 +230,13 @@ class BundleArchive:
             manifest = json.loads(content)
         except RecursionError as error:
             raise self._invalid("its manifest is no JSON", MANIFEST) from error
-        parts = manifest.get("parts") if isinstance(manifest, dict) else None
+        parts = None
+        if isinstance(manifest, dict):
+            parts = manifest.get("parts")
         if not isinstance(manifest, dict) or not isinstance(parts, dict) or manifest.get("format") != FORMAT:
-            told = manifest.get("format") if isinstance(manifest, dict) else None
+            told = None
+            if isinstance(manifest, dict):
+                told = manifest.get("format")
             raise self._invalid(
                 "it was made by another version of lastgood", f"format {told!r:.20}", f"format {FORMAT}"
             )
@@ -291,18 +295,24 @@ class BundleStorage:
     def names(self, folder: Location) -> Iterator[str] | None:
         """Names of what lies directly in a folder; see `Storage.names`."""
         found = self._tree.folder(folder)
-        return None if found is None else (f"{each.name}/" if each.is_folder else each.name for each in found)
+        if found is None:
+            return None
+        return (each.listed_name for each in found)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
         found = self._tree.folder(folder)
         if found is None:
             return None
-        return iter(found) if facts else (each._replace(size=None, modified_ms=None) for each in found)
+        if facts:
+            return iter(found)
+        return (each._replace(size=None, modified_ms=None) for each in found)
 
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
-        return None if self._tree.folder(folder) is None else self._below(folder, "")
+        if self._tree.folder(folder) is None:
+            return None
+        return self._below(folder, "")
 
     def _below(self, folder: Location, prefix: str) -> Iterator[Entry]:
         for entry in self._tree.folder(folder) or ():

@@ -93,7 +93,9 @@ def checksum_stand_in(checksum: bytes, raw: bytes, kept: bytes) -> bytes:
     parsed = parse_hadoop_checksum(checksum)
     if isinstance(parsed, Damage):
         return _like(checksum, lambda content: (parse_hadoop_checksum(content),), (b"", _BINARY * 8, b"crc\0"))
-    return checksum if kept == raw or parsed.check(raw) else HadoopChecksum.of(kept, parsed.chunk_bytes).to_bytes()
+    if kept == raw or parsed.check(raw):
+        return checksum
+    return HadoopChecksum.of(kept, parsed.chunk_bytes).to_bytes()
 
 
 def _text(raw: bytes, change: Callable[[str], str] = str) -> bytes:
@@ -106,7 +108,9 @@ def _text(raw: bytes, change: Callable[[str], str] = str) -> bytes:
 
 def _without_user_metadata(text: str) -> str:
     """What a writer noted down with its commit is its own affair."""
-    return "\n".join(_clean_line(line) for line in text.split("\n")) if _USER_METADATA in text else text
+    if _USER_METADATA in text:
+        return "\n".join(_clean_line(line) for line in text.split("\n"))
+    return text
 
 
 def _clean_line(line: str) -> str:
@@ -119,7 +123,9 @@ def _clean_line(line: str) -> str:
 def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _clean(each) for key, each in value.items() if key != _USER_METADATA}
-    return [_clean(each) for each in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return [_clean(each) for each in value]
 
 
 def _like(raw: bytes, see: Callable[[bytes], tuple[object, ...]], candidates: Iterable[bytes]) -> bytes:
@@ -137,7 +143,9 @@ def _kind(seen: object) -> object:
 
 def _seen_of_snapshot(raw: bytes) -> tuple[object, ...]:
     found = parse_snapshot(raw)
-    return (found,) if isinstance(found, Damage) else (found.version, dict(found.files), found.keys)
+    if isinstance(found, Damage):
+        return (found,)
+    return (found.version, dict(found.files), found.keys)
 
 
 def _seen_of_changelog(raw: bytes) -> tuple[object, ...]:
@@ -159,7 +167,10 @@ def _snapshots(raw: bytes) -> list[bytes]:
     garbled[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + 8] = b"\xff" * 8
     texts = (b"", b"v1\n{", b"v1\n[]", b"v1\nx", b"v9\n{}", b"x\n{}", _BINARY)
     damaged = [_archive("metadata", text) for text in texts]
-    large = [bytes(ZIP_BYTES_MAX + 1)] if len(raw) > ZIP_BYTES_MAX else []
+    if len(raw) > ZIP_BYTES_MAX:
+        large = [bytes(ZIP_BYTES_MAX + 1)]
+    else:
+        large = []
     return [*found, *large, b"", bytes(16), b"PK\3\4", _archive("nothing", b""), *damaged, bytes(garbled)]
 
 
@@ -178,7 +189,10 @@ def _changes(raw: bytes) -> list[bytes]:
 def _changelogs(raw: bytes) -> list[bytes]:
     """Changelogs of format v2: with the same lineage and no change, then damaged ones; each whole, and cut."""
     lineage = parse_lineage(raw[:CHANGELOG_HEAD_BYTES])
-    heads = [] if isinstance(lineage, Damage) else [_changelog("v3", lineage)]
+    if isinstance(lineage, Damage):
+        heads = []
+    else:
+        heads = [_changelog("v3", lineage)]
     heads += [_block(b"\0\2v3"), _changelog("v1", ()), _block(b"\0\2\xff\xff"), _block(_utf("v3") + _utf("x"))]
     ended = [head + _END for head in heads]
     padded = [head + _block(bytes(_HEAD_UNPACKED_BYTES)) + _cut(_BLOCK_HEADER.size) for head in heads]

@@ -76,7 +76,9 @@ class BundleTree:
             NotInBundleError: see `path`.
         """
         found = self._folders.get(self.path(place))
-        return None if found is None else list(found.values())
+        if found is None:
+            return None
+        return list(found.values())
 
     def entry(self, place: Location) -> Entry | None:
         """A file or folder; None if there is none.
@@ -101,7 +103,10 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> BundleTree:
     Raises:
         ShapeError: it is something else.
     """
-    folders, files = (told.get("folders"), told.get("files")) if isinstance(told, dict) else (None, None)
+    if isinstance(told, dict):
+        folders, files = (told.get("folders"), told.get("files"))
+    else:
+        folders, files = (None, None)
     if not isinstance(folders, list) or not isinstance(files, list):
         raise ShapeError(told, "listing with folders and files")
     tree = BundleTree(roots)
@@ -115,7 +120,10 @@ def tree_from_json(roots: Mapping[str, Location], told: Any) -> BundleTree:
 
 
 def _path(told: Any) -> str:
-    parts = told.split("/") if isinstance(told, str) else [""]
+    if isinstance(told, str):
+        parts = told.split("/")
+    else:
+        parts = [""]
     if parts[0] not in (CHECKPOINT, WORK) or not all(parts) or len(parts) > 12 or len(told) > _PATH_MAX:
         raise ShapeError(told, "path in a bundle")
     return "/".join(parts)

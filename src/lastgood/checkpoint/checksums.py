@@ -73,7 +73,9 @@ class SparkChecksum:
 
     def to_bytes(self) -> bytes:
         """The file as it was read, or as Spark writes it."""
-        return self.raw if self.raw is not None else encode(to_json(self.fields))
+        if self.raw is not None:
+            return self.raw
+        return encode(to_json(self.fields))
 
     def for_content(self, data: bytes) -> Self:
         """The same for another content of the main file."""
@@ -86,7 +88,9 @@ class SparkChecksum:
         if len(data) != self.main_file_size:
             return damaged(DamageKind.CHECKSUM_MISMATCH, f"{len(data)} bytes, not {self.main_file_size}")
         value = _signed(crc32c(data))
-        return None if value == self.value else damaged(DamageKind.CHECKSUM_MISMATCH, f"{value}, not {self.value}")
+        if value == self.value:
+            return None
+        return damaged(DamageKind.CHECKSUM_MISMATCH, f"{value}, not {self.value}")
 
 
 def parse_spark_checksum(raw: bytes) -> SparkChecksum | Damage:
@@ -124,4 +128,6 @@ def crc32c(data: bytes) -> int:
 
 
 def _signed(value: int) -> int:
-    return value - 2**32 if value >= 2**31 else value
+    if value >= 2**31:
+        return value - 2**32
+    return value

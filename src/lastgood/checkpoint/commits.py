@@ -46,17 +46,23 @@ class CommitEntry:
     @property
     def state_unique_ids(self) -> StateUniqueIds | None:
         """Names of the state files of version N+1 (state checkpoint format v2); None in the other formats."""
-        return None if self.version < 2 else _read_ids(self.fields.get("stateUniqueIds"))
+        if self.version < 2:
+            return None
+        return _read_ids(self.fields.get("stateUniqueIds"))
 
     @property
     def sinks(self) -> Mapping[str, Json]:
         """What version 3 records of each sink by its name; empty in the other versions."""
         sinks = self.fields.get("sinkMetadataMap")
-        return MappingProxyType(sinks) if self.version > 2 and isinstance(sinks, dict) else {}
+        if self.version > 2 and isinstance(sinks, dict):
+            return MappingProxyType(sinks)
+        return {}
 
     def to_bytes(self) -> bytes:
         """The file as it was read, or as Spark writes it."""
-        return self.raw if self.raw is not None else encode(f"v{self.version}\n{to_json(self.fields)}")
+        if self.raw is not None:
+            return self.raw
+        return encode(f"v{self.version}\n{to_json(self.fields)}")
 
     def with_watermark(self, next_batch_watermark_ms: int) -> Self:
         """The same with another watermark for the next batch."""
@@ -72,7 +78,9 @@ class CommitEntry:
 
 def parse_commit_entry(raw: bytes) -> CommitEntry | Damage:
     """Read one file of the commit log; a version line alone means watermark 0."""
-    return _parse_short(raw) if len(raw) <= _SHORT_BYTES_MAX else _parse(raw)
+    if len(raw) <= _SHORT_BYTES_MAX:
+        return _parse_short(raw)
+    return _parse(raw)
 
 
 @functools.lru_cache(maxsize=16)
@@ -92,7 +100,9 @@ def _parse(raw: bytes) -> CommitEntry | Damage:
         fields = read_object(log.body[0], 2)
     if isinstance(fields, Damage):
         return fields
-    ids = fields.get("stateUniqueIds") if log.version > 1 else None
+    ids = None
+    if log.version > 1:
+        ids = fields.get("stateUniqueIds")
     if long_field(fields, "nextBatchWatermarkMs") is None or (ids is not None and _read_ids(ids) is None):
         return damaged(DamageKind.UNEXPECTED_JSON, log.body[0], 2)
     return CommitEntry(log.version, MappingProxyType(fields), raw)

@@ -12,7 +12,7 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.file_logs import compact_interval, ids_read_at_start
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.logs import BatchIds, BatchLog, SourceLog
-from lastgood.checkpoint.offsets import OffsetEntry, SparkVersions
+from lastgood.checkpoint.offsets import OffsetEntry, SourceLine, SparkVersions
 from lastgood.checkpoint.partitions import pinned_partitions
 from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import ContinuousRateOffset, FileOffset, KafkaOffset
@@ -115,7 +115,9 @@ class Checkpoint:
         Without a commit log Spark plans a batch when the one before it is done.
         """
         planned = self.last_planned
-        newest = None if planned is None else self.offsets.entries.get(planned)
+        newest = None
+        if planned is not None:
+            newest = self.offsets.entries.get(planned)
         metadata = newest.metadata if isinstance(newest, OffsetEntry) else None
         return self.last_committed is None and metadata is not None and not metadata.keeps_commits
 
@@ -154,15 +156,21 @@ class Checkpoint:
     @property
     def absent(self) -> tuple[str, ...]:
         """Files that the next start of Spark would look for and that are not there, by their path."""
-        missing = [] if self.query is not None or self.presence is not Presence.PRESENT else ["metadata"]
+        if self.query is not None or self.presence is not Presence.PRESENT:
+            missing = []
+        else:
+            missing = ["metadata"]
         missing += self._absent_offsets()
         newest = self.newest_offsets
         for source in self.sources:
-            line = newest.source(source.name) if newest else None
+            line = None
+            if newest:
+                line = newest.source(source.name)
             missing += _absent_source_entries(source, line.offset if line else None)
         if newest:
             missing += self._absent_sources(newest)
-        missing += [obstacle.name for obstacle in self.state.obstacles if not obstacle.damage] if self.state else []
+        if self.state:
+            missing += [obstacle.name for obstacle in self.state.obstacles if not obstacle.damage]
         return tuple(missing)
 
     @property
@@ -180,8 +188,7 @@ class Checkpoint:
         numbers: dict[tuple[str | None, ...], int] = {}
         logs: dict[str, int] = {}
         for line in newest.sources:
-            told = (plan.source(line.source_id) for plan in plans)
-            texts = tuple(None if each is None else each.text for each in told)
+            texts = tuple(_text_of(plan.source(line.source_id)) for plan in plans)
             logs[line.source_id] = numbers.setdefault(texts, len(numbers))
         there = {source.name for source in self.sources}
         files = {str(logs[line.source_id]) for line in newest.sources if isinstance(line.offset, FileOffset)}
@@ -193,12 +200,17 @@ class Checkpoint:
     def _absent_offsets(self) -> list[str]:
         planned, committed = self.last_planned, self.last_committed
         if self.mode is Mode.CONTINUOUS:
-            return [f"offsets/{committed}"] if committed is not None and committed not in self.offsets.ids else []
+            if committed is not None and committed not in self.offsets.ids:
+                return [f"offsets/{committed}"]
+            return []
         missing = []
         if planned and self.mode is Mode.MICRO_BATCH and planned - 1 not in self.offsets.ids:
             missing.append(planned - 1)
         if committed is not None and (planned is None or committed > planned):
-            first = 0 if planned is None else planned + 1
+            if planned is None:
+                first = 0
+            else:
+                first = planned + 1
             missing += range(max(first, committed - _IDS_MISSING_MAX), committed + 1)
         return [f"offsets/{batch_id}" for batch_id in missing]
 
@@ -212,6 +224,12 @@ class Checkpoint:
         ]
 
 
+def _text_of(line: SourceLine | None) -> str | None:
+    if line is None:
+        return None
+    return line.text
+
+
 def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:
     """Entries of a file source's log that Spark reads at its start: since the newest compaction, up to the offset."""
     if not isinstance(offset, FileOffset) or offset.log_offset < 0:
@@ -219,7 +237,10 @@ def _absent_source_entries(source: SourceLog, offset: object) -> list[str]:
     listing = source.listing
     newest = max(offset.log_offset, -1 if listing.ids.newest is None else listing.ids.newest)
     compact = listing.compact
-    needed = ids_read_at_start(newest, compact_interval(compact)) if compact else range(newest + 1)
+    if compact:
+        needed = ids_read_at_start(newest, compact_interval(compact))
+    else:
+        needed = range(newest + 1)
     first = max(needed.start, newest - _IDS_MISSING_MAX)
     return [f"{source.folder}/{log_id}" for log_id in range(first, newest + 1) if log_id not in listing.ids]
 

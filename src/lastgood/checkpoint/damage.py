@@ -64,15 +64,24 @@ class Damage:
 
     def __str__(self) -> str:
         """As a person says it."""
-        where = f" in line {self.line}" if self.line is not None else ""
-        found = f": {self.found}" if self.found else ""
+        if self.line is not None:
+            where = f" in line {self.line}"
+        else:
+            where = ""
+        if self.found:
+            found = f": {self.found}"
+        else:
+            found = ""
         return f"{self.kind.value.replace('_', ' ')}{where}{found}"
 
 
 def damaged(kind: DamageKind, found: str | bytes = "", line: int | None = None) -> Damage:
     """A damage whose `found` can be shown: printable, and cut to a length that fits a line."""
     part = found[:_FOUND_LENGTH]
-    text = part if isinstance(part, str) and part.isprintable() else repr(part).removeprefix("b")[1:-1]
+    if isinstance(part, str) and part.isprintable():
+        text = part
+    else:
+        text = repr(part).removeprefix("b")[1:-1]
     if len(found) > _FOUND_LENGTH or len(text) > _FOUND_LENGTH:
         text = text[: _FOUND_LENGTH - 1] + "…"
     return Damage(kind, text, line)

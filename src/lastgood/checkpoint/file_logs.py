@@ -127,7 +127,9 @@ def is_compaction(log_id: int, interval: int) -> bool:
 
 def entry_name(log_id: int, interval: int) -> str:
     """Name of the file that holds an entry which is written with this interval."""
-    return f"{log_id}{COMPACT_SUFFIX}" if is_compaction(log_id, interval) else str(log_id)
+    if is_compaction(log_id, interval):
+        return f"{log_id}{COMPACT_SUFFIX}"
+    return str(log_id)
 
 
 def compact_interval(compact_ids: Collection[int], default: int = COMPACT_INTERVAL_DEFAULT) -> int:

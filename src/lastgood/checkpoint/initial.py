@@ -55,7 +55,9 @@ def parse_initial_offset(raw: bytes) -> InitialOffset | Damage:
     if _lacks_its_byte(raw):
         return damaged(DamageKind.NO_OFFSETS, raw[1:])
     whole = _read(raw, has_nul=False, raw=raw)
-    return _as_kafka(behind, raw) if isinstance(whole, Damage) and _is_behind_a_byte(raw) else whole
+    if isinstance(whole, Damage) and _is_behind_a_byte(raw):
+        return _as_kafka(behind, raw)
+    return whole
 
 
 def _is_behind_a_byte(raw: bytes) -> bool:
@@ -65,8 +67,13 @@ def _is_behind_a_byte(raw: bytes) -> bool:
 
 def _lacks_its_byte(raw: bytes) -> bool:
     """Whether these are offsets of Kafka of which Spark loses the first byte, and with it their sense."""
-    rest = raw.partition(b"\n")[2] if raw[:1] == b"v" else raw
-    found = _read(rest, has_nul=False, raw=raw) if rest[:1] == b"{" else None
+    if raw[:1] == b"v":
+        rest = raw.partition(b"\n")[2]
+    else:
+        rest = raw
+    found = None
+    if rest[:1] == b"{":
+        found = _read(rest, has_nul=False, raw=raw)
     return isinstance(found, InitialOffset) and isinstance(found.offset, KafkaOffset)
 
 

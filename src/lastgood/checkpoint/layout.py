@@ -42,7 +42,10 @@ class LogName:
 
 def parse_log_name(name: str, *, compactible: bool = False) -> LogName | None:
     """What Spark takes a file name in a log for; None if it does not see it as an entry."""
-    number = name.removesuffix(COMPACT_SUFFIX) if compactible else name
+    if compactible:
+        number = name.removesuffix(COMPACT_SUFFIX)
+    else:
+        number = name
     if not _BATCH_ID.fullmatch(number) or not LONG_MIN <= int(number) <= LONG_MAX:
         return None
     batch_id = int(number)
@@ -150,7 +153,10 @@ def classify(path: str) -> CheckpointFile:
     folder, _, name = path.rpartition("/")
     if len(name) > _NAME_LENGTH_MAX:
         return ForeignFile(path)
-    prefix = f"{folder}/" if folder else ""
+    if folder:
+        prefix = f"{folder}/"
+    else:
+        prefix = ""
     if name.startswith(".") and name.endswith(".crc") and len(name) > len("..crc"):
         return HadoopChecksumFile(classify(prefix + name[1 : -len(".crc")]))
     temporary = _TEMPORARY.fullmatch(name)
@@ -179,7 +185,9 @@ def _classify_main(folders: list[str], name: str) -> CheckpointFile | None:
 
 def _log_file(log: str, name: str, *, compactible: bool) -> LogFile | None:
     parsed = parse_log_name(name, compactible=compactible)
-    return LogFile(log, parsed) if parsed else None
+    if not parsed:
+        return None
+    return LogFile(log, parsed)
 
 
 def _classify_state(operator: int, folders: list[str], name: str) -> CheckpointFile | None:
@@ -206,11 +214,15 @@ def _classify_partition(operator: int, partition: int, folders: list[str], name:
     match folders:
         case []:
             file = parse_state_file_name(name)
-            return StateStoreFile(operator, partition, store, file) if file else None
+            if not file:
+                return None
+            return StateStoreFile(operator, partition, store, file)
         case ["SSTs" | "logs"]:
             return ImmutableFile(operator, partition, store, name)
         case ["_metadata"]:
-            return StateSchemaFile(operator, store) if name == "schema" else None
+            if name == "schema":
+                return StateSchemaFile(operator, store)
+            return None
     return None
 
 
@@ -223,4 +235,6 @@ def folder_number(name: str) -> int | None:
 def batch_of(path: str, log: str) -> int | None:
     """The batch whose entry in `log` this is; None for any other file."""
     folder, _, name = path.rpartition("/")
-    return int(name) if folder == log and name.isdecimal() else None
+    if folder == log and name.isdecimal():
+        return int(name)
+    return None

@@ -55,7 +55,10 @@ def split_log(raw: bytes, *, newest: int, trim: bool = False) -> LogText | Damag
     text = decode(raw)
     if isinstance(text, Damage):
         return text
-    lines = _LINE_END.split(text) if "\r" in text else text.split("\n")
+    if "\r" in text:
+        lines = _LINE_END.split(text)
+    else:
+        lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
     if len(lines) > LINES_MAX:
@@ -71,7 +74,8 @@ def byte_lines(raw: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(raw):
         end = raw.find(b"\n", start)
-        end = len(raw) if end < 0 else end
+        if end < 0:
+            end = len(raw)
         yield from raw[start:end].removesuffix(b"\r").split(b"\r")
         start = end + 1
 
@@ -81,10 +85,15 @@ def read_version(line: str, *, newest: int) -> int | Damage:
     if line == "v1":  # of a hundred thousand files nearly all
         return 1
     found = _VERSION.fullmatch(line)
-    version = int(found[1]) if found else 0
+    if found:
+        version = int(found[1])
+    else:
+        version = 0
     if not 0 < version < 2**31:
         return damaged(DamageKind.BAD_VERSION_LINE, line, 1)
-    return version if version <= newest else damaged(DamageKind.VERSION_TOO_NEW, line, 1)
+    if version <= newest:
+        return version
+    return damaged(DamageKind.VERSION_TOO_NEW, line, 1)
 
 
 def _refuse(constant: str) -> Json:

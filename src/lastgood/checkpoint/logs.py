@@ -45,12 +45,16 @@ class BatchIds:
     @property
     def newest(self) -> int | None:
         """The largest id; None if there is none."""
-        return self.runs[-1][-1] if self.runs else None
+        if not self.runs:
+            return None
+        return self.runs[-1][-1]
 
     @property
     def oldest(self) -> int | None:
         """The smallest id; None if there is none."""
-        return self.runs[0][0] if self.runs else None
+        if not self.runs:
+            return None
+        return self.runs[0][0]
 
     @property
     def gaps(self) -> tuple[range, ...]:
@@ -84,12 +88,16 @@ class BatchIds:
     def before(self, batch_id: int) -> int | None:
         """The largest id below `batch_id`: the previous batch of a query that writes its progress sparsely."""
         at = bisect.bisect_left([run.start for run in self.runs], batch_id) - 1
-        return None if at < 0 else min(batch_id - 1, self.runs[at][-1])
+        if at < 0:
+            return None
+        return min(batch_id - 1, self.runs[at][-1])
 
     def after(self, batch_id: int) -> int | None:
         """The smallest id above `batch_id`."""
         at = bisect.bisect_right([run[-1] for run in self.runs], batch_id)
-        return None if at == len(self.runs) else max(batch_id + 1, self.runs[at][0])
+        if at == len(self.runs):
+            return None
+        return max(batch_id + 1, self.runs[at][0])
 
     def __contains__(self, batch_id: object) -> bool:
         if not isinstance(batch_id, int):
@@ -125,6 +133,12 @@ class LogListing:
     """Writes that were never finished."""
     foreign: tuple[str, ...] = ()
     """Whatever else is there; folders end with a slash."""
+
+    def entry_name(self, log_id: int) -> str:
+        """Name of the file that holds an entry."""
+        if log_id in self.compact:
+            return f"{log_id}{COMPACT_SUFFIX}"
+        return str(log_id)
 
     @property
     def newest_listed(self) -> int | None:
@@ -221,7 +235,9 @@ class BatchLog(Generic[EntryT]):
     @property
     def newest_entry(self) -> EntryT | Damage | None:
         """The content of the newest entry; None if there is none."""
-        return None if self.newest is None else self.entries.get(self.newest)
+        if self.newest is None:
+            return None
+        return self.entries.get(self.newest)
 
     @property
     def damage(self) -> Mapping[str, Damage]:
@@ -261,4 +277,4 @@ class SourceLog:
 
     def entry_name(self, log_id: int) -> str:
         """Name of the file that holds an entry."""
-        return f"{log_id}{COMPACT_SUFFIX}" if log_id in self.listing.compact else str(log_id)
+        return self.listing.entry_name(log_id)

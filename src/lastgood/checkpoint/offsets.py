@@ -47,7 +47,9 @@ class SparkVersions:
 
     def __str__(self) -> str:
         """As a person says it."""
-        return f"{self.at_least} or newer" if self.below is None else f"{self.at_least} up to before {self.below}"
+        if self.below is None:
+            return f"{self.at_least} or newer"
+        return f"{self.at_least} up to before {self.below}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,13 @@ class BatchMetadata:
     def conf(self) -> Mapping[str, str]:
         """The confs that Spark pins for the query; they win over those of the session."""
         conf = self.fields.get("conf")
-        known = conf.items() if isinstance(conf, dict) else ()
-        texts = {key: value if isinstance(value, str) else to_json(value) for key, value in known if value is not None}
+        known = conf if isinstance(conf, dict) else {}
+        texts = {}
+        for key, value in known.items():
+            if isinstance(value, str):
+                texts[key] = value
+            elif value is not None:
+                texts[key] = to_json(value)
         return MappingProxyType(texts)
 
     @property
@@ -126,7 +133,9 @@ class SourceLine:
         if self._parsed is not None:
             return self._parsed
         offset = parse_source_offset(self.text)
-        return TextOffset(self.text) if isinstance(offset, Damage) else offset
+        if not isinstance(offset, Damage):
+            return offset
+        return TextOffset(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +173,10 @@ class OffsetEntry:
         if self.raw is not None:
             return self.raw
         metadata = self.metadata.text if self.metadata else ""
-        lines = [f"{line.source_id}:{line.text}" if self.version > 1 else line.text for line in self.sources]
+        if self.version > 1:
+            lines = [f"{line.source_id}:{line.text}" for line in self.sources]
+        else:
+            lines = [line.text for line in self.sources]
         return encode("\n".join([f"v{self.version}", metadata, *lines]))
 
     def with_source_line(self, source_id: str, offset: SourceOffset | str) -> Self:
@@ -175,8 +187,16 @@ class OffsetEntry:
         """
         if self.source(source_id) is None:
             raise KeyError(source_id)
-        text = offset if isinstance(offset, str) else offset.to_text()
-        changed = (SourceLine(source_id, text) if line.source_id == source_id else line for line in self.sources)
+        if isinstance(offset, str):
+            text = offset
+        else:
+            text = offset.to_text()
+        changed = []
+        for line in self.sources:
+            if line.source_id == source_id:
+                changed.append(SourceLine(source_id, text))
+            else:
+                changed.append(line)
         return dataclasses.replace(self, sources=tuple(changed), raw=None)
 
     def with_watermark(self, batch_watermark_ms: int) -> Self:
@@ -238,7 +258,9 @@ def parse_offset_entry(raw: bytes) -> OffsetEntry | Damage:
 def _parse_metadata(text: str) -> BatchMetadata | Damage:
     head, _, rest = text.partition(_CONF)
     times = _TIMES.fullmatch(head)
-    pinned = _pinned(rest) if times and len(rest) < _REMEMBERED_LENGTH_MAX else None
+    pinned = None
+    if times and len(rest) < _REMEMBERED_LENGTH_MAX:
+        pinned = _pinned(rest)
     if times and pinned:
         known = {"batchWatermarkMs": int(times[1]), "batchTimestampMs": int(times[2]), **pinned}
         return BatchMetadata(MappingProxyType(known), text)
@@ -272,4 +294,6 @@ def _parse_source(text: str, number: int, *, named: bool) -> SourceLine | Damage
         if not colon:
             return damaged(DamageKind.NO_SOURCE_ID, source_id, number)
     offset = parse_source_offset(text, number)
-    return offset if isinstance(offset, Damage) else SourceLine(source_id, text, offset)
+    if isinstance(offset, Damage):
+        return offset
+    return SourceLine(source_id, text, offset)

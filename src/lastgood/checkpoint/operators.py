@@ -80,8 +80,13 @@ def _properties(value: Json) -> Mapping[str, Json] | None:
         return {}
     if not isinstance(value, str):
         return None
-    properties = read_object(value) if value else {}
-    return None if isinstance(properties, Damage) else MappingProxyType(properties)
+    if value:
+        properties = read_object(value)
+    else:
+        properties = {}
+    if isinstance(properties, Damage):
+        return None
+    return MappingProxyType(properties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,12 @@ def spread_of(name: str | None, schema: StateSchema | None, seen: Collection[int
 
 
 def _schema_spread(schema: StateSchema, name: str | None) -> Spread:
-    first = schema.families[0] if schema.families else None
-    key = None if first is None else _fields(first.key)
+    first = None
+    if schema.families:
+        first = schema.families[0]
+    key = None
+    if first is not None:
+        key = _fields(first.key)
     if first is None or key is None:
         return Spread.UNKNOWN
     if not key:
@@ -108,7 +112,9 @@ def _schema_spread(schema: StateSchema, name: str | None) -> Spread:
 def _fields(schema: str) -> list[tuple[Json, Json]] | None:
     """Names and types of a struct; None if it is none."""
     parsed = read_json(schema)
-    fields = parsed.get("fields") if isinstance(parsed, dict) else None
+    fields = None
+    if isinstance(parsed, dict):
+        fields = parsed.get("fields")
     if not isinstance(fields, list):
         return None
     return [(field.get("name"), field.get("type")) for field in fields if isinstance(field, dict)]
@@ -151,7 +157,9 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) ->
     if not entries:
         return Pins()
     newest, provider = pinned.get(max(entries)), entries[max(entries)].conf.get(STATE_STORE_PROVIDER)
-    is_hdfs_backed = None if provider is None else provider.endswith(_HDFS_BACKED)
+    is_hdfs_backed = None
+    if provider is not None:
+        is_hdfs_backed = provider.endswith(_HDFS_BACKED)
     changed = next((number for number in reversed(pinned) if pinned[number] != newest), None)
     if changed is None:
         return Pins(newest, is_hdfs_backed=is_hdfs_backed)
@@ -163,8 +171,13 @@ def pins_of(plans: Mapping[int, OffsetEntry | Damage], committed: int | None) ->
 
 def pinned_partitions(entry: OffsetEntry | None) -> int | None:
     """`spark.sql.shuffle.partitions` of an entry; None if it has none that is a number."""
-    text = entry.conf.get(SHUFFLE_PARTITIONS, "") if entry else ""
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+    if entry:
+        text = entry.conf.get(SHUFFLE_PARTITIONS, "")
+    else:
+        text = ""
+    if text.isdecimal() and len(text) < 10:
+        return int(text)
+    return None
 
 
 def _is_repartition(before: OffsetEntry, entry: OffsetEntry) -> bool:
@@ -233,7 +246,10 @@ def stores_of(metadata: OperatorMetadata | Damage | None, seen: Collection[str])
         metadata: Of the operator.
         seen: The names of those that hold any file.
     """
-    told = {info.name for info in metadata.stores} if isinstance(metadata, OperatorMetadata) else set()
+    if isinstance(metadata, OperatorMetadata):
+        told = {info.name for info in metadata.stores}
+    else:
+        told = set()
     if told:
         return frozenset(told)
     if not _JOIN_STORES.isdisjoint(seen):

@@ -22,7 +22,9 @@ class QueryMetadata:
 
     def to_bytes(self) -> bytes:
         """The file as it was read, or as Spark writes it."""
-        return self.raw if self.raw is not None else encode(to_json({"id": self.query_id}))
+        if self.raw is not None:
+            return self.raw
+        return encode(to_json({"id": self.query_id}))
 
     def with_query_id(self, query_id: str) -> Self:
         """The same with another id."""

@@ -148,7 +148,10 @@ def _while_quick(logs: _Logs, ids: Iterator[int]) -> Iterator[Batch]:
     while slow < 2 and (chunk := list(itertools.islice(ids, count))):
         began = time.perf_counter()
         batches = [Batch(batch_id, logs.plan(batch_id), logs.commit(batch_id)) for batch_id in chunk]
-        slow = slow + 1 if time.perf_counter() - began > len(chunk) * _QUICK_SECONDS else 0
+        if time.perf_counter() - began > len(chunk) * _QUICK_SECONDS:
+            slow = slow + 1
+        else:
+            slow = 0
         yield from batches
         count = min(2 * count, _CHUNK)
 
@@ -164,7 +167,9 @@ def read_file(
     short = min(limit, ENTRY_BYTES_MAX)
     raw = storage.read(file, limit=short + 1)
     if raw is None or len(raw) <= short:
-        return None if raw is None else parse(raw)
+        if raw is None:
+            return None
+        return parse(raw)
     if limit <= short:
         return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
     del raw
@@ -172,7 +177,9 @@ def read_file(
         raw = storage.read(file, limit=limit + 1)
         if raw is not None and len(raw) > limit:
             return damaged(DamageKind.TOO_LARGE, f"more than {limit} bytes")
-        return None if raw is None else parse(raw)
+        if raw is None:
+            return None
+        return parse(raw)
 
 
 def _is_side_file(name: str, names: Collection[str] | None) -> bool:
@@ -209,9 +216,15 @@ class _Reader:
             mode = recognise_mode(offsets, commits, has_state=bool(found))
             offsets = replace(offsets, entries=in_mode(offsets, mode))
             names = root.result()
+            if names is None:
+                presence = Presence.MISSING
+            elif names:
+                presence = Presence.PRESENT
+            else:
+                presence = Presence.EMPTY
             return Checkpoint(
                 location=str(self._location),
-                presence=Presence.MISSING if names is None else Presence.PRESENT if names else Presence.EMPTY,
+                presence=presence,
                 mode=mode,
                 query=query.result(),
                 offsets=offsets,
@@ -225,7 +238,9 @@ class _Reader:
 
     def _root(self) -> list[str] | None:
         names = self._storage.names(self._location)
-        return None if names is None else sorted(names)
+        if names is None:
+            return None
+        return sorted(names)
 
     def _log(self, folder: str, parse: Callable[[bytes], EntryT | Damage], batches: int) -> BatchLog[EntryT]:
         log: BatchLog[EntryT] = BatchLog(folder, list_log(self._storage.names(self._location / folder)))
@@ -278,7 +293,9 @@ class _Reader:
             return log
         file = self._location / f"{log.folder}/{log.entry_name(0)}"
         entry = read_file(self._storage, file, parse_source_log_entry, limit=_SOURCE_ENTRY_BYTES_MAX)
-        return log if entry is None else replace(log, entries={**log.entries, 0: entry})
+        if entry is None:
+            return log
+        return replace(log, entries={**log.entries, 0: entry})
 
     def _source(self, name: str) -> SourceLog:
         names = self._storage.names(self._location / SOURCES / name)
@@ -292,7 +309,9 @@ class _Reader:
     def _state(
         self, operators: list[StateOperator], offsets: BatchLog[OffsetEntry], commits: BatchLog[CommitEntry]
     ) -> State:
-        version = None if commits.newest is None else commits.newest + 1
+        version = None
+        if commits.newest is not None:
+            version = commits.newest + 1
         batch_ids = commits_needed(operators, commits.ids, version)
         unread = [batch_id for batch_id in batch_ids if batch_id not in commits.entries]
         read = self._pool.map(_Logs(self._storage, self._location).commit, unread)
@@ -309,7 +328,9 @@ class _Reader:
 
 def _check(raw: bytes, checksum: HadoopChecksum | Damage | None) -> Damage | None:
     """What is wrong with the checksum file of a content."""
-    return checksum.check(raw) if isinstance(checksum, HadoopChecksum) else checksum
+    if not isinstance(checksum, HadoopChecksum):
+        return checksum
+    return checksum.check(raw)
 
 
 def _source_entries_wanted(log: SourceLog) -> list[int]:
@@ -317,10 +338,14 @@ def _source_entries_wanted(log: SourceLog) -> list[int]:
     ids = log.listing.ids
     since = log.listing.compact.newest or 0
     newest = [log_id for log_id in ids.last(_SOURCE_ENTRIES_MAX) if log_id >= since]
-    return newest if 0 in newest or 0 not in ids else [0, *newest]
+    if 0 in newest or 0 not in ids:
+        return newest
+    return [0, *newest]
 
 
 def _reads_files(plan: OffsetEntry | Damage, source_id: str) -> bool:
     """Whether this plan can be read, and says that the source reads files."""
-    line = plan.source(source_id) if isinstance(plan, OffsetEntry) else None
+    line = None
+    if isinstance(plan, OffsetEntry):
+        line = plan.source(source_id)
     return line is not None and isinstance(line.offset, FileOffset)

@@ -62,7 +62,10 @@ def search_log(
                 newest, low, lower = known[at], at + 1, value
             if step == 1:
                 break
-            step = max(1, (high - low) // storage.parallel) if found else 1
+            if found:
+                step = max(1, (high - low) // storage.parallel)
+            else:
+                step = 1
     return SearchEnd(newest, is_ordered, upper is not None)
 
 
@@ -70,4 +73,6 @@ def _measured(
     storage: Storage, location: Location, batch_id: int, measure: Callable[[OffsetEntry], int | None]
 ) -> int | None:
     entry = read_file(storage, location / f"{OFFSETS}/{batch_id}", parse_offset_entry)
-    return measure(entry) if isinstance(entry, OffsetEntry) else None
+    if not isinstance(entry, OffsetEntry):
+        return None
+    return measure(entry)

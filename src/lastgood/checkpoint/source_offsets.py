@@ -204,7 +204,9 @@ def parse_source_offset(text: str, line: int | None = None) -> SourceOffset | Da
     if text.strip()[:1] not in _JSON_BEGINNINGS:
         return TextOffset(text)
     value = read_json(text, line)
-    return value if isinstance(value, Damage) else _recognise(value)
+    if isinstance(value, Damage):
+        return value
+    return _recognise(value)
 
 
 def _recognise(value: Json) -> SourceOffset:
@@ -220,7 +222,9 @@ def _recognise(value: Json) -> SourceOffset:
 
 def _file(value: dict[str, Json]) -> FileOffset | None:
     number = value.get("logOffset")
-    return FileOffset(number) if value.keys() == {"logOffset"} and is_long(number) else None
+    if value.keys() == {"logOffset"} and is_long(number):
+        return FileOffset(number)
+    return None
 
 
 def _rate_micro_batch(value: dict[str, Json]) -> RateMicroBatchOffset | None:
@@ -264,7 +268,9 @@ def _kafka(value: dict[str, Json]) -> KafkaOffset | None:
 
 @functools.lru_cache(maxsize=4096)
 def _partition(text: str) -> int | None:
-    return int(text) if _PARTITION.fullmatch(text) else None
+    if _PARTITION.fullmatch(text):
+        return int(text)
+    return None
 
 
 def _continuous_rate(value: dict[str, Json]) -> ContinuousRateOffset | None:

@@ -77,7 +77,10 @@ class StateStore:
     @property
     def folder(self) -> str:
         """Its path below the checkpoint."""
-        store = "" if self.name == STORE_DEFAULT else f"/{self.name}"
+        if self.name == STORE_DEFAULT:
+            store = ""
+        else:
+            store = f"/{self.name}"
         return f"state/{self.operator}/{self.partition}{store}"
 
     @property
@@ -121,7 +124,8 @@ class Loads:
         """
         self._store = store
         self._auto_repair = auto_repair
-        hdfs_backed = store.format is StateFormat.HDFS_BACKED if hdfs_backed is None else hdfs_backed
+        if hdfs_backed is None:
+            hdfs_backed = store.format is StateFormat.HDFS_BACKED
         self._change_kind = StateFileKind.DELTA if hdfs_backed else StateFileKind.CHANGELOG
         snapshot_kind = StateFileKind.SNAPSHOT if hdfs_backed else StateFileKind.ZIP
         self._changes = {_node(file): file for file in store.files if file.kind is self._change_kind}
@@ -151,9 +155,15 @@ class Loads:
         if named is None:
             plain = _Node(version, None)
             is_plain = not self._has_ids or plain in self._changes or plain in self._snapshots
-            return plain if is_plain else _Node(version, "*")
+            if is_plain:
+                return plain
+            return _Node(version, "*")
         present = [node for node in named if node in self._changes or node in self._snapshots]
-        return present[0] if present else named[0] if len(named) == 1 else _Node(version, "*")
+        if present:
+            return present[0]
+        if len(named) == 1:
+            return named[0]
+        return _Node(version, "*")
 
     def _one_before(self, node: _Node) -> _Node | None:
         """What the changes of `node` apply to; None if that is not known."""
@@ -202,7 +212,9 @@ class Loads:
     def obstacle(self, version: int) -> Obstacle | None:
         """What keeps `version` from being loaded, the first that Spark would meet; None if nothing does."""
         path = self.path(version)
-        base = self._missing_bases.get(_node(path[-1])) if path else None
+        base = None
+        if path:
+            base = self._missing_bases.get(_node(path[-1]))
         if base:
             return Obstacle(StateFile(base.version, StateFileKind.ZIP, base.unique_id).name, None)
         if path and path[-1].unique_id and not self._is_there(path[-1]):
@@ -349,7 +361,9 @@ class State:
     def last_loadable_batch(self) -> int | None:
         """V: the newest batch after which all state can be loaded; None if there is none."""
         newest = self.loadable.newest
-        return None if newest is None else newest - 1
+        if newest is None:
+            return None
+        return newest - 1
 
 
 def judge_state(
@@ -372,7 +386,10 @@ def judge_state(
     operators = _whole(operators, commits)
     kept = [operator for operator in operators if operator.is_kept]
     # One of which no file is left is kept as the others are, else as the plan says.
-    are_hdfs_backed = any(operator.is_hdfs_backed for operator in kept) if kept else bool(pins.is_hdfs_backed)
+    if kept:
+        are_hdfs_backed = any(operator.is_hdfs_backed for operator in kept)
+    else:
+        are_hdfs_backed = bool(pins.is_hdfs_backed)
     common: set[int] | None = None
     obstacles = []
     for operator in operators:
@@ -387,8 +404,14 @@ def judge_state(
                 auto_repair=auto_repair and store.format is not StateFormat.ROCKSDB,  # which has no changes to apply
             )
             loadable = loads.loadable()
-            common = set(loadable) if common is None else common.intersection(loadable)
-            obstacle = None if restart_version in loadable else loads.obstacle(restart_version or 0)
+            if common is None:
+                common = set(loadable)
+            else:
+                common = common.intersection(loadable)
+            if restart_version in loadable:
+                obstacle = None
+            else:
+                obstacle = loads.obstacle(restart_version or 0)
             if obstacle:
                 obstacles.append(obstacle._replace(name=f"{store.folder}/{obstacle.name}"))
     return State(operators, BatchIds.of(common or ()), tuple(obstacles), commits, pins)
@@ -399,7 +422,9 @@ def _whole(
 ) -> tuple[StateOperator, ...]:
     """The operators, with those of which nothing is left: Spark counts from 0 on, and format v2 names each."""
     there = {operator.operator: operator for operator in operators}
-    named = commits[max(commits)] if commits else None
+    named = None
+    if commits:
+        named = commits[max(commits)]
     highest = max((*there, *(named or ())), default=-1)
     if not there or highest >= _OPERATORS_MAX:  # the whole folder is gone, or its name is no operator's number
         return tuple(there.values())
@@ -410,7 +435,9 @@ def _whole(
 
 def partitions_named(operator: int, commits: Mapping[int, StateUniqueIds | None]) -> int | None:
     """How many partitions of an operator the newest commit that was read names; None if it names none."""
-    newest = commits[max(commits)] if commits else None
+    newest = None
+    if commits:
+        newest = commits[max(commits)]
     return len((newest or {}).get(operator, ())) or None
 
 

@@ -65,7 +65,10 @@ class StateFile(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the file."""
-        unique = f"_{self.unique_id}" if self.unique_id else ""
+        if self.unique_id:
+            unique = f"_{self.unique_id}"
+        else:
+            unique = ""
         return f"{self.version}{unique}.{self.kind.value}"
 
 
@@ -76,7 +79,9 @@ def parse_state_file_name(name: str, size: int | None = None) -> StateFile | Non
         return None
     kind = _KINDS[found[3]]
     hdfs_backed = kind in (StateFileKind.DELTA, StateFileKind.SNAPSHOT)
-    return None if found[2] and hdfs_backed else StateFile(int(found[1]), kind, found[2], size)
+    if found[2] and hdfs_backed:
+        return None
+    return StateFile(int(found[1]), kind, found[2], size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,9 @@ class SnapshotMetadata:
 
     def to_bytes(self) -> bytes:
         """The entry as it was read, or as Spark writes it."""
-        return self.raw if self.raw is not None else encode(f"v{self.version}\n{to_json(self.fields)}")
+        if self.raw is not None:
+            return self.raw
+        return encode(f"v{self.version}\n{to_json(self.fields)}")
 
 
 def parse_snapshot(raw: bytes) -> SnapshotMetadata | Damage:
@@ -107,7 +114,9 @@ def parse_snapshot(raw: bytes) -> SnapshotMetadata | Damage:
     if not raw.startswith(_ZIP_MAGIC):  # Python would find its way from the end, Java does not
         return damaged(DamageKind.BAD_ARCHIVE, raw[:16])
     content = _unpack_metadata(raw)
-    return content if isinstance(content, Damage) else parse_snapshot_metadata(content)
+    if isinstance(content, Damage):
+        return content
+    return parse_snapshot_metadata(content)
 
 
 def _unpack_metadata(raw: bytes) -> bytes | Damage:
@@ -136,7 +145,10 @@ def parse_snapshot_metadata(raw: bytes) -> SnapshotMetadata | Damage:
     for key, name_key in (("sstFiles", "dfsSstFileName"), ("logFiles", "dfsLogFileName")):
         listed = fields.get(key)
         for file in listed if isinstance(listed, list) else []:
-            name, size = (file.get(name_key), file.get("sizeBytes")) if isinstance(file, dict) else (None, None)
+            if isinstance(file, dict):
+                name, size = (file.get(name_key), file.get("sizeBytes"))
+            else:
+                name, size = (None, None)
             if not isinstance(name, str) or not is_long(size):
                 return damaged(DamageKind.UNEXPECTED_JSON, text, 2)
             files[name] = size
@@ -167,14 +179,20 @@ def parse_lineage(head: bytes) -> tuple[LineageItem, ...] | Damage:
     data = JavaData(text)
     try:
         version = data.utf()
-        lineage = read_json(data.utf()) if version in _LINEAGE_VERSIONS else None
+        if version in _LINEAGE_VERSIONS:
+            lineage = read_json(data.utf())
+        else:
+            lineage = None
     except EOFError:
         return damaged(DamageKind.TRUNCATED, f"{len(head)} bytes")
     except UnicodeDecodeError:
         return damaged(DamageKind.BAD_HEADER, text[:16])
     if isinstance(lineage, Damage):
         return lineage
-    items = [_lineage_item(item) for item in lineage] if isinstance(lineage, list) else [None]
+    if isinstance(lineage, list):
+        items = [_lineage_item(item) for item in lineage]
+    else:
+        items = [None]
     known = [item for item in items if item is not None]
     return tuple(sorted(known)) if known == items else damaged(DamageKind.BAD_HEADER, text)
 
@@ -183,7 +201,9 @@ def _lineage_item(value: Json) -> LineageItem | None:
     if not isinstance(value, dict):
         return None
     version, unique_id = value.get("version"), value.get("checkpointUniqueId")
-    return LineageItem(version, unique_id) if is_long(version) and isinstance(unique_id, str) else None
+    if is_long(version) and isinstance(unique_id, str):
+        return LineageItem(version, unique_id)
+    return None
 
 
 def _lz4_head(raw: bytes) -> bytes | Damage:

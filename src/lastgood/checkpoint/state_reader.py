@@ -80,16 +80,24 @@ def _schema(
         return None
     for store in (store for store in operator.stores if store.partition == 0):
         is_default = store.name == STORE_DEFAULT
-        schema = default.result() if is_default else _read_schema(storage, root, operator.operator, store.name)
+        if is_default:
+            schema = default.result()
+        else:
+            schema = _read_schema(storage, root, operator.operator, store.name)
         if schema is not None:
             return schema
     return None
 
 
 def _read_schema(storage: Storage, root: Location, operator: int, store: str) -> StateSchema | None:
-    below = "" if store == STORE_DEFAULT else f"{store}/"
+    if store == STORE_DEFAULT:
+        below = ""
+    else:
+        below = f"{store}/"
     raw = storage.read(root / f"{operator}/0/{below}{OPERATOR_METADATA}/schema", limit=ENTRY_BYTES_MAX + 1)
-    schema = None if raw is None else parse_state_schema(raw)
+    schema = None
+    if raw is not None:
+        schema = parse_state_schema(raw)
     return schema if isinstance(schema, StateSchema) else None
 
 
@@ -106,7 +114,9 @@ def _find_metadata(
 ) -> tuple[str | None, OperatorMetadata | Damage | None]:
     """Where the newest metadata of an operator lies, and what it says."""
     path = _metadata_path(storage, checkpoint, operator)
-    raw = None if path is None else storage.read(checkpoint / path, limit=ENTRY_BYTES_MAX + 1)
+    raw = None
+    if path is not None:
+        raw = storage.read(checkpoint / path, limit=ENTRY_BYTES_MAX + 1)
     return path, None if raw is None else parse_operator_metadata(raw)
 
 
@@ -118,7 +128,10 @@ def _metadata_path(storage: Storage, checkpoint: Location, operator: int) -> str
     newest = max((run for run in runs if run is not None), default=None)
     if newest is None and METADATA not in names:
         return None
-    name = METADATA if newest is None else f"{below}{newest}"
+    if newest is None:
+        name = METADATA
+    else:
+        name = f"{below}{newest}"
     return f"{STATE}/{operator}/{OPERATOR_METADATA}/{name}"
 
 
@@ -136,7 +149,9 @@ def _stores(storage: Storage, root: Location, operator: int, partition: int) -> 
             if name.endswith(".crc"):
                 checksummed.setdefault(store or STORE_DEFAULT, set()).add(name[1:-4])
             continue
-        file = parse_state_file_name(name, entry.size) if not below else None
+        file = None
+        if not below:
+            file = parse_state_file_name(name, entry.size)
         if file:
             files.setdefault(store or STORE_DEFAULT, []).append(file)
         elif below in IMMUTABLE_FOLDERS:
@@ -237,7 +252,9 @@ def _snapshot_opened(
     if store.format is StateFormat.HDFS_BACKED:
         return store
     path = Loads(store, unique_ids_of(store, commits)).path(version)
-    first = path[0] if path else None
+    first = None
+    if path:
+        first = path[0]
     if first is None or first.kind is not StateFileKind.ZIP or not first.size:
         return store
     found = _read(storage, checkpoint / store.folder, first, ZIP_BYTES_MAX + 1, parse_snapshot)
@@ -248,7 +265,9 @@ def _read(
     storage: Storage, folder: Location, file: StateFile, limit: int, parse: Callable[[bytes], FoundT | Damage]
 ) -> FoundT | Damage:
     raw = storage.read(folder / file.name, limit=limit)
-    return damaged(DamageKind.MISSING_PART, "gone since it was listed") if raw is None else parse(raw)
+    if raw is None:
+        return damaged(DamageKind.MISSING_PART, "gone since it was listed")
+    return parse(raw)
 
 
 def _ends_checked(
@@ -277,4 +296,6 @@ def _early_end(storage: Storage, folder: Location, file: StateFile) -> Damage | 
     if file.kind is StateFileKind.ZIP or not 0 < (file.size or 0) <= _CHECKED_BYTES_MAX:
         return None
     raw = storage.read(folder / file.name, limit=_CHECKED_BYTES_MAX)
-    return None if raw is None else early_end(raw)
+    if raw is None:
+        return None
+    return early_end(raw)

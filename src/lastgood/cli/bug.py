@@ -27,14 +27,21 @@ def show_traceback(error: BaseException) -> None:
 def bug_error(bug: BaseException, verb: str) -> LastgoodError:
     """The answer to what nobody expected: what it was, where its traceback is kept, and what is to be done."""
     kept = _kept(_told(bug), verb)
-    what = first_words(bug)
-    again = f"report it with what is shown by {command_line(DEBUG, verb)}"
+    kind, words = type(bug).__name__, first_words(bug)
+    if words:
+        found = f"{kind}: {words}"
+    else:
+        found = kind
+    if kept is None:
+        again = f"report it with what is shown by {command_line(DEBUG, verb)}"
+    else:
+        again = f"report it, with {kept}"
     return LastgoodError(
         "this is a bug of lastgood",
         subject=None if kept is None else str(kept),
-        found=f"{type(bug).__name__}{f': {what}' if what else ''}",
+        found=found,
         effect="what it was about to do may be done in part: the same command again, or status, tells",
-        next=again if kept is None else f"report it, with {kept}",
+        next=again,
     )
 
 

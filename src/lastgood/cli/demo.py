@@ -83,7 +83,8 @@ def demo(
     from lastgood.demo import Script, parse_scenes
     from lastgood.demo import demo as operation
 
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    if seed is None:
+        seed = random.SystemRandom().randrange(2**32)
     script = Script(flights=flights, rate=rate, kills=kills, seed=seed, scenes=parse_scenes(scenes))
     if output_format == "json":
         shown = operation(
@@ -116,7 +117,9 @@ def _screen(out: Console, *, is_whole: bool) -> Iterator[Callable[[Event], None]
 
             yield listen_to_all
         return
-    status = out.status("starting") if out.is_terminal else None
+    status = None
+    if out.is_terminal:
+        status = out.status("starting")
     doing = ""
 
     def listen(event: Event) -> None:
@@ -143,7 +146,10 @@ def _tell(event: Event) -> list[Text]:
         case SceneStep():
             return [styled(("demo", "cyan"), f"        {event.sentence}")]
         case Killed():
-            where = "between two batches" if event.batch is None else f"while it runs batch {event.batch}"
+            if event.batch is None:
+                where = "between two batches"
+            else:
+                where = f"while it runs batch {event.batch}"
             return [styled(("kill -9", "bold red"), f"     driver {event.pid}, {where}")]
         case _:
             return []
@@ -257,7 +263,10 @@ def _print_result(shown: Demo, out: Console) -> None:
         out.print(table)
         out.print()
     audit = tally.audit
-    colour, as_said = ("bold green", "as said") if shown.is_as_said else ("bold red", "which is not what was said")
+    if shown.is_as_said:
+        colour, as_said = ("bold green", "as said")
+    else:
+        colour, as_said = ("bold red", "which is not what was said")
     strange = "".join(
         f", {what} {each.total:,}" for what, each in audit.differences() if what in _STRANGE and each.total
     )

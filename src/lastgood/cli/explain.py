@@ -67,7 +67,10 @@ def explain(condition: str | None, *, output_format: str) -> int:
 def _print_topic(topic: Topic, out: Console) -> None:
     import textwrap
 
-    severity = "" if topic.severity is None else topic.severity.name.lower()
+    if topic.severity is None:
+        severity = ""
+    else:
+        severity = topic.severity.name.lower()
     out.print(styled((topic.name, "bold"), "  ", (severity or "error", _COLOURS[severity or "error"])))
     out.print(styled(f"{topic.title[:1].upper()}{topic.title[1:]}."))
     for paragraph in topic.story.split("\n\n") if topic.story else ():

@@ -76,7 +76,9 @@ def _start_file(
         raise UsageError(
             "only --via app-config writes such a file", subject="--start-file", expected="--via app-config"
         )
-    known = named() if file is None and form is None and key is None else None
+    known = None
+    if file is None and form is None and key is None:
+        known = named()
     if known is not None:
         return known
     if file is None:

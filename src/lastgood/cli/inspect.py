@@ -95,11 +95,17 @@ def inspect(
         return 0
     row, evidence, how = _find(query, options, batch, place, file_name, time_ms)
     around = operation.surroundings_of(evidence, options)
-    now = None if file_name is None or how is None else operation.file_now(evidence, how)
+    if file_name is None or how is None:
+        now = None
+    else:
+        now = operation.file_now(evidence, how)
     if output_format == "json":
         facts = operation.batch_json(row, evidence, around)
         head = operation.head_json(evidence, SinkComparison(evidence, around.sinks))
-        file = {} if file_name is None else {"file": None if now is None else now.to_json()}
+        if file_name is None:
+            file = {}
+        else:
+            file = {"file": None if now is None else now.to_json()}
         print_json({**head, "found": how, "batch": facts, **file})
     else:
         _print_batch(row, evidence, around, how, console())
@@ -123,7 +129,10 @@ def _file_line(now: FileNow) -> str:
         Then.TOO_OLD: "no batch reads it again: it is older than the newest file by more than maxFileAge",
         Then.READ_AGAIN: "its name is forgotten: the next batch reads it once more, as a whole",
     }
-    fate = f": {fates[now.then]}" if now.then is not None else ""
+    if now.then is not None:
+        fate = f": {fates[now.then]}"
+    else:
+        fate = ""
     return f"the file now: written again at {clock(facts.modified_ms)}{fate}"
 
 
@@ -194,17 +203,30 @@ def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], s
     """One batch as the cells below `headings`, and their style."""
     held = comparison.of(row)
     differences = list(dict.fromkeys(each.difference for each in held if each.difference is not None))
-    notes = [*differences, *row.notes, *(["from the mirror"] if row.mirrored else [])]
-    is_open = row.planned and not row.committed
-    return (
+    notes = [*differences, *row.notes]
+    if row.mirrored:
+        notes.append("from the mirror")
+    style = None
+    if differences:
+        style = "red"
+    elif row.planned and not row.committed:
+        style = "yellow"
+    texts = (
         str(row.batch),
-        clock(row.time_ms) if row.time_ms else "-",
+        _clock(row.time_ms),
         "yes" if row.committed else "no",
         *(_shown(each.shown) for each in held),
-        clock(row.watermark_ms) if row.watermark_ms else "-",
+        _clock(row.watermark_ms),
         ", ".join(map(_amount, row.reads)) or "-",
         "; ".join(notes),
-    ), "red" if differences else "yellow" if is_open else None
+    )
+    return texts, style
+
+
+def _clock(time_ms: int | None) -> str:
+    if not time_ms:
+        return "-"
+    return clock(time_ms)
 
 
 def _shown(batch: ShownBatch) -> str:
@@ -230,7 +252,10 @@ def _amount(read: SourceRead) -> str:
     count = read.count
     if count is None:
         return "not known" if read.unresolved else read.kind
-    unit = {"offsets": "offset", "log entries": "log entry"}[read.unit] if count == 1 else read.unit
+    if count == 1:
+        unit = {"offsets": "offset", "log entries": "log entry"}[read.unit]
+    else:
+        unit = read.unit
     return f"{count:,} {unit}"
 
 
@@ -240,7 +265,10 @@ def print_summary(evidence: GatheredQuery, out: Console) -> None:
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
     out.print(styled((str(evidence.location), "bold"), f"  query {evidence.query_id or 'unknown'}"))
     kind = "stateful" if checkpoint.is_stateful else "stateless"
-    versions = f", written by Spark {checkpoint.spark_versions}" if checkpoint.spark_versions else ""
+    if checkpoint.spark_versions:
+        versions = f", written by Spark {checkpoint.spark_versions}"
+    else:
+        versions = ""
     out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
     for path, damage in checkpoint.damage.items():
         out.print(styled(("damaged", "red"), f"  {path}: {damage}"))
@@ -312,16 +340,27 @@ def _in_sinks(row: BatchRow, comparison: SinkComparison) -> Iterator[str]:
             Shown.ABSENT: "does not hold it",
             Shown.UNKNOWN: f"not known whether it holds it: {sink.because}",
         }[batch.shown]
-        rows = "" if batch.row_count is None else f", {batch.row_count:,} rows"
-        before = f"; held it in version {written} before" if written and batch.shown is Shown.LIVE else ""
-        anew = "" if held.anew is None else f"; {held.difference}: {held.anew}"
+        if batch.row_count is None:
+            rows = ""
+        else:
+            rows = f", {batch.row_count:,} rows"
+        if written and batch.shown is Shown.LIVE:
+            before = f"; held it in version {written} before"
+        else:
+            before = ""
+        if held.anew is None:
+            anew = ""
+        else:
+            anew = f"; {held.difference}: {held.anew}"
         yield f"{batch.sink}  {words}{rows}{before}{anew}"
 
 
 def _offset(offset: int) -> str:
     from lastgood.checkpoint.source_offsets import name_offset
 
-    return f"{offset:,}" if offset >= 0 else str(name_offset(offset))
+    if offset >= 0:
+        return f"{offset:,}"
+    return str(name_offset(offset))
 
 
 def _ranges(read: SourceRead) -> Iterator[str]:
@@ -355,15 +394,23 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
         table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")
     for store in sizes.stores:
+        if store.versions is None:
+            versions = "-"
+        else:
+            versions = f"{store.versions[0]}-{store.versions[1]}"
+        if store.newest_change is None:
+            newest_change = "-"
+        else:
+            newest_change = decimal(store.newest_change)
         table.add_row(
             f"{store.operator} {store.operator_name or ''}",
             str(store.partition),
             store.store,
             store.format or "-",
-            "-" if store.versions is None else f"{store.versions[0]}-{store.versions[1]}",
+            versions,
             str(store.files),
             decimal(store.size),
-            "-" if store.newest_change is None else decimal(store.newest_change),
+            newest_change,
         )
     out.print(table)
     for operator in sorted({store.operator for store in sizes.stores}):

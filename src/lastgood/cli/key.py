@@ -155,7 +155,10 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
         if found.wanted and not yes:
             print_json(found.to_json(signed=False))
             return 1
-        after = operation(found) if found.wanted else found
+        if found.wanted:
+            after = operation(found)
+        else:
+            after = found
         print_json({**found.to_json(signed=True), "left": [str(each.file) for each in (*after.wanted, *after.damaged)]})
         return 1 if after.wanted or after.damaged else 0
     out = console()
@@ -163,7 +166,10 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
     if found.wanted and not yes and not _is_confirmed(found, counted(found.wanted)):
         nothing_changed()
         return 1
-    after = operation(found, tell=lambda line: out.print(styled(line))) if found.wanted else found
+    if found.wanted:
+        after = operation(found, tell=lambda line: out.print(styled(line)))
+    else:
+        after = found
     if not after.wanted and not after.damaged:
         out.print(f"All of it is signed by key {found.key}.")
     return 1 if after.wanted or after.damaged else 0
@@ -183,7 +189,10 @@ def _print(found: KeyList) -> None:
 def _print_files(found: ToSign) -> None:
     out = console()
     for each in found.wanted:
-        by = "" if each.by is None or each.standing.value == "unsigned" else f" ({each.by})"
+        if each.by is None or each.standing.value == "unsigned":
+            by = ""
+        else:
+            by = f" ({each.by})"
         out.print(styled(f"  {each.label}: {_STANDINGS[each.standing.value]}{by}: {each.file}"))
     for each in found.damaged:
         out.print(styled(f"  {each.label}: cannot be signed, {each.damage}: {each.file}", style="red"))

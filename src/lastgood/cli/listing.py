@@ -77,7 +77,13 @@ def _print_text(rows: AllRows, comparison: SinkComparison, lines: _Packed, width
 
 def _aligned(titles: Sequence[str], shown: Sequence[Any], widths: Sequence[int]) -> str:
     padded = zip(titles, shown, widths, strict=True)
-    return "  ".join(f"{cell:>{width}}" if title in RIGHT else f"{cell:<{width}}" for title, cell, width in padded)
+    return "  ".join(_justified(title, cell, width) for title, cell, width in padded)
+
+
+def _justified(title: str, cell: str, width: int) -> str:
+    if title in RIGHT:
+        return f"{cell:>{width}}"
+    return f"{cell:<{width}}"
 
 
 class _Packed:

@@ -116,7 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SystemExit as stopped:
         if output.trouble is None:
             raise
-        code = READER_LEFT if stopped.code is None else int(stopped.code)
+        if stopped.code is None:
+            code = READER_LEFT
+        else:
+            code = int(stopped.code)
     finally:
         output.finish()
         errors.finish()

@@ -69,7 +69,8 @@ def offsets(
     standing = offsets_after(
         resolve_target(target), batch=batch, time_ms=time_ms, stable_lag=stable_lag, options=options, ledger=ledger
     )
-    shown = {each: standing.starting_offsets(each) for each in ([source] if source is not None else standing.sources)}
+    sources = list(standing.sources) if source is None else [source]
+    shown = {each: standing.starting_offsets(each) for each in sources}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
         for warning in _warnings(standing):
@@ -79,7 +80,10 @@ def offsets(
     else:
         out = console()
         state = "committed" if standing.is_committed else "planned, not committed"
-        when = f", planned at {clock(standing.time_ms)}" if standing.time_ms else ""
+        if standing.time_ms:
+            when = f", planned at {clock(standing.time_ms)}"
+        else:
+            when = ""
         told = f" ({state}{when}); CURRENT is {standing.current}"
         out.print(styled("after ", (f"batch {standing.batch}", "bold"), told))
         for source_id, offsets_json in shown.items():
@@ -98,7 +102,10 @@ def _warnings(standing: OffsetsAfterBatch) -> Iterator[str]:
             yield f"{topic}/{partition}: the plan holds the {name} offset; how far the batch had read it does not tell"
     for topic, ends in standing.went_back.items():
         for partition, end in ends.items():
-            low = "its beginning" if end < 0 else f"{end:,}"
+            if end < 0:
+                low = "its beginning"
+            else:
+                low = f"{end:,}"
             yield (
                 f"{topic}/{partition}: the query went back to {low} since, to read from there again: a start at these"
                 " offsets leaves out what it has not read; `plan --goal reposition` starts at the lower one"

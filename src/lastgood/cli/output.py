@@ -62,7 +62,10 @@ def styled(*parts: str | tuple[str, str], style: str = "") -> Text:
 
     line = Text(style=style)
     for part in parts:
-        text, own_style = (part, None) if isinstance(part, str) else part
+        if isinstance(part, str):
+            text, own_style = (part, None)
+        else:
+            text, own_style = part
         line.append(visible(text), own_style)
     return line
 

@@ -133,7 +133,16 @@ def _print(decision: Decision, config: Config) -> None:
 
 
 def _print_failed(failed: FailedBatch, out: Console) -> None:
-    batch = "It" if failed.batch is None else f"Batch {failed.batch}"
-    times = "once" if failed.times == 1 else f"{failed.times} times in a row"
-    since = "" if failed.since_ms is None else f" since {clock(failed.since_ms)}"
+    if failed.batch is None:
+        batch = "It"
+    else:
+        batch = f"Batch {failed.batch}"
+    if failed.times == 1:
+        times = "once"
+    else:
+        times = f"{failed.times} times in a row"
+    if failed.since_ms is None:
+        since = ""
+    else:
+        since = f" since {clock(failed.since_ms)}"
     out.print(f"{batch} has failed {times}{since}, without a new committed batch.")

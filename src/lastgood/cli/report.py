@@ -48,7 +48,9 @@ def report(
     from lastgood.operations.report import report as operation
     from lastgood.settings.target import resolve_target
 
-    target = None if checkpoint is None else resolve_target(checkpoint)
+    target = None
+    if checkpoint is not None:
+        target = resolve_target(checkpoint)
     found = operation(recovery, target=target, options=options)
     if output is not None:
         _save(json_line(found.to_json()) if output_format == "json" else page(found), output)

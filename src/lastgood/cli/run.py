@@ -205,7 +205,10 @@ def _print_check(prepared: Prepared, output_format: str) -> None:
         return
     out = console()
     for label, fact in facts.items():
-        shown = fact if isinstance(fact, str) else shlex.join(fact or ["-"])
+        if isinstance(fact, str):
+            shown = fact
+        else:
+            shown = shlex.join(fact or ["-"])
         out.print(f"{label:<12} {shown}")
     for finding in warnings:
         out.print(f"{'warning':<12} {finding.condition.name} {finding.subject}: {finding.effect}")

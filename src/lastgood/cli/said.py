@@ -24,9 +24,13 @@ def options_said(*but: str) -> tuple[str, ...]:
         if not is_said or name in but or name == "--format":
             continue
         if option.is_flag:
-            words += [name] if value else []
+            if value:
+                words += [name]
             continue
-        values = (value or ()) if option.multiple else (value,)
+        if option.multiple:
+            values = value or ()
+        else:
+            values = (value,)
         for each in values:
             words += [name, redacted(without_login(str(each)))]
     return tuple(words)

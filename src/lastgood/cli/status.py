@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -155,7 +155,10 @@ def _around(found: Status) -> Iterator[tuple[str, str]]:
     blamed = {finding.subject for finding in found.findings if finding.severity is Severity.ERROR}
     for sink in found.sinks:
         is_blamed = sink.evidence.location in blamed
-        sentence = f"{sink.agreement.value}, see the problem above" if is_blamed else sink.sentence
+        if is_blamed:
+            sentence = f"{sink.agreement.value}, see the problem above"
+        else:
+            sentence = sink.sentence
         yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
         for note in sink.evidence.notes:
             yield "", note
@@ -169,10 +172,16 @@ def _incident(found: Status) -> Iterator[tuple[str, str]]:
     if told["error"] is not None:
         yield "incident", f"the last one cannot be told: {told['error']['sentence']} ({told['error']['subject']})"
         return
-    why = "" if told["cause"] is None else f": {told['cause']}"
+    if told["cause"] is None:
+        why = ""
+    else:
+        why = f": {told['cause']}"
     yield "incident", f"{_ago(told['failed_at_ms'])} ago, at {clock(told['failed_at_ms'])}{why}"
     did = {"restart": "started again", "repair": "repaired", "wait": "waiting", "stop": "left to a person"}
-    parts = [did[told["did"]]] if told["did"] else []
+    if told["did"]:
+        parts = [did[told["did"]]]
+    else:
+        parts = []
     if told["back_after_seconds"] is not None:
         parts.append(f"back after {_span(told['back_after_seconds'])} with batch {told['first_batch']}")
     elif told["outcome"] == "open":
@@ -186,9 +195,18 @@ def _failed(found: Status) -> Iterator[tuple[str, str]]:
     """What `recover` has seen fail again and again."""
     failed = found.failed
     if failed is not None:
-        batch = "the application" if failed.batch is None else f"batch {failed.batch}"
-        since = "" if failed.since_ms is None else f", since {clock(failed.since_ms)}"
-        times = "once" if failed.times == 1 else f"{failed.times} times in a row"
+        if failed.batch is None:
+            batch = "the application"
+        else:
+            batch = f"batch {failed.batch}"
+        if failed.since_ms is None:
+            since = ""
+        else:
+            since = f", since {clock(failed.since_ms)}"
+        if failed.times == 1:
+            times = "once"
+        else:
+            times = f"{failed.times} times in a row"
         yield "failed", f"{batch}, {times}{since}, as recover and run have counted"
 
 
@@ -206,7 +224,10 @@ def _loss(exposure: Exposure) -> str:
             return "perhaps: see the problem above"
     if not gone:
         return "yes: see the problems above"
-    since = f", deleted since {clock(exposure.lost_after_ms)} at the earliest" if exposure.lost_after_ms else ""
+    if exposure.lost_after_ms:
+        since = f", deleted since {clock(exposure.lost_after_ms)} at the earliest"
+    else:
+        since = ""
     return f"yes: {gone:,} unread offsets are gone{since}"
 
 
@@ -218,7 +239,10 @@ def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
         return
     if not exposure.unknown:
         more = offset_count(exposure.added)
-        added = f"; {more:,} in partitions that it has not read yet" if more else ""
+        if more:
+            added = f"; {more:,} in partitions that it has not read yet"
+        else:
+            added = ""
         yield "lag", f"{offset_count(exposure.unread):,} unread offsets that Kafka still has{added}"
     least, at = exposure.headroom, exposure.headroom_at
     if least is None or at is None:
@@ -234,6 +258,34 @@ def _prospect(exposure: Exposure) -> Iterator[tuple[str, str]]:
     yield "headroom", words[least.kind] + sooner
 
 
+def _number(batch: int | None) -> str:
+    if batch is None:
+        return "-"
+    return str(batch)
+
+
+def _cells(status: Status, prefix: str, *, has_kafka: bool, has_sinks: bool) -> list[Any]:
+    facts = status.to_json()
+    grade = styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]]))
+    path = str(status.location).removeprefix(prefix)
+    since = f"{_ago(status.time_ms)} ago" if status.time_ms else "-"
+    cells = [grade, path, _number(status.last_good), _number(facts["last_planned"]), since]
+    if has_kafka:
+        cells += _kafka_cells(status.exposure)
+    if has_sinks:
+        cells.append(_sink_cells(status))
+    return cells
+
+
+def _columns(*, has_kafka: bool, has_sinks: bool) -> list[str]:
+    columns = ["grade", "checkpoint", "last good", "planned", "last plan"]
+    if has_kafka:
+        columns += ["data loss", "lag", "headroom"]
+    if has_sinks:
+        columns.append("sink")
+    return columns
+
+
 def _print_table(root: str, found: list[Status], out: Console) -> None:
     from rich.table import Table
 
@@ -244,21 +296,11 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
         return
     has_kafka, has_sinks = any(each.exposure for each in found), bool(found[0].options.sinks)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    asked = (*(("data loss", "lag", "headroom") if has_kafka else ()), *(("sink",) if has_sinks else ()))
-    for heading in ("grade", "checkpoint", "last good", "planned", "last plan", *asked):
+    for heading in _columns(has_kafka=has_kafka, has_sinks=has_sinks):
         table.add_column(heading, justify="right" if heading in ("last good", "planned", "lag") else "left")
     prefix = f"{parse_location(root)}/"
     for each in found:
-        facts = each.to_json()
-        table.add_row(
-            styled((facts["grade"].replace("_", " "), _COLOURS[facts["grade"]])),
-            str(each.location).removeprefix(prefix),
-            "-" if each.last_good is None else str(each.last_good),
-            "-" if facts["last_planned"] is None else str(facts["last_planned"]),
-            f"{_ago(each.time_ms)} ago" if each.time_ms else "-",
-            *(_kafka_cells(each.exposure) if has_kafka else ()),
-            *([_sink_cells(each)] if has_sinks else ()),
-        )
+        table.add_row(*_cells(each, prefix, has_kafka=has_kafka, has_sinks=has_sinks))
     out.print(table)
     for each in found:
         if each.problems:
@@ -283,8 +325,14 @@ def _kafka_cells(exposure: Exposure | None) -> tuple[str, str, str]:
     if exposure is None:
         return "-", "-", "-"
     least = exposure.headroom
-    loss = f"{offset_count(exposure.lost):,} offsets" if exposure.lost else exposure.losing.value
-    lag = "?" if exposure.unknown else f"{offset_count(exposure.unread):,}"
+    if exposure.lost:
+        loss = f"{offset_count(exposure.lost):,} offsets"
+    else:
+        loss = exposure.losing.value
+    if exposure.unknown:
+        lag = "?"
+    else:
+        lag = f"{offset_count(exposure.unread):,}"
     if least is None or least.ms is None:
         return loss, lag, "?" if least is None else least.kind.value.replace("_", " ")
     return loss, lag, _span(least.ms / 1000)
@@ -308,7 +356,9 @@ def _unknowns(found: list[Status]) -> Iterator[str]:
 
 
 def _batch(batch_id: int | None) -> str:
-    return "none" if batch_id is None else f"batch {batch_id}"
+    if batch_id is None:
+        return "none"
+    return f"batch {batch_id}"
 
 
 def _ago(time_ms: int) -> str:

@@ -75,7 +75,8 @@ class Stream(io.RawIOBase):
 
     def _hand_over(self, content: bytes) -> None:
         with self._changed:
-            content = b"\n" + content if self._has_gap else content
+            if self._has_gap:
+                content = b"\n" + content
             self._has_gap = self._unsent_bytes + len(content) > UNSENT_BYTES_MAX
             if self._has_gap:
                 return

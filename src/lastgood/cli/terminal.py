@@ -36,4 +36,6 @@ class Terminal(Console):
 
 
 def _made_visible(segment: Segment) -> Segment:
-    return segment if segment.control else Segment(visible_lines(segment.text), segment.style)
+    if segment.control:
+        return segment
+    return Segment(visible_lines(segment.text), segment.style)

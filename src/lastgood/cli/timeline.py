@@ -29,7 +29,9 @@ def timeline(
         live: Whether that last line is wanted; it must not be where the command's own output is shown.
         also: Tells what events mean that are not the supervisor's own.
     """
-    status = console.status("starting") if live and console.is_terminal else None
+    status = None
+    if live and console.is_terminal:
+        status = console.status("starting")
 
     def listen(event: events.Event) -> None:
         for line in _lines(event, _tell(event) or also(event)):
@@ -109,7 +111,10 @@ def _(event: events.Recovered) -> list[Text]:
 def _(event: events.Ended) -> list[Text]:
     if event.exit_code == 0:
         return [styled(("ended", "bold green"), f"       exit code 0 after {event.seconds:.1f} s")]
-    how = f"killed by {event.signal}" if event.signal else f"exit code {event.exit_code}"
+    if event.signal:
+        how = f"killed by {event.signal}"
+    else:
+        how = f"exit code {event.exit_code}"
     told = [styled(("ended", "bold red"), f"       {how} after {event.seconds:.1f} s")]
     told += [_more(f"{checkpoint}: {_position(position)}", "dim") for checkpoint, position in event.positions.items()]
     if event.error:
@@ -130,7 +135,10 @@ def _position(position: dict[str, int | None]) -> str:
 
 @_tell.register
 def _(event: events.Restarting) -> list[Text]:
-    when = f"in {event.delay_seconds:g} s" if event.delay_seconds else "at once"
+    if event.delay_seconds:
+        when = f"in {event.delay_seconds:g} s"
+    else:
+        when = "at once"
     if not event.is_counted:
         said = "what was away may be back, so this is not counted"
         return [styled(("restarting", "bold yellow"), f"  {when}; {said}")]

@@ -196,7 +196,10 @@ def _verify_logs(target: str, output_format: str) -> int:
 def _where(seam: Seam) -> str:
     """What follows the number of a batch."""
     if seam.topic is not None:
-        offsets = "" if seam.offsets is None else f" [{seam.offsets[0]:,}, {seam.offsets[1]:,})"
+        if seam.offsets is None:
+            offsets = ""
+        else:
+            offsets = f" [{seam.offsets[0]:,}, {seam.offsets[1]:,})"
         return f" {seam.topic}/{seam.partition}{offsets}"
     if seam.positions is not None:
         return f" source {seam.source_id}: from {seam.positions[0]} back to {seam.positions[1]}"
@@ -233,7 +236,10 @@ def print_audit(audit: Audit, out: Console) -> None:
 def _facts(audit: Audit) -> dict[str, str]:
     partitions = {(each.topic, each.partition) for each in audit.ranges}
     topics = ", ".join(sorted({topic for topic, _ in partitions}))
-    version = f" at version {audit.sink_version}" if audit.sink_version is not None else ""
+    if audit.sink_version is not None:
+        version = f" at version {audit.sink_version}"
+    else:
+        version = ""
     return {
         "checkpoint": f"{audit.checkpoint}, committed up to batch {audit.last_committed}",
         "source": f"{topics} ({_count(len(partitions), 'partition')}): {_count(audit.source_offsets, 'offset')},"
@@ -244,11 +250,15 @@ def _facts(audit: Audit) -> dict[str, str]:
 
 
 def _offsets(difference: PartitionDifference) -> str:
-    shown = [
-        f"{begin}" if end - begin == 1 else f"{begin}-{end - 1}" for begin, end in difference.ranges[:_RANGES_SHOWN]
-    ]
+    shown = [_range(begin, end) for begin, end in difference.ranges[:_RANGES_SHOWN]]
     left_out = len(difference.ranges) - len(shown) + difference.ranges_left_out
     return ", ".join(shown) + (f" and {left_out:,} more ranges" if left_out else "")
+
+
+def _range(begin: int, end: int) -> str:
+    if end - begin == 1:
+        return f"{begin}"
+    return f"{begin}-{end - 1}"
 
 
 def _samples(difference: Difference) -> str:

@@ -111,18 +111,24 @@ class TableCommit:
     @property
     def restored_version(self) -> int | None:
         """The version that a RESTORE brought back; None if it went by time, or for any other operation."""
-        return _number(self.parameters.get("version")) if self.operation == RESTORE else None
+        if self.operation == RESTORE:
+            return _number(self.parameters.get("version"))
+        return None
 
     @property
     def recovery(self) -> str | None:
         """The recovery that committed it; None for everybody else."""
-        found = self.parameters.get("recovery") if self.operation in _OF_RECOVERIES else None
+        found = None
+        if self.operation in _OF_RECOVERIES:
+            found = self.parameters.get("recovery")
         return found if isinstance(found, str) else None
 
     @property
     def shown_again(self) -> int | None:
         """The version whose rows and mark are shown again, if this took a taking back back."""
-        return _number(self.parameters.get("version")) if self.operation == PUT_BACK else None
+        if self.operation == PUT_BACK:
+            return _number(self.parameters.get("version"))
+        return None
 
     @property
     def by_app(self) -> Mapping[str, Transaction]:
@@ -173,7 +179,9 @@ def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
         return found
     text = line.decode()
     why = read_object(text, number)
-    return why if isinstance(why, Damage) else damaged(DamageKind.NOT_JSON, text, number)
+    if isinstance(why, Damage):
+        return why
+    return damaged(DamageKind.NOT_JSON, text, number)
 
 
 def malformed(kind: str, body: object, line: int | None = None) -> Damage:
@@ -248,7 +256,9 @@ def _number(value: Json | None) -> int | None:
     """A number, also as text: Delta's metrics and parameters are."""
     if is_long(value):
         return value
-    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    return None
 
 
 def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
@@ -257,13 +267,21 @@ def _read_commit_info(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:
     parameters, metrics = body.get("operationParameters"), body.get("operationMetrics")
     commit |= {
         "timestamp_ms": next((time for time in times if is_long(time)), None),
-        "operation": operation if isinstance(operation, str) else None,
-        "parameters": parameters if isinstance(parameters, dict) else {},
-        "metrics": metrics if isinstance(metrics, dict) else {},
-        "user_metadata": user_metadata if isinstance(user_metadata, str) else None,
-        "txn_id": txn_id if isinstance(txn_id, str) else None,
+        "operation": _if_text(operation),
+        "parameters": _if_object(parameters),
+        "metrics": _if_object(metrics),
+        "user_metadata": _if_text(user_metadata),
+        "txn_id": _if_text(txn_id),
     }
     return True  # writers are free in it: what is of another shape, nobody has said
+
+
+def _if_text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _if_object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _read_transaction(commit: dict[str, Any], body: Mapping[str, Any]) -> bool:

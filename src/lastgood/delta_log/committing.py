@@ -52,7 +52,10 @@ def put_version(storage: WritableStorage, table: Location, version: int, content
 
 def marking(mark: Transaction) -> Action:
     """The action that says how far an application has written."""
-    updated = {} if mark.last_updated_ms is None else {"lastUpdated": mark.last_updated_ms}
+    if mark.last_updated_ms is None:
+        updated = {}
+    else:
+        updated = {"lastUpdated": mark.last_updated_ms}
     return {"txn": {"appId": mark.app_id, "version": mark.version, **updated}}
 
 

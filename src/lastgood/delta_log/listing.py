@@ -53,7 +53,9 @@ class DeltaLogListing:
     @property
     def newest(self) -> int | None:
         """The newest version; None if there is no table."""
-        checkpoint = self.checkpoints[-1].version if self.checkpoints else None
+        checkpoint = None
+        if self.checkpoints:
+            checkpoint = self.checkpoints[-1].version
         found = [version for version in (self.commits.newest, checkpoint) if version is not None]
         return max(found, default=None)
 

@@ -111,7 +111,9 @@ def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:
 
 def _page(fields: dict[int, Any]) -> Page:
     kinds = [number for number in _OF_KIND if isinstance(fields.get(number), dict)]
-    kind = kinds[0] if kinds else None
+    kind = None
+    if kinds:
+        kind = kinds[0]
     unpacked = fields.get(_UNPACKED)
     if kind is None or not isinstance(unpacked, int) or unpacked < 0:
         raise PageError("a page of no known kind")
@@ -142,7 +144,10 @@ class _Header:
         fields: dict[int, Any] = {}
         number = 0
         while (head := self._byte()) != 0:
-            number = number + (head >> 4) if head >> 4 else self._number()
+            if head >> 4:
+                number = number + (head >> 4)
+            else:
+                number = self._number()
             fields[number] = self._value(head & 0xF, depth)
         return fields
 

@@ -69,4 +69,6 @@ def _unknown_version(protocol: Protocol) -> str | None:
 
 def _unknown_feature(features: set[str]) -> str | None:
     unknown = sorted(features - READER_FEATURES - WRITER_FEATURES)
-    return f"table feature {unknown[0]} is not known to lastgood" if unknown else None
+    if not unknown:
+        return None
+    return f"table feature {unknown[0]} is not known to lastgood"

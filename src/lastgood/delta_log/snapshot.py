@@ -85,8 +85,13 @@ def parse_checkpoint(version: int, name: str, raw: bytes) -> TableSnapshot | Dam
     Raises:
         ExtraMissingError: it is Parquet, and pyarrow is not installed.
     """
-    actions = _json_actions(raw) if name.endswith(".json") else _parquet_actions(name, raw)
-    return actions if isinstance(actions, Damage) else _snapshot(version, actions)
+    if name.endswith(".json"):
+        actions = _json_actions(raw)
+    else:
+        actions = _parquet_actions(name, raw)
+    if isinstance(actions, Damage):
+        return actions
+    return _snapshot(version, actions)
 
 
 def json_size(raw: bytes, name: str) -> int | None:
@@ -95,7 +100,9 @@ def json_size(raw: bytes, name: str) -> int | None:
     In JSON a file that was cut off at the end of a line looks whole, and the transactions stand last.
     """
     fields = read_object(raw.decode(errors="replace"))
-    told = None if isinstance(fields, Damage) else fields.get("v2Checkpoint")
+    told = None
+    if not isinstance(fields, Damage):
+        told = fields.get("v2Checkpoint")
     if not isinstance(told, dict) or told.get("path") != name:
         return None
     size = told.get("sizeInBytes")

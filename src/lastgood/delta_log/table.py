@@ -73,7 +73,9 @@ class TableLog:
     @property
     def oldest_read(self) -> int:
         """The oldest version that was read one by one; one past the newest if none was."""
-        return self.commits[0].version if self.commits else self.newest_version + 1
+        if self.commits:
+            return self.commits[0].version
+        return self.newest_version + 1
 
     @property
     def unjudged(self) -> str | None:
@@ -124,15 +126,25 @@ def read_table_log(
     reader = _Reader(storage, folder, deadline)
     newer = _newer(listing, reader.staged(names), has_pointer=LAST_CHECKPOINT in names)
     if newest is None:
-        return damaged(DamageKind.MISSING_PART, newer) if newer is not None else None
-    checkpoint = listing.checkpoints[-1] if listing.checkpoints else None
+        if newer is None:
+            return None
+        return damaged(DamageKind.MISSING_PART, newer)
+    checkpoint = None
+    if listing.checkpoints:
+        checkpoint = listing.checkpoints[-1]
     covered = checkpoint.version if checkpoint else -1
     unbroken = listing.unbroken
     if covered < newest and unbroken.start > covered + 1:
         missing = damaged(DamageKind.MISSING_PART, commit_name(unbroken.start - 1))
         return _damage(missing, reader.answers(unbroken[-commits_max:]))
-    wanted = newest - commits_max + 1 if since is None else since
-    first = max(unbroken.start, min(wanted, covered + 1)) if unbroken else newest + 1
+    if since is None:
+        wanted = newest - commits_max + 1
+    else:
+        wanted = since
+    if unbroken:
+        first = max(unbroken.start, min(wanted, covered + 1))
+    else:
+        first = newest + 1
     commits = reader.commits(range(first, newest + 1))
     if isinstance(commits, Damage):
         return commits
@@ -170,8 +182,13 @@ def _assembled(
     snapshot: TableSnapshot | Damage,
     newer: str | None,
 ) -> TableLog:
-    unknown = f"the checkpoint of its log cannot be read: {snapshot}" if isinstance(snapshot, Damage) else None
-    known = TableSnapshot(-1) if isinstance(snapshot, Damage) else snapshot
+    unknown = None
+    if isinstance(snapshot, Damage):
+        unknown = f"the checkpoint of its log cannot be read: {snapshot}"
+    if isinstance(snapshot, Damage):
+        known = TableSnapshot(-1)
+    else:
+        known = snapshot
     transactions = dict(known.transactions)
     metadata, protocol = known.metadata, known.protocol
     for commit in commits:
@@ -224,7 +241,10 @@ def _contradiction(found: TableSnapshot, commits: Sequence[TableCommit]) -> str 
     if table_id is not None and found.metadata is not None and table_id != found.metadata.table_id:
         return f"table {found.metadata.table_id}, not {table_id}"
     is_whole = bool(commits) and commits[0].version == 0
-    unheard = sorted(found.transactions.keys() - last.keys()) if is_whole else []
+    if is_whole:
+        unheard = sorted(found.transactions.keys() - last.keys())
+    else:
+        unheard = []
     if unheard:
         return f"transaction {found.transactions[unheard[0]].version} of {unheard[0]}, of which no commit tells"
     may_lack = found.metadata is not None and TRANSACTION_RETENTION in found.metadata.configuration
@@ -292,7 +312,9 @@ class _Reader:
         found: TableSnapshot | Damage | None = None
         with contextlib.suppress(ExtraMissingError):  # all that a sound checkpoint tells the commits tell as well
             found = self._checkpoint(checkpoint, commits)
-        return f"its checkpoint at version {checkpoint.version}: {found}" if isinstance(found, Damage) else None
+        if not isinstance(found, Damage):
+            return None
+        return f"its checkpoint at version {checkpoint.version}: {found}"
 
     def _checkpoint(self, checkpoint: CheckpointFiles, commits: Sequence[TableCommit]) -> TableSnapshot | Damage:
         """What a checkpoint tells, or what is wrong with it."""
@@ -307,12 +329,16 @@ class _Reader:
         if lacking is not None:
             return lacking
         contradiction = _contradiction(merged, commits)
-        return merged if contradiction is None else damaged(DamageKind.CHECKSUM_MISMATCH, contradiction)
+        if contradiction is None:
+            return merged
+        return damaged(DamageKind.CHECKSUM_MISMATCH, contradiction)
 
     def _checksum(self, commit: TableCommit) -> TableSnapshot | None:
         file = self._folder / checksum_name(commit.version)
         raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
-        return None if raw is None else parse_checksum(commit.version, raw, commit.txn_id)
+        if raw is None:
+            return None
+        return parse_checksum(commit.version, raw, commit.txn_id)
 
     def _incomplete(self, found: TableSnapshot, checkpoint: CheckpointFiles) -> Damage | None:
         """What a checkpoint lacks; None if it is whole."""
@@ -322,7 +348,9 @@ class _Reader:
         if not found.is_v2 and checkpoint.has_own_name:
             return damaged(DamageKind.MISSING_PART, f"no checkpointMetadata in {checkpoint.names[0]}")
         lost = found.sidecars - set(self._names(SIDECARS)) if found.sidecars else ()
-        return damaged(DamageKind.MISSING_PART, f"{SIDECARS}/{min(lost)}") if lost else None
+        if not lost:
+            return None
+        return damaged(DamageKind.MISSING_PART, f"{SIDECARS}/{min(lost)}")
 
     def _commit(self, version: int) -> TableCommit | Damage | None:
         file = self._folder / commit_name(version)
@@ -333,7 +361,9 @@ class _Reader:
         raw = self._ask(lambda: self._storage.read(file, limit=_SNAPSHOT_BYTES_MAX))
         if raw is None:
             return damaged(DamageKind.MISSING_PART, name)
-        size = self._told_size(name) if name.endswith(".json") else None
+        size = None
+        if name.endswith(".json"):
+            size = self._told_size(name)
         if size is not None and size != len(raw):
             return damaged(DamageKind.TRUNCATED, f"{name}: {len(raw)} bytes of {size}")
         return parse_checkpoint(version, name, raw)
@@ -341,7 +371,9 @@ class _Reader:
     def _told_size(self, name: str) -> int | None:
         pointer = self._folder / LAST_CHECKPOINT
         raw = self._ask(lambda: self._storage.read(pointer, limit=_LAST_CHECKPOINT_BYTES_MAX))
-        return None if raw is None else json_size(raw, name)
+        if raw is None:
+            return None
+        return json_size(raw, name)
 
     def _names(self, below: str) -> list[str]:
         folder = self._folder / below

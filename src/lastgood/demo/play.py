@@ -82,7 +82,10 @@ def demo(
     """
     parts = set_up(tell)
     began = time.monotonic()
-    conf = small_driver(script) if "b" in script.scenes else {}
+    if "b" in script.scenes:
+        conf = small_driver(script)
+    else:
+        conf = {}
     with _work_folder(folder) as work, open_stage(work, tell=tell, conf=conf, parts=parts) as stage:
         scenes: list[Scene] = []
         for letter in script.scenes:

@@ -257,7 +257,9 @@ class DemoStage:
     def committed(self) -> dict[int, int]:
         """Partition → first offset that no committed batch has read; empty without one."""
         batch = self.application.progress.committed
-        return {} if batch is None else self.end_of(batch)
+        if batch is None:
+            return {}
+        return self.end_of(batch)
 
     def end_of(self, batch: int) -> dict[int, int]:
         """Partition → first offset after a planned batch.

@@ -122,7 +122,9 @@ def count(
 
 
 def _ranges(found: Difference) -> Ranges:
-    return {TOPIC: {each.partition: each.ranges for each in found.partitions}} if found.partitions else {}
+    if not found.partitions:
+        return {}
+    return {TOPIC: {each.partition: each.ranges for each in found.partitions}}
 
 
 def _is_just(found: Difference, said: Ranges) -> bool:

@@ -137,8 +137,13 @@ def _declared() -> dict[str, str]:
     """Condition of every error, and the module of its class; read, since to import them all would take a second."""
     found: dict[str, str] = {}
     for module in pkgutil.walk_packages(lastgood.__path__, "lastgood."):
-        spec = None if module.name in _SCRIPTS else importlib.util.find_spec(module.name)
-        source = getattr(spec.loader, "get_source", lambda _: None)(module.name) if spec else None
+        if module.name in _SCRIPTS:
+            spec = None
+        else:
+            spec = importlib.util.find_spec(module.name)
+        source = None
+        if spec:
+            source = getattr(spec.loader, "get_source", lambda _: None)(module.name)
         found |= dict.fromkeys(_NAMES_A_CONDITION.findall(source or ""), module.name)
     return found
 

@@ -58,7 +58,9 @@ def shown_time(seconds: int) -> str:
 def median(values: Iterable[float]) -> float:
     """The middle one, of an even number the higher of the two; 0 of none."""
     ordered = sorted(values)
-    return ordered[len(ordered) // 2] if ordered else 0
+    if not ordered:
+        return 0
+    return ordered[len(ordered) // 2]
 
 
 def pace_of(batches: Sequence[RecordedBatch]) -> Pace | None:
@@ -90,4 +92,6 @@ def _interval(batches: Sequence[RecordedBatch]) -> int | None:
 def _limit(batches: Sequence[RecordedBatch]) -> int | None:
     counts = [batch.offsets or 0 for batch in batches if batch.behind]
     is_limited = len(counts) >= 3 and max(counts) <= _SAME * min(counts)
-    return max(counts) if is_limited else None
+    if not is_limited:
+        return None
+    return max(counts)

@@ -40,4 +40,6 @@ def _size(store: StateStore, version: int, loads: Loads) -> int | None:
     if path[0].kind is not StateFileKind.ZIP:
         return size
     snapshot = store.snapshots.get(path[0])  # its SST files lie beside it
-    return size + sum(snapshot.files.values()) if isinstance(snapshot, SnapshotMetadata) else None
+    if not isinstance(snapshot, SnapshotMetadata):
+        return None
+    return size + sum(snapshot.files.values())

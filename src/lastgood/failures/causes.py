@@ -161,7 +161,9 @@ class _Reader:
         self._inner = []
 
     def _read_frame(self, line: str) -> bool:
-        current = self._chain[-1] if self._chain else None
+        current = None
+        if self._chain:
+            current = self._chain[-1]
         if _JAVA_MORE.match(line):
             if current is not None:
                 current.is_complete = True
@@ -213,7 +215,10 @@ class _Reader:
 
     def _read_traceback(self, line: str) -> None:
         current = self._chain[-1]
-        found = None if line[:1].isspace() or not line else _PYTHON.match(line)
+        if line[:1].isspace() or not line:
+            found = None
+        else:
+            found = _PYTHON.match(line)
         current.traceback.append(line)
         if found is not None:
             self._in_traceback = False

@@ -161,23 +161,41 @@ def failure_of(
     rule, cause = _decide(causes)
     cls = rule.cls if rule else FailureClass.UNKNOWN
     found = next((ids for each in causes if (ids := run_in(each.message)) != (None, None)), (None, None))
+    if rule:
+        because = rule.because
+    else:
+        because = _unknown(causes)
+    rule_name = rule.name if rule else None
+    is_aftermath = rule.is_aftermath if rule else False
+    condition = cause.condition if cause else None
+    class_name = cause.class_name if cause else None
+    if cause:
+        message = _telling_line(cause.message)
+    else:
+        message = ""
+    checkpoint_file = None
+    if cls in _ABOUT_FILES:
+        checkpoint_file = _checkpoint_file(causes)
+    user_code = None
+    if cause and cls is FailureClass.POISON_DATA:
+        user_code = _user_code(cause)
     return Failure(
         cls=cls,
-        because=rule.because if rule else _unknown(causes),
-        rule=rule.name if rule else None,
-        is_aftermath=rule.is_aftermath if rule else False,
-        condition=cause.condition if cause else None,
-        class_name=cause.class_name if cause else None,
-        message=_telling_line(cause.message) if cause else "",
+        because=because,
+        rule=rule_name,
+        is_aftermath=is_aftermath,
+        condition=condition,
+        class_name=class_name,
+        message=message,
         chain=tuple(causes),
         query_id=query_id or found[0],
         run_id=run_id or found[1],
         query_name=query_name,
         batch_id=batch_id,
         checkpoint=checkpoint,
-        checkpoint_file=_checkpoint_file(causes) if cls in _ABOUT_FILES else None,
+        checkpoint_file=checkpoint_file,
         offsets=tuple(dict.fromkeys(_offsets(causes))),
-        user_code=_user_code(cause) if cause and cls is FailureClass.POISON_DATA else None,
+        user_code=user_code,
         lines=lines,
     )
 
@@ -199,7 +217,9 @@ def failure_of_record(record: Terminated | StartFailed | Crashed) -> Failure | N
 def run_in(text: str) -> tuple[str | None, str | None]:
     """Query id and run id of the first query that a text names."""
     found = _QUERY.search(text)
-    return (found[1], found[2]) if found else (None, None)
+    if found:
+        return (found[1], found[2])
+    return (None, None)
 
 
 def _decide(causes: Sequence[ChainedException]) -> tuple[Rule | None, ChainedException | None]:
@@ -262,7 +282,9 @@ def _unknown(causes: Sequence[ChainedException]) -> str:
 
 def _telling_line(message: str) -> str:
     reason = _REASON.search(message)
-    return reason[1] if reason else first_line(message)
+    if reason:
+        return reason[1]
+    return first_line(message)
 
 
 def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
@@ -272,7 +294,9 @@ def _checkpoint_file(causes: Sequence[ChainedException]) -> str | None:
 def checkpoint_file_in(text: str) -> str | None:
     """The first file of a checkpoint or a sink's log that a text names."""
     found = _CHECKPOINT_FILE.search(text)
-    return found[0].rstrip(".") if found else None
+    if not found:
+        return None
+    return found[0].rstrip(".")
 
 
 def _offsets(causes: Sequence[ChainedException]) -> Iterator[OffsetsNamed]:
@@ -298,4 +322,6 @@ def _user_code(cause: ChainedException) -> CodeLine | None:
         if not _LIBRARIES.search(file):
             return CodeLine(file=file, line=int(line), function=function)
     called = _CALLED_FROM.search(cause.message)
-    return CodeLine(file=called[1], line=int(called[2])) if called else None
+    if not called:
+        return None
+    return CodeLine(file=called[1], line=int(called[2]))

@@ -175,7 +175,9 @@ class _Reader:
         logged = self._last_error
         if logged is not None and logged.causes:
             return self._failure(logged.entry, logged.causes)
-        return failures[-1] if failures else None
+        if not failures:
+            return None
+        return failures[-1]
 
 
 class _Logged:
@@ -191,11 +193,17 @@ class _Logged:
 
 def _told_twice(before: Failure, after: Failure) -> Failure:
     """One failure out of two tellings: the engine's log line has the causes, the application's traceback seldom."""
-    better, other = (before, after) if _rank(before) >= _rank(after) else (after, before)
+    if _rank(before) >= _rank(after):
+        better, other = (before, after)
+    else:
+        better, other = (after, before)
+    user_code = better.user_code
+    if not user_code and other.cls is better.cls:
+        user_code = other.user_code
     return replace(
         better,
         offsets=better.offsets or other.offsets,
-        user_code=better.user_code or (other.user_code if other.cls is better.cls else None),
+        user_code=user_code,
         checkpoint_file=better.checkpoint_file or other.checkpoint_file,
         batch_id=other.batch_id if better.batch_id is None else better.batch_id,
         lines=_span(before.lines, after.lines),

@@ -52,11 +52,18 @@ def cause_of(output: str, seen: RecordedFailure | None, *, has_started: bool = T
         has_started: Whether a query of it was started, as far as the agent knows.
         show_data: Whether its line may hold rows of the data.
     """
-    told = failure_of(seen.causes) if seen is not None else None
-    line = error_line(seen, show_data=show_data) if seen is not None else None
+    told = None
+    if seen is not None:
+        told = failure_of(seen.causes)
+    line = None
+    if seen is not None:
+        line = error_line(seen, show_data=show_data)
     if line is None or told is None or told.rule is None or told.is_aftermath:
         logged = read_driver_log(io.BytesIO(output.encode(errors="replace"))).failure
-        told = logged if logged is not None and logged.rule is not None else told or logged
+        if logged is not None and logged.rule is not None:
+            told = logged
+        else:
+            told = told or logged
         line = line or (
             error_line(RecordedFailure(causes=logged.chain), show_data=show_data) if logged is not None else None
         )
@@ -77,7 +84,9 @@ def _is_of_python(failure: RecordedFailure) -> bool:
 def _last_words(text: str, *, show_data: bool) -> str | None:
     """The last line of an output that speaks of an error; None if none does."""
     found = [match.group(1) for line in text.splitlines() if (match := _ERROR_LINE.match(line))]
-    return _shown(found[-1].strip(), show_data=show_data) if found else None
+    if not found:
+        return None
+    return _shown(found[-1].strip(), show_data=show_data)
 
 
 def decisive_failure(records: Iterable[Record]) -> Failed | None:
@@ -143,12 +152,18 @@ def error_line(failure: RecordedFailure, *, show_data: bool = False) -> str | No
         return failure.message and _shown(_first_line(failure.message), show_data=show_data)
     telling = [each for each in failure.causes if each.condition and f"[{each.condition}]" not in _WRAPPERS]
     innermost = failure.causes[-1]
-    cause = innermost if innermost.language == "python" or not telling else telling[-1]
+    if innermost.language == "python" or not telling:
+        cause = innermost
+    else:
+        cause = telling[-1]
     line = _first_line(cause.message)
     if cause.condition and not line.startswith("["):
         line = f"[{cause.condition}] {line}"
     elif not cause.condition and cause.class_name:
-        line = f"{cause.class_name}: {line}" if line else cause.class_name
+        if line:
+            line = f"{cause.class_name}: {line}"
+        else:
+            line = cause.class_name
     return _shown(line, show_data=show_data)
 
 

@@ -125,8 +125,13 @@ def _lines(stream: IO[bytes]) -> Iterator[str]:
         line = _printed(raw).rstrip("\r\n")
         if "\x1b" in line:
             line = _ANSI.sub("", line)
-        container = _CONTAINER.match(line) if line[:2] == "20" else None
-        yield line[container.end() :] if container else line
+        container = None
+        if line[:2] == "20":
+            container = _CONTAINER.match(line)
+        if container:
+            yield line[container.end() :]
+        else:
+            yield line
 
 
 def _printed(raw: bytes) -> str:
@@ -156,14 +161,18 @@ def _begin(line: str, number: int, current: _Open | None, before: str) -> _Open 
             or before.endswith("stack trace below.")
             or (current.lines == 1 and current.level in ("ERROR", "FATAL", "WARN"))
         )
-        return None if is_inside else _Open(number, line)
+        if is_inside:
+            return None
+        return _Open(number, line)
     is_quiet = current is None or current.level in ("", "TRACE", "DEBUG", "INFO")
     is_bare = (
         line.startswith(_THREAD_DIED)
         or (current is None and _EXCEPTION.match(line))
         or (is_quiet and line.startswith(_JVM_DIED))
     )
-    return _Open(number, line) if is_bare else None
+    if not is_bare:
+        return None
+    return _Open(number, line)
 
 
 def _json_entry(line: str, number: int) -> LogEntry | None:
@@ -197,7 +206,10 @@ def _json_exception(told: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(exception, dict) or "class" not in exception:
         return
     message = exception.get("msg")
-    yield f"{exception['class']}: {message}" if message else str(exception["class"])
+    if message:
+        yield f"{exception['class']}: {message}"
+    else:
+        yield str(exception["class"])
     stack = exception.get("stacktrace")
     if isinstance(stack, str):
         yield stack.partition("\n")[2]

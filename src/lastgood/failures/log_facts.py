@@ -242,7 +242,9 @@ class FactsReader:
     def _only_running(self) -> str | None:
         """Whose a line is that names no query: the only one's that runs."""
         running = set(self._running.values())
-        return running.pop() if len(running) == 1 else None
+        if len(running) == 1:
+            return running.pop()
+        return None
 
     def _read_planning(self, query: str, text: str) -> None:
         if found := _RESUMING.match(text):
@@ -325,7 +327,9 @@ class FactsReader:
         self._change(query, run_id=record.run_id, name=record.query_name, checkpoint=record.checkpoint)
         if isinstance(record, Progress):
             sources = [_recorded(each) for each in record.sources]
-            sink = _sink(record.sink.description) if record.sink.description else None
+            sink = None
+            if record.sink.description:
+                sink = _sink(record.sink.description)
             self._change(query, last_planned=record.batch_id, last_committed=record.batch_id, sink=sink)
             self._change(query, sources=_sources(self._queries.get(query), *sources))
         elif isinstance(record, Terminated) and record.batch_id is not None:
@@ -340,7 +344,9 @@ class FactsReader:
 
 
 def _with(known: tuple[str, ...], new: str) -> tuple[str, ...]:
-    return known if new in known or len(known) >= _TABLES_MAX else (*known, new)
+    if new in known or len(known) >= _TABLES_MAX:
+        return known
+    return (*known, new)
 
 
 def _options(text: str, between: str) -> Iterator[tuple[str, str]]:
@@ -370,12 +376,13 @@ def _source(description: str) -> SourceFacts:
         subscription = Subscription(kind=_SUBSCRIPTIONS[kafka[1]], value=kafka[2])
         return SourceFacts(description=description, kind="kafka", subscription=subscription)
     found = _DESCRIBED.fullmatch(description)
-    kind = _SOURCE_KINDS.get(found[1]) if found else None
-    return SourceFacts(
-        description=description,
-        kind=kind or (found[1] if found else description),
-        location=found[2] if found and kind else None,
-    )
+    if not found:
+        return SourceFacts(description=description, kind=description, location=None)
+    kind = _SOURCE_KINDS.get(found[1])
+    location = None
+    if kind:
+        location = found[2]
+    return SourceFacts(description=description, kind=kind or found[1], location=location)
 
 
 def _recorded(source: RecordedSource) -> SourceFacts:
@@ -390,7 +397,10 @@ def _recorded(source: RecordedSource) -> SourceFacts:
 
 def _sink(description: str) -> SinkFacts:
     found = _DESCRIBED.fullmatch(description)
-    word = found[1] if found else simple_name(description.partition("@")[0])
+    if found:
+        word = found[1]
+    else:
+        word = simple_name(description.partition("@")[0])
     kind = _SINK_KINDS.get(word, word)
     return SinkFacts(
         description=description, kind=kind, location=found[2] if found and word in _SINKS_IN_PLACES else None
@@ -399,15 +409,18 @@ def _sink(description: str) -> SinkFacts:
 
 def _sources(known: LoggedQuery | None, *told: SourceFacts) -> tuple[SourceFacts, ...]:
     """The sources that are known, with what is told now."""
-    sources = {each.description: each for each in (known.sources if known else ())}
+    sources_before = known.sources if known else ()
+    sources = {each.description: each for each in sources_before}
     for each in told:
         before = sources.get(each.description)
         if before is not None:
+            start_offset = before.start_offset if each.start_offset is None else each.start_offset
+            end_offset = before.end_offset if each.end_offset is None else each.end_offset
             each = replace(  # noqa: PLW2901 - the same source, better known
                 each,
                 options=each.options or before.options,
-                start_offset=before.start_offset if each.start_offset is None else each.start_offset,
-                end_offset=before.end_offset if each.end_offset is None else each.end_offset,
+                start_offset=start_offset,
+                end_offset=end_offset,
             )
         sources[each.description] = each
     return tuple(sources.values())

@@ -103,12 +103,14 @@ def _carried_out(
     except (RecoveryUnknownError, PlanInvalidError):
         plan = None
     proof = room.note(RecoveryStage.BEGUN).get("proof")
+    if not isinstance(proof, str):
+        proof = None
     return CarriedOut(
         recovery,
         str(checkpoint),
         plan,
         stages,
-        proof if isinstance(proof, str) else None,
+        proof,
         str(room.folder / "before"),
         word_needed(str(checkpoint), config),
         worst(files_of_recovery(storage, checkpoint, recovery, keys)) if keys else None,
@@ -165,11 +167,17 @@ def closed(
         promised = check_promise(plan, target, first, evidence=evidence, rows=rows)
     if promised.state is Kept.UNKNOWN and incident.promise is not None:
         return incident
+    rerun = incident.rerun
+    if rerun is None:
+        rerun = _is_rerun(incident, plan, first)
+    first_batch_at_ms = incident.first_batch_at_ms
+    if not first_batch_at_ms:
+        first_batch_at_ms = None if commit is None else commit.modified_ms
     return replace(
         incident,
         first_batch=first,
-        rerun=_is_rerun(incident, plan, first) if incident.rerun is None else incident.rerun,
-        first_batch_at_ms=incident.first_batch_at_ms or (None if commit is None else commit.modified_ms),
+        rerun=rerun,
+        first_batch_at_ms=first_batch_at_ms,
         promise=promised.to_json(),
         outcome=RECOVERED if incident.outcome in (OPEN, PERSON) else incident.outcome,
     )
@@ -183,7 +191,11 @@ def _first_batch(incident: Incident, plan: Plan | None) -> int:
     if plan is not None and plan.promise.batch is not None:
         return plan.promise.batch
     committed = incident.position.get("committed")
-    return told if isinstance(told, int) else 0 if committed is None else committed + 1
+    if isinstance(told, int):
+        return told
+    if committed is None:
+        return 0
+    return committed + 1
 
 
 def _is_rerun(incident: Incident, plan: Plan | None, first: int) -> bool:
@@ -204,4 +216,6 @@ def _evidence(incident: Incident, location: Location, options: EvidenceOptions, 
     if then.sinks:
         return then
     sink = target_at(location, config).sink
-    return options if sink is None else replace(options, sinks=(sink,))
+    if sink is None:
+        return options
+    return replace(options, sinks=(sink,))

@@ -98,7 +98,9 @@ class FirstBatch:
         if self.number == 0:
             return self.initial or None
         before = None if self.before is None else self.before.offsets
-        return ends(before) if isinstance(before, OffsetEntry) else None
+        if not isinstance(before, OffsetEntry):
+            return None
+        return ends(before)
 
 
 def numbered(plan: Plan | None, told: int, batch: FirstBatch) -> Judged:
@@ -126,7 +128,10 @@ def begun(plan: Plan | None, batch: FirstBatch) -> Iterator[Judged]:
         yield Judged(f"what batch {batch.number} was to read is not known: {_why(batch.record)}", is_kept=None)
         return
     recorded = dict(_recorded_starts(entry, batch.progress))
-    promised = {} if plan is None else dict(_promised_starts(plan, batch.number))
+    if plan is None:
+        promised = {}
+    else:
+        promised = dict(_promised_starts(plan, batch.number))
     wrong = [*_changed(plan, batch), *_other_topics(plan, batch.progress), *_backwards(batch.reads)]
     by_logs = starts or {}
     for line in entry.sources:
@@ -157,7 +162,9 @@ def counted(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged |
     counts = [_count(read, lost) for read in batch.reads]
     expected = sum(count for count in counts if count is not None)
     if not expected and None not in counts:
-        return Judged(f"batch {batch.number} had nothing to read", is_kept=True) if counts else None
+        if not counts:
+            return None
+        return Judged(f"batch {batch.number} had nothing to read", is_kept=True)
     pairs = zip(batch.reads, counts, strict=True)
     of = " and ".join(f"{count:,} {read.unit}" for read, count in pairs if count) or "what cannot be counted"
     if batch.rows is None:
@@ -169,7 +176,10 @@ def counted(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged |
 
 def _not_read(plan: Plan | None, batch: FirstBatch, line: str, expected: int, *, is_rerun: bool) -> Judged:
     sinks = () if plan is None else plan.sinks
-    had = _had_before(plan, batch) if is_rerun else []
+    if is_rerun:
+        had = _had_before(plan, batch)
+    else:
+        had = []
     if had:
         return Judged(f"{line}: {had[0]} had the batch already", is_kept=True)
     if is_rerun and not any(sink.known for sink in sinks):
@@ -201,7 +211,10 @@ def unseen(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool) -> Judged | 
     is_whole = len(counts) == len(batch.reads) and batch.rows == expected
     if None not in counts and (not expected or is_whole):
         return None
-    told = "" if batch.rows is None or batch.rows > expected else f"{expected - batch.rows:,} offsets gave no row: "
+    if batch.rows is None or batch.rows > expected:
+        told = ""
+    else:
+        told = f"{expected - batch.rows:,} offsets gave no row: "
     return Judged(f"{told}with failOnDataLoss=false Spark passes without a word over what is deleted", is_kept=None)
 
 
@@ -239,11 +252,16 @@ def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: 
     shown = shown_at_last(sink, number, told, was_known=was_known)
     if shown is Shown.LIVE:
         planned_ms = batch.record.time_ms
-        held = None if planned_ms is None else origins(sink, {number: planned_ms}).get(number)
+        held = None
+        if planned_ms is not None:
+            held = origins(sink, {number: planned_ms}).get(number)
         if not batch.is_empty and held is not None and held.origin.is_doubtful:
             return Judged(f"{where}: {held.because}: its rows may have been dropped", is_kept=None)
         version = shown_batch(sink, number, told).version
-        by_version = "" if version is None else f", by version {version}"
+        if version is None:
+            by_version = ""
+        else:
+            by_version = f", by version {version}"
         return Judged(f"{where} shows batch {number}{by_version}", is_kept=True)
     if batch.is_empty:
         return Judged(f"{where} does not show batch {number}, which had nothing to write", is_kept=True)
@@ -251,7 +269,10 @@ def _shown(sink: SinkEvidence, batch: FirstBatch, *, is_rerun: bool, was_known: 
         return Judged(f"{where} showed batch {number}, and it was taken back since", is_kept=False)
     if shown is Shown.ABSENT:
         return _missing(sink, where, number)
-    cannot = "cannot tell" if not sink.traits.tells_batches else f"does not tell whether it shows batch {number}"
+    if not sink.traits.tells_batches:
+        cannot = "cannot tell"
+    else:
+        cannot = f"does not tell whether it shows batch {number}"
     return Judged(f"{where} {cannot}: {sink.because}", is_kept=None if was_known or cannot != "cannot tell" else True)
 
 
@@ -259,7 +280,10 @@ def _missing(sink: SinkEvidence, where: str, number: int) -> Judged:
     if any(each.is_streaming is False for each in sink.batches):
         leaves_out = "the function that writes it may leave out what has no rows"
         return Judged(f"{where} does not show batch {number}: {leaves_out}", is_kept=None)
-    newest = "no batch" if sink.last_batch is None else f"batch {sink.last_batch} as the newest"
+    if sink.last_batch is None:
+        newest = "no batch"
+    else:
+        newest = f"batch {sink.last_batch} as the newest"
     return Judged(f"{where} shows {newest}, and batch {number} is committed", is_kept=False)
 
 
@@ -274,7 +298,9 @@ def _promised_starts(plan: Plan, number: int) -> Iterator[tuple[str, SourceOffse
         return
     for path, content in written.items():
         folder, _, name = path.rpartition("/")
-        initial = parse_initial_offset(content) if folder.startswith(f"{SOURCES}/") and name == "0" else None
+        initial = None
+        if folder.startswith(f"{SOURCES}/") and name == "0":
+            initial = parse_initial_offset(content)
         if isinstance(initial, InitialOffset):
             yield folder.removeprefix(f"{SOURCES}/"), initial.offset
     told = plan.options.get("starts_at")
@@ -285,7 +311,10 @@ def _promised_starts(plan: Plan, number: int) -> Iterator[tuple[str, SourceOffse
 
 def _recorded_starts(entry: OffsetEntry, progress: Progress | None) -> Iterator[tuple[str, SourceOffset]]:
     """Where Spark began, by source; it tells its sources in an order of its own, so they go by where they end."""
-    left = list(progress.sources) if progress is not None else []
+    if progress is not None:
+        left = list(progress.sources)
+    else:
+        left = []
     for line in entry.sources:
         same = next((source for source in left if _offset(source.end_offset) == line.offset), None)
         if same is None:
@@ -312,7 +341,10 @@ def _offset(told: Any) -> SourceOffset | None:
 
 def _other_topics(plan: Plan | None, progress: Progress | None) -> Iterator[str]:
     """Topics that are not those of which the plan was made: what Spark found there was never promised."""
-    planned: Mapping[str, str | None] = {} if plan is None else plan.options.get("topic_ids", {})
+    if plan is None:
+        planned: Mapping[str, str | None] = {}
+    else:
+        planned = plan.options.get("topic_ids", {})
     for source in progress.sources if progress is not None else ():
         for topic, found in (source.topic_ids or {}).items():
             wanted = planned.get(topic)
@@ -342,7 +374,9 @@ def _reread_otherwise(plan: Plan, batch: FirstBatch) -> Iterator[str]:
     """Where a batch that ran again did not read what the price of its plan says."""
     by_index = dict(enumerate(batch.reads))
     for price in plan.sources:
-        ranges = by_index[price.index].ranges if price.index in by_index else None
+        ranges = None
+        if price.index in by_index:
+            ranges = by_index[price.index].ranges
         is_plain = not price.bound and not price.lost and sum(each.index == price.index for each in plan.sources) == 1
         if ranges is not None and is_plain:
             other = {**minus(ranges, price.reread), **minus(price.reread, ranges)}
@@ -395,7 +429,9 @@ def _few(lines: Iterable[str]) -> list[str]:
     each = iter(lines)
     found = list(islice(each, _SHOWN_MAX))
     more = sum(1 for _ in each)
-    return [*found, f"and {more} more"] if more else found
+    if not more:
+        return found
+    return [*found, f"and {more} more"]
 
 
 def _lost(plan: Plan | None) -> Ranges:
@@ -414,7 +450,9 @@ def _count(read: SourceRead, lost: Ranges) -> int | None:
     if read.unresolved or any(end for each in read.added.values() for end in each.values()):
         return None
     ranges = {} if read.ranges is None else minus(read.ranges, lost)
-    return read.count if read.ranges is None else offset_count(ranges)
+    if read.ranges is None:
+        return read.count
+    return offset_count(ranges)
 
 
 def _written(sink: SinkEvidence, number: int) -> int | None:

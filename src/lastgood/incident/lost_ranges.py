@@ -65,6 +65,10 @@ def _written(
 
 
 def _at(offsets: Any, topic: str, partition: int) -> int | None:
-    parts = offsets.get(topic) if isinstance(offsets, Mapping) else None
-    found = parts.get(str(partition)) if isinstance(parts, Mapping) else None
+    parts = None
+    if isinstance(offsets, Mapping):
+        parts = offsets.get(topic)
+    found = None
+    if isinstance(parts, Mapping):
+        found = parts.get(str(partition))
     return found if isinstance(found, int) else None

@@ -84,15 +84,33 @@ def attempt_of(decision: Decision, *, at_ms: int, seconds: float) -> Attempt:
         seconds: Lastgood's own work.
     """
     plan, done = decision.plan, decision.recovery
+    if decision.verdict.value == PERSON:
+        did = "stop"
+    elif done is None:
+        did = "restart"
+    else:
+        did = "repair"
+    if done is None:
+        because = decision.because
+    else:
+        because = done.plan.summary or decision.because
+    recovery = None if done is None else done.id
+    kept = None
+    if plan is not None:
+        kept = kept_plan(plan)
+    proof = None if done is None else done.proof
+    file = None
+    if decision.file is not None:
+        file = str(decision.file)
     return Attempt(
         at_ms=at_ms,
-        did="stop" if decision.verdict.value == PERSON else "restart" if done is None else "repair",
-        because=decision.because if done is None else done.plan.summary or decision.because,
+        did=did,
+        because=because,
         seconds=round(seconds, 3),
-        recovery=None if done is None else done.id,
-        plan=None if plan is None else kept_plan(plan),
-        proof=None if done is None else done.proof,
-        file=None if decision.file is None else str(decision.file),
+        recovery=recovery,
+        plan=kept,
+        proof=proof,
+        file=file,
     )
 
 
@@ -110,16 +128,21 @@ def _incident(decision: Decision, location: Location, began_at_ms: int, pipeline
         why = decision.because  # that it failed again and again is the cause, and the plan only what is left
     error = decision.error
     attempt = attempt_of(decision, at_ms=began_at_ms, seconds=max(0, now_ms() - began_at_ms) / 1000)
-    position: dict[str, Any] = {} if plan is None else {n: plan.position.get(n) for n in ("planned", "committed")}
+    if plan is None:
+        position: dict[str, Any] = {}
+    else:
+        position = {n: plan.position.get(n) for n in ("planned", "committed")}
+    condition = None if error is None else error.condition
+    outcome = PERSON if decision.recovery is None else OPEN
     return Incident(
         id=make_id(began_at_ms),
         checkpoint=str(location),
         pipeline=pipeline,
         failed_at_ms=began_at_ms,
-        cause={"because": why, "condition": None if error is None else error.condition},
+        cause={"because": why, "condition": condition},
         position=position,
         attempts=(attempt,),
-        outcome=PERSON if decision.recovery is None else OPEN,
+        outcome=outcome,
     )
 
 

@@ -75,11 +75,17 @@ def check_promise(
         number = min(plan.promise.batch, first_batch)
     try:
         found = gather(target, batches=2)
-        following = [number + 1] if (found.checkpoint.last_committed or 0) > number else []
+        if (found.checkpoint.last_committed or 0) > number:
+            following = [number + 1]
+        else:
+            following = []
         found = found.with_batches([number - 1, number, *following])
         sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).sinks
     except (StorageError, CheckpointMissingError) as error:
-        why = reason(error) if isinstance(error, StorageError) else error.sentence
+        if isinstance(error, StorageError):
+            why = reason(error)
+        else:
+            why = error.sentence
         return Promised(Kept.UNKNOWN, (f"the checkpoint does not tell: {why}",))
     seen = _Seen(found, sinks, since_ms=0 if plan is None else plan.made_at_ms)
     batch = seen.batch(number, rows if number == first_batch else None)
@@ -127,7 +133,9 @@ class _Seen:
         query_id, batch_id = self._found.query_id, record.batch_id
         ours = [each for each in self._recorded() if isinstance(each, Progress) and each.query_id == query_id]
         told = [each for each in ours if each.batch_id == batch_id and each.recorded_at_ms >= self._since_ms]
-        return told[-1] if told and is_of(told[-1], entry) else None
+        if told and is_of(told[-1], entry):
+            return told[-1]
+        return None
 
     def _recorded(self) -> list[Record]:
         if self._records is None:
@@ -136,7 +144,10 @@ class _Seen:
             try:
                 folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
                 names = [name for name in storage.names(folder) or () if not name.endswith("/")]
-                self._records = newest_records(storage, folder, names) if names else []
+                if names:
+                    self._records = newest_records(storage, folder, names)
+                else:
+                    self._records = []
             except StorageError as error:
                 self.unread.append(f"what a recorder saw is not known: {reason(error)}")
         return self._records
@@ -164,7 +175,12 @@ def _of_batch(plan: Plan | None, batch: FirstBatch, *, is_rerun: bool, is_plain:
 
 def _summed(judged: Sequence[Judged]) -> Promised:
     words = [each.is_kept for each in judged]
-    state = Kept.BROKEN if False in words else Kept.UNKNOWN if None in words else Kept.KEPT
+    if False in words:
+        state = Kept.BROKEN
+    elif None in words:
+        state = Kept.UNKNOWN
+    else:
+        state = Kept.KEPT
     worst_first = sorted(judged, key=lambda each: (False, None, True).index(each.is_kept))
     return Promised(state, tuple(each.line for each in worst_first))
 
@@ -182,7 +198,10 @@ def _rows_in_ledger(found: GatheredQuery, number: int) -> int | None:
     try:
         with open_ledger(place, create=False) as ledger:
             known = remembered(ledger, found.location, found.query_id)
-            facts = None if known is None else ledger.batches(known.query, [number]).get(number)
+            if known is None:
+                facts = None
+            else:
+                facts = ledger.batches(known.query, [number]).get(number)
     except LastgoodError:  # a count that is missing is told as that
         return None
     if facts is None or facts.progress is None or not facts.is_progress_of_plan:

@@ -58,7 +58,9 @@ class IncidentReport:
     @property
     def outcome(self) -> str:
         """As of the incident; `undone`, `interrupted`, if that became of its last recovery."""
-        state = self.recoveries[-1].state if self.recoveries else None
+        state = None
+        if self.recoveries:
+            state = self.recoveries[-1].state
         return state if state in ("undone", "interrupted") else self.incident.outcome
 
     @property
@@ -71,14 +73,19 @@ class IncidentReport:
         if not self.is_by_hand:
             yield TimelineTurn(incident.failed_at_ms, incident.cause_line or "it failed")
         for attempt in incident.attempts:
-            what = "a plan was made" if self.is_by_hand else _DID[attempt.did]
+            if self.is_by_hand:
+                what = "a plan was made"
+            else:
+                what = _DID[attempt.did]
             yield TimelineTurn(
                 attempt.at_ms, f"{what}: {attempt.because}", None if self.is_by_hand else attempt.seconds
             )
         for done in self.recoveries:
             at = dict(done.stages)
             for stage, at_ms in done.stages:
-                began_ms = at.get(_BEGINNING[stage]) if stage in _BEGINNING else None
+                began_ms = None
+                if stage in _BEGINNING:
+                    began_ms = at.get(_BEGINNING[stage])
                 if at_ms is not None:
                     yield TimelineTurn(at_ms, _WORDS[stage], None if began_ms is None else (at_ms - began_ms) / 1000)
         if incident.first_batch_at_ms is not None:
@@ -88,11 +95,15 @@ class IncidentReport:
     def to_json(self) -> dict[str, Any]:
         """What `report --format json` prints."""
         incident = self.incident
+        signature = None if self.signature is None else self.signature.value
+        plan = None
+        if incident.plan is not None:
+            plan = dict(incident.plan)
         return {
             **incident.to_json(),
             "outcome": self.outcome,
             "by_hand": self.is_by_hand,
-            "signature": None if self.signature is None else self.signature.value,
+            "signature": signature,
             "back_after_seconds": incident.back_after_seconds,
             "timeline": [
                 {
@@ -103,7 +114,7 @@ class IncidentReport:
                 }
                 for turn in self.timeline
             ],
-            "plan": None if incident.plan is None else dict(incident.plan),
+            "plan": plan,
             "recoveries": [each.to_json() for each in self.recoveries],
             "lost": [each.to_json() for each in self.lost],
         }

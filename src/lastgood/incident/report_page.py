@@ -61,14 +61,20 @@ def _head(report: IncidentReport) -> str:
     incident = report.incident
     kind = "Recovery" if report.is_by_hand else "Incident"
     name = incident.pipeline or incident.checkpoint.rpartition("/")[2]
+    pipeline = None
+    if incident.pipeline is not None:
+        pipeline = _text(incident.pipeline)
+    promise = None
+    if incident.promise_state is not None:
+        promise = _text(incident.promise_state)
     rows = {
         "checkpoint": _code(incident.checkpoint),
-        "pipeline": None if incident.pipeline is None else _text(incident.pipeline),
+        "pipeline": pipeline,
         "planned" if report.is_by_hand else "failed": _time(incident.failed_at_ms),
         "stood at": _position(incident.position),
         "back after": _back(report),
         "guarantee": _guarantee(incident.plan),
-        "promise": None if incident.promise_state is None else _text(incident.promise_state),
+        "promise": promise,
     }
     lines = [f"# {kind} {_text(incident.id)}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
     return "\n".join([*lines, *_table(("", ""), ((name, told) for name, told in rows.items() if told)), ""])
@@ -89,21 +95,24 @@ def _back(report: IncidentReport) -> str | None:
 
 
 def _guarantee(plan: Mapping[str, Any] | None) -> str | None:
-    return None if plan is None or "guarantee" not in plan else _text(str(plan["guarantee"]).replace("_", " "))
+    if plan is None or "guarantee" not in plan:
+        return None
+    return _text(str(plan["guarantee"]).replace("_", " "))
 
 
 def _timeline(report: IncidentReport) -> Iterator[str]:
     began = report.incident.failed_at_ms
     rows = (
-        (
-            _time(turn.at_ms),
-            _span((turn.at_ms - began) / 1000),
-            _text(turn.what),
-            "" if turn.seconds is None else _span(turn.seconds),
-        )
+        (_time(turn.at_ms), _span((turn.at_ms - began) / 1000), _text(turn.what), _took(turn.seconds))
         for turn in report.timeline
     )
     yield from _table(("time", "after", "what", "took"), rows)
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return _span(seconds)
 
 
 def _cause(incident: Incident) -> Iterator[str]:
@@ -156,7 +165,10 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 yield name, words, _text(f"{topic}/{partition}"), f"from {start:,} on", "nobody wrote it down"
         files = files_of(source, what)
         shown = [_code(file) for file in files[:_FILES_SHOWN]]
-        more = [f"and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []
+        if len(files) > _FILES_SHOWN:
+            more = [f"and {len(files) - _FILES_SHOWN} more"]
+        else:
+            more = []
         if files:
             yield name, words, ", ".join([*shown, *more]), "", f"{most}{len(files):,} files"
 
@@ -171,12 +183,18 @@ def _lost(report: IncidentReport) -> Iterator[str]:
             _text(each.topic),
             str(each.partition),
             f"{each.start:,} to {each.end - 1:,}",
-            f"{'at most ' if each.bound else ''}{each.end - each.start:,}",
+            _count(each.end - each.start, is_bound=each.bound),
             _written(each.after_ms, each.before_ms),
         )
         for each in report.lost
     )
     yield from _table(("topic", "partition", "offsets", "count", "written"), rows)
+
+
+def _count(offsets: int, *, is_bound: bool) -> str:
+    if is_bound:
+        return f"at most {offsets:,}"
+    return f"{offsets:,}"
 
 
 def _written(after_ms: int | None, before_ms: int | None) -> str:
@@ -189,7 +207,10 @@ def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
         return
     yield from (f"- {_text(each)}" for each in plan.get("rests_on", ()))
     for sink in plan.get("sinks", ()):
-        shows = "not known" if sink["batch"] is None else f"batch {sink['batch']}"
+        if sink["batch"] is None:
+            shows = "not known"
+        else:
+            shows = f"batch {sink['batch']}"
         yield f"- {_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
     for name, words in (("accepted", "accepted"), ("needs", "not accepted by anybody yet")):
         if plan.get(name):
@@ -217,7 +238,10 @@ def _promise(report: IncidentReport) -> Iterator[str]:
 
 def _signatures(report: IncidentReport) -> Iterator[str]:
     """What nobody with a key of this machine has signed: anybody who can write there may have written it."""
-    told = [] if report.is_by_hand else [(f"incident {report.incident.id}", report.signature)]
+    if report.is_by_hand:
+        told = []
+    else:
+        told = [(f"incident {report.incident.id}", report.signature)]
     told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
     for what, signature in told:
         if signature is not None and signature is not SignatureStanding.SIGNED:
@@ -241,7 +265,9 @@ def _undo(report: IncidentReport) -> Iterator[str]:
 
 def _section(title: str, lines: Iterable[str]) -> str:
     body = "\n".join(lines)
-    return f"## {title}\n\n{body}\n" if body else ""
+    if not body:
+        return ""
+    return f"## {title}\n\n{body}\n"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

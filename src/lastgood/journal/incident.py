@@ -170,7 +170,9 @@ class Incident(JsonValue):
     @property
     def back_after_seconds(self) -> float | None:
         """From the failure to the first new committed batch."""
-        return None if self.first_batch_at_ms is None else (self.first_batch_at_ms - self.failed_at_ms) / 1000
+        if self.first_batch_at_ms is None:
+            return None
+        return (self.first_batch_at_ms - self.failed_at_ms) / 1000
 
     @property
     def promise_state(self) -> str | None:
@@ -182,7 +184,9 @@ class Incident(JsonValue):
         """The plan that counts: the newest that was carried out, else the newest; None if there was none."""
         plans = [each for each in self.attempts if each.plan is not None]
         done = [each for each in plans if each.recovery is not None]
-        return (done or plans)[-1].plan if plans else None
+        if not plans:
+            return None
+        return (done or plans)[-1].plan
 
     @property
     def recoveries(self) -> tuple[str, ...]:
@@ -234,7 +238,9 @@ def ranges_of(priced: Mapping[str, Any], what: str) -> Iterator[tuple[str, int, 
 def files_of(priced: Mapping[str, Any], what: str) -> list[str]:
     """The files of a price, of a source of files; see `ranges_of`."""
     told = priced.get(what)
-    return list(told) if isinstance(told, list) else []
+    if not isinstance(told, list):
+        return []
+    return list(told)
 
 
 def parse_incident(raw: bytes, subject: str, signer: Signer = _UNASKED) -> Incident:

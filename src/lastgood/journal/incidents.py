@@ -96,7 +96,9 @@ def last_incident(storage: Storage, checkpoint: Location, keys: KeyRing = NO_KEY
         StorageError: it cannot be read (subclasses).
     """
     known = list_incidents(storage, checkpoint)
-    return read_incident(storage, checkpoint, known[-1], keys) if known else None
+    if not known:
+        return None
+    return read_incident(storage, checkpoint, known[-1], keys)
 
 
 def read_incident(storage: Storage, checkpoint: Location, incident_id: str, keys: KeyRing = NO_KEYS) -> Incident:
@@ -109,7 +111,9 @@ def read_incident(storage: Storage, checkpoint: Location, incident_id: str, keys
         StorageError: it cannot be read (subclasses).
     """
     file = incident_file(checkpoint, incident_id)
-    raw = storage.read(file, limit=INCIDENT_BYTES_MAX) if is_id(incident_id) else None
+    raw = None
+    if is_id(incident_id):
+        raw = storage.read(file, limit=INCIDENT_BYTES_MAX)
     if raw is None:
         raise RecoveryUnknownError(f"there is no incident {incident_id}", subject=str(incidents_folder(checkpoint)))
     incident = parse_incident(raw, str(file), Signer.at(keys, checkpoint))

@@ -184,7 +184,9 @@ class Lease:
         newest = self._folder.newest()
         if newest == self.number:
             return
-        successor = None if newest is None else parse_lease(self._folder.read(newest))
+        successor = None
+        if newest is not None:
+            successor = parse_lease(self._folder.read(newest))
         raise LeaseLostError(
             "somebody else has taken over this repair",
             subject=str(self._folder.file(self.number)),
@@ -404,7 +406,9 @@ class _Watch:
         """
         while True:
             number = self._leases.newest()
-            raw = None if number is None else self._leases.read(number)
+            raw = None
+            if number is not None:
+                raw = self._leases.read(number)
             record = parse_lease(raw)
             is_same = self._seen in (None, (number, raw))
             self._seen = (number, raw)
@@ -430,15 +434,19 @@ class _Watch:
 
     def held(self, number: int, record: LeaseRecord | None) -> LeaseHeldError:
         """The error for who cannot take a lease, because somebody else has it."""
-        repeat = "wait until it has ended, then repeat the command"
-        look = None if record is None else shows_process(record.holder.pid, record.holder.host)
+        look = None
+        if record is not None:
+            look = shows_process(record.holder.pid, record.holder.host)
+        then = "wait until it has ended, then repeat the command"
+        if record is not None and look is not None:
+            then = f"{then}; on {record.holder.host}: {look}"
         return LeaseHeldError(
             "another process is repairing this checkpoint",
             subject=str(self._leases.file(number)),
             found="a process that has not written its name" if record is None else str(record),
             expected="nobody",
             effect="nothing was changed",
-            next=repeat if record is None or look is None else f"{repeat}; on {record.holder.host}: {look}",
+            next=then,
         )
 
 

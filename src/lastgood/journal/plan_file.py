@@ -98,7 +98,9 @@ def _require_named(plan: Plan) -> None:
     """See that each step touches the checkpoint, one of the plan's sinks, or the one file that the user has named."""
     sinks = {sink.location for sink in plan.sinks}
     start_file = plan.options.get("start_file")
-    named = None if start_file is None else str(parse_location(start_file["location"]))
+    named = None
+    if start_file is not None:
+        named = str(parse_location(start_file["location"]))
     for step in plan.steps:
         if step.file_outside not in (None, named):
             raise ValueError(f"{step.file_outside} is outside of the checkpoint, and nobody named it")

@@ -164,7 +164,9 @@ class Room:
         Raises:
             PlanInvalidError, SignatureMissingError, SignatureWrongError: as `stage`.
         """
-        stage = self.stage() if self.keys else None
+        stage = None
+        if self.keys:
+            stage = self.stage()
         if stage is None or not stage.is_sealed:
             return None
         proof = self.note(RecoveryStage.UNDOING if stage.is_back else RecoveryStage.BEGUN).get("proof")
@@ -344,7 +346,10 @@ def require_newest_signed(storage: Storage, checkpoint: Location, keys: KeyRing)
         PlanInvalidError, SignatureMissingError, SignatureWrongError: as `read_note`.
         StorageError: the storage does not answer (subclasses).
     """
-    known = recoveries(storage, checkpoint) if keys else []
+    if keys:
+        known = recoveries(storage, checkpoint)
+    else:
+        known = []
     for newest in known[-1:]:
         for stage in RecoveryStage:
             read_note(storage, recoveries_folder(checkpoint) / newest, stage, Signer.at(keys, checkpoint))
@@ -406,4 +411,6 @@ def latest(storage: Storage, folder: Location) -> RecoveryStage | None:
     """How far the recovery in a folder has come; None: nothing was done."""
     names = set(storage.names(folder) or ())
     reached = [stage for stage in RecoveryStage if f"{stage.value}.json" in names]
-    return reached[-1] if reached else None
+    if not reached:
+        return None
+    return reached[-1]

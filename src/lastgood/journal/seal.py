@@ -25,11 +25,16 @@ def seal_of(planned: int | None, committed: int | None, planned_then: int | None
         committed: The newest commit now.
         planned_then: The newest plan when all steps are done.
     """
-    following = 0 if planned is None else planned + 1
+    if planned is None:
+        following = 0
+    else:
+        following = planned + 1
     top = max(following, 0 if planned_then is None else planned_then + 1)
     running = planned is not None and (committed is None or committed < planned)
     plans = dict.fromkeys((f"{OFFSETS}/{top}", f"{OFFSETS}/{following}"))
-    return (*plans, f"{COMMITS}/{planned}") if running else tuple(plans)
+    if running:
+        return (*plans, f"{COMMITS}/{planned}")
+    return tuple(plans)
 
 
 def put_up(room: Room, seal: Iterable[str], check: Callable[[], None] = lambda: None) -> str | None:

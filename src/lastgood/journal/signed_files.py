@@ -108,7 +108,9 @@ def _file(
     if told is None:
         return SignedFile(purpose, names, file, SignatureStanding.WRONG, None, "it is no JSON object")
     signature = told.get("signature")
-    by = signature.get("key") if isinstance(signature, dict) else None
+    by = None
+    if isinstance(signature, dict):
+        by = signature.get("key")
     standing = signer.standing(purpose, names, told) or SignatureStanding.UNSIGNED
     return SignedFile(purpose, names, file, standing, by if isinstance(by, str) else None, damage, told)
 
@@ -129,7 +131,9 @@ def _plan_damage(raw: bytes, checkpoint: Location, recovery: str) -> str | None:
     if plan.recovery != recovery:
         return f"it is a plan of recovery {plan.recovery}"
     is_ours = place_of(parse_location(plan.checkpoint)) == place_of(checkpoint)
-    return None if is_ours else f"it is a plan of {plan.checkpoint}"
+    if is_ours:
+        return None
+    return f"it is a plan of {plan.checkpoint}"
 
 
 def _incident_damage(raw: bytes, incident: str) -> str | None:
@@ -137,7 +141,9 @@ def _incident_damage(raw: bytes, incident: str) -> str | None:
         found = parse_incident(raw, "incident").id
     except IncidentDamagedError as error:
         return error.sentence
-    return None if found == incident else f"it is incident {found}"
+    if found == incident:
+        return None
+    return f"it is incident {found}"
 
 
 def _backup(storage: Storage, signer: Signer, folder: Location, backup_id: str, raw: bytes) -> SignedFile:

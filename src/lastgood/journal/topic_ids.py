@@ -37,7 +37,10 @@ def read_topic_ids(storage: Storage, checkpoint: Location, query_id: str | None)
         StorageError: the storage does not answer (subclasses).
     """
     raw = storage.read(_file(checkpoint), limit=_BYTES_MAX)
-    noted = _parsed(raw) if raw else _Noted()
+    if raw:
+        noted = _parsed(raw)
+    else:
+        noted = _Noted()
     if None not in (noted.query, query_id) and noted.query != query_id:
         return {}
     return {topic: each for topic, each in noted.topics.items() if isinstance(each, str)}

@@ -9,4 +9,6 @@ def flights_folder() -> Path:
     """The folder of `examples/flights`, whose scripts are ordinary applications that know nothing of lastgood."""
     here = Path(__file__).parent
     packaged = here / "flights"
-    return packaged if packaged.is_dir() else here.parents[2] / "examples" / "flights"
+    if packaged.is_dir():
+        return packaged
+    return here.parents[2] / "examples" / "flights"

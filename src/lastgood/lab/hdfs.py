@@ -195,4 +195,6 @@ def _facts(http_port: int, bean: str) -> dict[str, Any]:
             beans: list[dict[str, Any]] = json.load(answer)["beans"]
     except (OSError, ValueError, KeyError):
         return {}
-    return beans[0] if beans else {}
+    if not beans:
+        return {}
+    return beans[0]

@@ -91,7 +91,10 @@ class KafkaBroker(JavaServer):
             config: Kafka's settings beside and above ours.
             start_seconds: How long it may take to be ready.
         """
-        spoken_for = {advertised_port} if advertised_port else set()
+        if advertised_port:
+            spoken_for = {advertised_port}
+        else:
+            spoken_for = set()
         ports = (port, None, None)
         super().__init__(folder, java=java, jars=jars, ports=ports, beside=spoken_for, start_seconds=start_seconds)
         self._advertised_port = advertised_port
@@ -182,10 +185,10 @@ class KafkaBroker(JavaServer):
         """
         admin = _confluent("admin")
         verbs = admin.AlterConfigOpType
-        entries = [
-            admin.ConfigEntry(key, value, incremental_operation=verbs.DELETE if value is None else verbs.SET)
-            for key, value in config.items()
-        ]
+        entries = []
+        for key, value in config.items():
+            verb = verbs.DELETE if value is None else verbs.SET
+            entries.append(admin.ConfigEntry(key, value, incremental_operation=verb))
         topic = admin.ConfigResource(admin.ResourceType.TOPIC, name, incremental_configs=entries)
         self._ask(name, "incremental_alter_configs", [topic])
         self._await(name, "changed", lambda: self._own_config(name, config) == dict(config))
@@ -218,7 +221,10 @@ class KafkaBroker(JavaServer):
     def _offsets(self, name: str, spec: object) -> dict[int, int]:
         topic_partition = _confluent().TopicPartition
         wanted = {topic_partition(name, partition): spec for partition in self._partitions(name)}
-        found = self._ask(name, "list_offsets", wanted) if wanted else {}
+        if wanted:
+            found = self._ask(name, "list_offsets", wanted)
+        else:
+            found = {}
         return {key.partition: found[key].offset for key in sorted(found)}
 
     def _own_config(self, name: str, keys: Iterable[str]) -> dict[str, str | None]:
@@ -227,7 +233,14 @@ class KafkaBroker(JavaServer):
         topic = admin.ConfigResource(admin.ResourceType.TOPIC, name)
         entries = self._ask(name, "describe_configs", [topic])[topic]
         own = admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {key: entries[key].value if entries[key].source == own else None for key in keys}
+        values = {}
+        for key in keys:
+            is_own = entries[key].source == own
+            if is_own:
+                values[key] = entries[key].value
+            else:
+                values[key] = None
+        return values
 
     def _writable_partitions(self, name: str) -> int:
         """How many have a leader that answers: the broker names itself their leader a moment before it is."""
@@ -246,7 +259,9 @@ class KafkaBroker(JavaServer):
             topic = admin.list_topics(timeout=_REQUEST_SECONDS).topics.get(name)
         except _confluent().KafkaException as error:
             raise _refused(name, error) from error
-        return {} if topic is None else {key: value.leader >= 0 for key, value in topic.partitions.items()}
+        if topic is None:
+            return {}
+        return {key: value.leader >= 0 for key, value in topic.partitions.items()}
 
     def _ask(self, name: str, verb: str, argument: object) -> dict[Any, Any]:
         """What the broker answers to one call of its admin client, per key."""

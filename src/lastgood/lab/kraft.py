@@ -82,7 +82,13 @@ def properties(settings: Mapping[str, str]) -> str:
 def _escaped(value: str) -> str:
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     codes = (int.from_bytes(units[start : start + 2]) for start in range(0, len(units), 2))
-    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
+    return "".join(map(_escaped_unit, codes))
+
+
+def _escaped_unit(code: int) -> str:
+    if code < 128:
+        return chr(code)
+    return f"\\u{code:04x}"
 
 
 def cluster_id(random: bytes) -> str:

@@ -169,7 +169,13 @@ class Server(abc.ABC):
     def _draw(self) -> tuple[int, ...]:
         kept = {port for port in self._lasting if port is not None}
         drawn = iter(free_ports(self._lasting.count(None), beside=kept | self._beside))
-        return tuple(next(drawn) if port is None else port for port in self._lasting)
+        ports = []
+        for port in self._lasting:
+            if port is None:
+                ports.append(next(drawn))
+            else:
+                ports.append(port)
+        return tuple(ports)
 
     def _launch(self, ports: tuple[int, ...]) -> Child:
         """Start the process and wait until it answers."""

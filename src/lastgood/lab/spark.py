@@ -131,10 +131,16 @@ def spark_environment(
         return environment
 
 
+def _modified_ns(part: Path) -> int | None:
+    if not part.exists():
+        return None
+    return part.stat().st_mtime_ns
+
+
 def class_archive(environment: SparkEnvironment, java: Java, *, cache: Path | None = None) -> Path:
     """Where this Spark on this Java has its class archive, if one was made: see `make_class_archive`."""
     parts = (java.program, environment.home / "jars")
-    of = " ".join(f"{part} {part.stat().st_mtime_ns if part.exists() else None}" for part in parts)
+    of = " ".join(f"{part} {_modified_ns(part)}" for part in parts)
     name = f"spark-{environment.version}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
     return cache_folder(cache, os.environ) / "classes" / name
 
@@ -227,7 +233,9 @@ def submit(  # noqa: PLR0913 - all but the script and its arguments by name
 def _installed_spark() -> SparkEnvironment | None:
     spec = importlib.util.find_spec("pyspark")
     locations = spec.submodule_search_locations if spec is not None else None
-    return _spark(Path(sys.executable), Path(next(iter(locations)))) if locations else None
+    if not locations:
+        return None
+    return _spark(Path(sys.executable), Path(next(iter(locations))))
 
 
 def _environment(name: Path) -> SparkEnvironment | None:
@@ -237,7 +245,9 @@ def _environment(name: Path) -> SparkEnvironment | None:
     folder = name.resolve()
     homes = list(folder.glob("lib/python*/site-packages/pyspark"))
     python = folder / "bin" / "python"
-    return _spark(python, homes[0]) if homes and python.exists() else None
+    if homes and python.exists():
+        return _spark(python, homes[0])
+    return None
 
 
 def _spark(python: Path, home: Path) -> SparkEnvironment | None:
@@ -246,7 +256,9 @@ def _spark(python: Path, home: Path) -> SparkEnvironment | None:
         version = re.search(r"""__version__.*['"](.+)['"]""", (home / "version.py").read_text())
     except FileNotFoundError:
         return None
-    return SparkEnvironment(version.group(1), python, home) if version else None
+    if not version:
+        return None
+    return SparkEnvironment(version.group(1), python, home)
 
 
 def _make_environment(name: Path, version: str, tell: Callable[[str], None]) -> SparkEnvironment:

@@ -133,14 +133,19 @@ class Toxiproxy(Server):
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         address = f"http://{LOOPBACK}:{self.port}{path}"
-        raw = None if body is None else json.dumps(body).encode()
+        raw = None
+        if body is not None:
+            raw = json.dumps(body).encode()
         request = urllib.request.Request(address, raw, method=method)
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - our own
                 told: dict[str, Any] = json.loads(answer.read() or b"{}")
                 return told
         except (OSError, ValueError) as error:
-            said = error.read().decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+            if isinstance(error, urllib.error.HTTPError):
+                said = error.read().decode(errors="replace")
+            else:
+                said = ""
             raise ToxiproxyError(
                 f"the proxy does not do {method} {path}", subject=address, found=said.strip() or str(error)
             ) from error

@@ -40,7 +40,9 @@ class CommandStanding:
     def of(self, checkpoint: str) -> CommandStanding:
         """How one query stands; one that runs beside the one that failed has not failed itself."""
         is_own = self.cause is None or self.cause.checkpoint in (None, checkpoint)
-        return self if is_own else CommandStanding()
+        if is_own:
+            return self
+        return CommandStanding()
 
 
 class Standings:

@@ -41,8 +41,10 @@ class TallyStand:
     @property
     def orphan(self) -> int | None:
         """The batch that is planned and not committed; None if there is none."""
-        planned = self.planned
-        return planned if planned is not None and planned > (-1 if self.committed is None else self.committed) else None
+        committed = -1 if self.committed is None else self.committed
+        if self.planned is None or self.planned <= committed:
+            return None
+        return self.planned
 
     def is_where(self, other: TallyStand) -> bool:
         """Whether no batch that read something was committed, and nothing was repaired, between the two.
@@ -71,12 +73,16 @@ def _parted(told: Mapping[str, Any]) -> dict[str, Any]:
         if not is_cause:
             raise ValueError(f"settled is {settled!r:.50}")
         settled = {"cls": settled["class"], "passes_by_itself": settled["passes_by_itself"]}
+    if failures is None:
+        failures = 0
+    if _are_texts(tried):
+        tried = list(dict.fromkeys(tried))
     return {
         "stand": {name: told.get(key) for name, key in names.items()},
         "told_ms": told.get("told_ms"),
-        "failures": 0 if failures is None else failures,
+        "failures": failures,
         "since_ms": told.get("since_ms"),
-        "tried": list(dict.fromkeys(tried)) if _are_texts(tried) else tried,
+        "tried": tried,
         "settled": settled,
     }
 
@@ -115,7 +121,9 @@ class Tally(JsonValue):
     def _told_settled(self) -> dict[str, Any] | None:
         """All of the cause that is kept."""
         cause = self.settled
-        return None if cause is None else {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
+        if cause is None:
+            return None
+        return {"class": cause.cls.value, "passes_by_itself": cause.passes_by_itself}
 
     def to_bytes(self) -> bytes:
         """Its file."""

@@ -61,7 +61,9 @@ def make_engine(place: LedgerPlace) -> sa.Engine:
     Raises:
         LedgerUrlError: the library does not understand the URL.
     """
-    return _postgresql(place) if place.path is None else _sqlite(place)
+    if place.path is None:
+        return _postgresql(place)
+    return _sqlite(place)
 
 
 def _sqlite(place: LedgerPlace) -> sa.Engine:
@@ -158,7 +160,10 @@ def _translated(place: LedgerPlace) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         told = error.orig if isinstance(error, DBAPIError) else error
-        kind = _sqlite_kind(told) if isinstance(told, sqlite3.Error) else _postgresql_kind(told)
+        if isinstance(told, sqlite3.Error):
+            kind = _sqlite_kind(told)
+        else:
+            kind = _postgresql_kind(told)
         raise refusal(kind, place, told) from error
     except (PoolTimeoutError, ResourceClosedError) as error:
         raise refusal(LedgerError, place, error) from error

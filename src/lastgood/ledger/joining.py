@@ -23,7 +23,12 @@ def joined(one: _T, other: _T) -> _T:
     for field in dataclasses.fields(one):  # type: ignore[arg-type]  # callers pass dataclasses
         left, right = getattr(one, field.name), getattr(other, field.name)
         rule = field.metadata.get(_JOIN, known)
-        both[field.name] = right if left is None else left if right is None else rule(left, right)
+        if left is None:
+            both[field.name] = right
+        elif right is None:
+            both[field.name] = left
+        else:
+            both[field.name] = rule(left, right)
     return type(one)(**both)
 
 

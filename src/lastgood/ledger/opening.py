@@ -70,4 +70,6 @@ def _require(module: str, *, extra: str, needed_for: str) -> None:
 def _place(url: str | LedgerPlace | None, environment: Mapping[str, str]) -> LedgerPlace:
     if url is None:
         return default_place(environment)
-    return url if isinstance(url, LedgerPlace) else parse_place(url)
+    if isinstance(url, LedgerPlace):
+        return url
+    return parse_place(url)

@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.lines import is_long
-from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
+from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, parse_source_offset
 from lastgood.ledger import tables
 from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, Sighting, Teller
 from lastgood.records.record import Progress, RecordedOperator, RecordedSink, RecordedSource, Subscription
@@ -84,6 +85,12 @@ def _fitted(column: sa.Column[Any], value: Any) -> Any:
     return value if not isinstance(column.type, sa.Text) or isinstance(value, str) else None
 
 
+def _offset(text: str | None) -> SourceOffset | Damage | None:
+    if text is None:
+        return None
+    return parse_source_offset(text)
+
+
 def kafka_ranges(
     facts: BatchFacts, before: BatchFacts | None, initial: Mapping[str, str]
 ) -> Iterator[Mapping[str, Any]]:
@@ -99,7 +106,7 @@ def kafka_ranges(
             or facts.starts.get(source_id)
             or (initial if facts.batch_id == 0 else {}).get(source_id)
         )
-        begin, end = (None if each is None else parse_source_offset(each) for each in (start, text))
+        begin, end = _offset(start), _offset(text)
         if isinstance(begin, KafkaOffset) and isinstance(end, KafkaOffset):
             for topic, partitions in planned(begin.topics, end.topics).items():
                 for partition, ((first, stop),) in partitions.items():
@@ -146,10 +153,12 @@ def _source_rows(facts: BatchFacts) -> Iterator[dict[str, Any]]:
     rows = {source_id: {"source_id": source_id, "end_offset": end} for source_id, end in facts.ends.items()}
     for index, source in enumerate(facts.progress.sources if facts.progress else ()):
         row: dict[str, Any] = rows.setdefault(str(index), {"source_id": str(index)})
+        subscription_kind = source.subscription.kind if source.subscription else None
+        subscription = source.subscription.value if source.subscription else None
         row |= {
             "description": source.description,
-            "subscription_kind": source.subscription.kind if source.subscription else None,
-            "subscription": source.subscription.value if source.subscription else None,
+            "subscription_kind": subscription_kind,
+            "subscription": subscription,
             "start_offset": source.start_offset,
             "latest_offset": source.latest_offset,
             "num_input_rows": source.num_input_rows,

@@ -110,7 +110,10 @@ class Ledger:
             batches = sorted(facts.batches.items())
             for begin in range(0, max(1, len(batches)), BATCHES_AT_ONCE):
                 some = dict(batches[begin : begin + BATCHES_AT_ONCE])
-                first = facts if begin == 0 else dataclasses.replace(facts, topics=(), runs=())
+                if begin == 0:
+                    first = facts
+                else:
+                    first = dataclasses.replace(facts, topics=(), runs=())
                 self._add_query(dataclasses.replace(first, batches=some))
         if telling.failures:
             with writing(self._engine, self._place) as connection:
@@ -158,7 +161,9 @@ class Ledger:
             oldest, newest = connection.execute(
                 sa.select(sa.func.min(ids), sa.func.max(ids)).where(tables.batch.c.query == query.id)
             ).one()
-        return None if oldest is None else (oldest, newest)
+        if oldest is None:
+            return None
+        return (oldest, newest)
 
     def planned_at(self, query: QueryRow, time_ms: int, *, is_committed: bool = False) -> int | None:
         """The newest batch planned at or before a time and not taken back since; None if there is none.
@@ -238,8 +243,10 @@ def _planned_at(connection: sa.Connection, query: int, time_ms: int, below: int 
         wanted = sa.select(batch.batch_id, batch.planned_at_ms, batch.plan_last_seen_ms, at_ms.label("at_ms")).where(
             batch.query == query, at_ms <= time_ms, also
         )
-        wanted = wanted if below is None else wanted.where(batch.batch_id < below)
-        wanted = wanted.where(batch.is_committed) if is_committed else wanted
+        if below is not None:
+            wanted = wanted.where(batch.batch_id < below)
+        if is_committed:
+            wanted = wanted.where(batch.is_committed)
         found += connection.execute(wanted.order_by(at_ms.desc(), batch.batch_id.desc()).limit(1)).all()
     return max(found, key=lambda row: (row.at_ms, row.batch_id), default=None)
 
@@ -260,7 +267,10 @@ def _taken_back_by(connection: sa.Connection, query: int, found: Any) -> int | N
 
 def _find_file(place: LedgerPlace, path: Path, *, create: bool) -> None:
     """Have the file of a ledger there, and be told by the system, not by SQLite, why it cannot be."""
-    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    if create:
+        flags = os.O_RDWR | os.O_CREAT
+    else:
+        flags = os.O_RDONLY
     try:
         if create:
             make_private(path.parent)
@@ -306,7 +316,10 @@ def _put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], tol
 def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mapping[str, str], bool]:
     """Its number, where its sources began, and whether that is news."""
     table = tables.query
-    name, named_at_ms = (None, None) if facts.named is None else facts.named[::-1]
+    if facts.named is None:
+        name, named_at_ms = (None, None)
+    else:
+        name, named_at_ms = facts.named[::-1]
     new = {
         "name": name,
         "named_at_ms": named_at_ms,
@@ -319,9 +332,11 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
     begun = there["initial_offsets"] or {}
     initial = {source: known(begun.get(source), facts.initial.get(source)) for source in {**begun, **facts.initial}}
     is_newer = (named_at_ms or -1, name or "") > (there["named_at_ms"] or -1, there["name"] or "")
+    if not is_newer:
+        name, named_at_ms = there["name"], there["named_at_ms"]
     both = {
-        "name": name if is_newer else there["name"],
-        "named_at_ms": named_at_ms if is_newer else there["named_at_ms"],
+        "name": name,
+        "named_at_ms": named_at_ms,
         "first_seen_ms": _extreme(min, there["first_seen_ms"], facts.first_seen_ms),
         "last_seen_ms": _extreme(max, there["last_seen_ms"], facts.last_seen_ms),
         "initial_offsets": initial or None,
@@ -333,7 +348,9 @@ def _put_query(connection: sa.Connection, facts: QueryFacts) -> tuple[int, Mappi
 
 def _extreme(choose: Callable[[list[int]], int], *times_ms: int | None) -> int | None:
     given = [each for each in times_ms if each is not None]
-    return choose(given) if given else None
+    if not given:
+        return None
+    return choose(given)
 
 
 def _put_batches(
@@ -345,12 +362,20 @@ def _put_batches(
     is_begun: bool,
 ) -> None:
     """Merge them with what is known, and derive anew what they and the batches after them read."""
-    begun = {0} if is_begun else set()
+    if is_begun:
+        begun = {0}
+    else:
+        begun = set()
     near = {batch_id + step for batch_id in batches for step in (-1, 0, 1)} | begun
     if not near:
         return
     there = load_batches(connection, query, near)
-    told = {at: there[at].with_other(facts) if at in there else facts.settled() for at, facts in batches.items()}
+    told = {}
+    for at, facts in batches.items():
+        if at in there:
+            told[at] = there[at].with_other(facts)
+        else:
+            told[at] = facts.settled()
     changed = {at: facts for at, facts in told.items() if facts != there.get(at)}
     now = {**there, **changed}
     stale = ({at + step for at in changed for step in (0, 1)} | begun) & now.keys()

@@ -68,7 +68,10 @@ def _query(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
         if isinstance(record, Progress):
             facts = BatchFacts(batch_id=record.batch_id, told_by=Teller.RECORDER, progress=_of_batch(record))
             known = batches.get(record.batch_id)
-            batches[record.batch_id] = facts if known is None else known.with_other(facts)
+            if known is None:
+                batches[record.batch_id] = facts
+            else:
+                batches[record.batch_id] = known.with_other(facts)
             topics += _topics(record)
     return QueryFacts(
         query_id=query_id,
@@ -86,7 +89,10 @@ def _joined_by(told: Iterable[_T], key: Callable[[_T], Any]) -> tuple[_T, ...]:
     """One for each key."""
     found: dict[Any, _T] = {}
     for each in told:
-        found[key(each)] = joined(found[key(each)], each) if key(each) in found else each
+        if key(each) in found:
+            found[key(each)] = joined(found[key(each)], each)
+        else:
+            found[key(each)] = each
     return tuple(found[name] for name in sorted(found))
 
 
@@ -107,7 +113,9 @@ def _of_batch(record: Progress) -> Progress:
 
 
 def _text(offset: Any) -> str | None:
-    return offset if offset is None or isinstance(offset, str) else to_json(offset)
+    if offset is None or isinstance(offset, str):
+        return offset
+    return to_json(offset)
 
 
 def _topics(record: Progress) -> Iterable[TopicSeen]:
@@ -171,7 +179,10 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(cleaned(each) for each in value)
     if isinstance(value, int | float):
-        is_finite = math.isfinite(value) if isinstance(value, float) else is_long(value)
+        if isinstance(value, float):
+            is_finite = math.isfinite(value)
+        else:
+            is_finite = is_long(value)
         return value if is_finite or isinstance(value, bool) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: cleaned(getattr(value, each.name)) for each in dataclasses.fields(value)})

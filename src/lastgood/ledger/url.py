@@ -62,7 +62,9 @@ def default_place(environment: Mapping[str, str]) -> LedgerPlace:
         LedgerUrlError: the variable cannot be understood.
     """
     named = environment.get(VARIABLE)
-    return parse_place(named) if named else _sqlite(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
+    if named:
+        return parse_place(named)
+    return _sqlite(platformdirs.user_data_path("lastgood") / "ledger.sqlite3")
 
 
 def parse_place(text: str, *, folder: Path | None = None) -> LedgerPlace:
@@ -105,12 +107,18 @@ def _parse_postgresql(rest: str) -> LedgerPlace:
     url = f"postgresql:{rest}"
     try:
         parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port is not None else ""
+        if parts.port is not None:
+            port = f":{parts.port}"
+        else:
+            port = ""
     except ValueError:
         raise _invalid("postgresql") from None  # it quotes what it takes for a port, which may be a password
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
         raise _invalid("postgresql")  # a password that is not encoded: whatever we showed might be a part of it
-    user = f"{parts.username}@" if parts.username else ""
+    if parts.username:
+        user = f"{parts.username}@"
+    else:
+        user = ""
     # The part behind the question mark may hold a password, too: it is left out.
     return LedgerPlace(f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}", url=url)
 

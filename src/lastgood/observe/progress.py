@@ -24,8 +24,10 @@ class LogProgress:
     @property
     def in_flight(self) -> int | None:
         """The batch that is planned and not committed; None if there is none."""
-        planned, committed = self.planned, self.committed
-        return planned if planned is not None and planned > (-1 if committed is None else committed) else None
+        committed = -1 if self.committed is None else self.committed
+        if self.planned is None or self.planned <= committed:
+            return None
+        return self.planned
 
 
 NOTHING = LogProgress(None, None)

@@ -112,13 +112,16 @@ class SinkComparison:
 def shown_batch(sink: SinkEvidence, batch_id: int, found: Sequence[CommittedBatch]) -> ShownBatch:
     """What a sink shows of a batch; `found` is what it says of that one."""
     live = [batch for batch in found if batch.is_live]
+    version, row_count = None, None
+    if live:
+        version, row_count = live[-1].version, live[-1].row_count
     return ShownBatch(
         sink.location,
         sink.kind,
         shown_of(sink, batch_id, found),
-        live[-1].version if live else None,
+        version,
         tuple(batch.version for batch in found if batch.version is not None),
-        live[-1].row_count if live else None,
+        row_count,
     )
 
 

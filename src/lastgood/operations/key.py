@@ -242,4 +242,8 @@ def counted(files: Iterable[SignedFile]) -> str:
     kinds: dict[str, int] = {}
     for each in files:
         kinds[each.purpose] = kinds.get(each.purpose, 0) + 1
-    return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in kinds.items())
+    words = []
+    for kind, number in kinds.items():
+        plural = "" if number == 1 else "s"
+        words.append(f"{number} {kind}{plural}")
+    return ", ".join(words)

@@ -31,7 +31,9 @@ class Reads:
 
     def partitions(self, source_id: str, topic: str) -> list[int]:
         """All that anybody knows of."""
-        told = self.facts.topics.get(topic) if self.facts else None
+        told = None
+        if self.facts:
+            told = self.facts.topics.get(topic)
         known = (self.topics[source_id].get(topic, {}), self._began(source_id, topic), told.partitions if told else {})
         return sorted({partition for each in known for partition in each})
 
@@ -41,12 +43,17 @@ class Reads:
         A partition that its source did not write down came later: that is read from its beginning.
         """
         began = self._began(source_id, topic)
-        first = began.get(partition, 0) if began else -1
+        if began:
+            first = began.get(partition, 0)
+        else:
+            first = -1
         return first if first >= 0 else None
 
     def earliest(self, topic: str, partition: int) -> int | None:
         """What Kafka still has; None if that is not known."""
-        return self.facts.earliest.get(topic, {}).get(partition) if self.facts else None
+        if not self.facts:
+            return None
+        return self.facts.earliest.get(topic, {}).get(partition)
 
     def _began(self, source_id: str, topic: str) -> Mapping[int, int]:
         return self.began.get(source_id, {}).get(topic, {})
@@ -142,13 +149,23 @@ class _Partition:
         held = found.held.get(topic, {})
         spans = held.get(partition, ())
         began, earliest = reads.first(source_id, topic, partition), reads.earliest(topic, partition)
-        lowest = spans[0][0] if spans else None
+        lowest = None
+        if spans:
+            lowest = spans[0][0]
         self.is_begin_known = began is not None or (lowest == 0 if spans else not earliest)
         if lowest is None:
-            first = began if began is not None else earliest or 0
+            if began is not None:
+                first = began
+            else:
+                first = earliest or 0
+        elif began is None:
+            first = lowest
         else:
-            first = lowest if began is None else min(began, lowest)
-        self.least = (earliest or 0) if is_anew else first_missing(held, partition, first)
+            first = min(began, lowest)
+        if is_anew:
+            self.least = earliest or 0
+        else:
+            self.least = first_missing(held, partition, first)
         self.most = max(found.ends.get(topic, {}).get(partition, first), self.least)
         self.lowest = earliest if lowest is None else lowest
 
@@ -167,7 +184,10 @@ def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Ite
     if torn:
         named = _some([f"{each.name} (from {each.least} on)" for each in torn])
         topics = {each.topic for each in torn if is_compacted(reads.facts, each.topic)}
-        why = f", perhaps because {', '.join(sorted(topics))} is compacted" if topics else ""
+        if topics:
+            why = f", perhaps because {', '.join(sorted(topics))} is compacted"
+        else:
+            why = ""
         yield Guarantee.AT_LEAST_ONCE, f"offsets are missing in {named}{why}: all from there on is read again"
     if found.scattered:
         yield Guarantee.AT_LEAST_ONCE, f"there are too many holes in {_some(found.scattered)} to follow them all"
@@ -180,7 +200,9 @@ def _against(judged: list[_Partition], found: TableOffsets, reads: Reads) -> Ite
 
 def _some(names: Collection[str]) -> str:
     shown = ", ".join(list(names)[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    if len(names) > _NAMED:
+        return f"{shown} and {len(names) - _NAMED} more"
+    return shown
 
 
 def _by_source(each: Iterable[tuple[str, str, int, int]]) -> dict[str, Offsets]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from lastgood.checkpoint.commits import parse_commit_entry
 from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode, recognise_mode
 from lastgood.checkpoint.damage import Damage
-from lastgood.checkpoint.file_logs import COMPACT_SUFFIX, parse_source_log_entry
+from lastgood.checkpoint.file_logs import parse_source_log_entry
 from lastgood.checkpoint.initial import parse_source_entry
 from lastgood.checkpoint.layout import METADATA, SOURCES, parse_log_name
 from lastgood.checkpoint.logs import BatchLog, LogListing, SourceLog, list_log
@@ -31,7 +31,9 @@ def edited(checkpoint: Checkpoint, edits: Iterable[Edit]) -> Checkpoint:
     query = checkpoint.query
     if METADATA in after:
         content = after[METADATA]
-        query = None if content is None else parse_query_metadata(content)
+        query = None
+        if content is not None:
+            query = parse_query_metadata(content)
     is_there = checkpoint.presence is Presence.PRESENT or any(content is not None for content in after.values())
     return replace(
         checkpoint,
@@ -68,7 +70,7 @@ def checksum_path(path: str) -> str:
 
 def names_in(listing: LogListing) -> set[str]:
     """What lies in the folder of a log, as it was listed."""
-    entries = {f"{n}{COMPACT_SUFFIX}" if n in listing.compact else str(n) for n in listing.ids}
+    entries = {listing.entry_name(n) for n in listing.ids}
     checksums = {f".{n}.crc" for n in listing.checksums}
     others = (*listing.noncanonical, *listing.stale_checksums, *listing.temporary, *listing.foreign)
     return {*entries, *checksums, *others}

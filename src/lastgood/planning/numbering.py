@@ -41,7 +41,10 @@ def numbered(standing: Standing, *, logged: int, marked: int, commits: Collectio
     require_log(standing)
     logs = [each for each in standing.sinks if _is_log(each)]
     if logs:
-        number = marked if all(each.sink.known for each in standing.sinks) else max(marked, logged)
+        if all(each.sink.known for each in standing.sinks):
+            number = marked
+        else:
+            number = max(marked, logged)
         behind = min(logs, key=lambda each: each.shown)
         if number > behind.shown + 1:
             raise _gap(standing, behind, range(behind.shown + 1, number + 1))
@@ -92,7 +95,10 @@ def _is_log(reading: SinkView) -> bool:
 
 
 def _gap(standing: Standing, reading: SinkView, missing: range) -> Exception:
-    found = f"its newest entry is {reading.shown}" if reading.shown > NONE else "it has no entry"
+    if reading.shown > NONE:
+        found = f"its newest entry is {reading.shown}"
+    else:
+        found = "it has no entry"
     return refuse(
         standing,
         f"the log of a file sink would lack batch {missing[0]}",

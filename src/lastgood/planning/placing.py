@@ -68,17 +68,19 @@ def as_of_now(reached: Reached, may_be_read: Offsets) -> Reached:
     if not may_be_read:
         return reached
     least = _with(reached.least, {topic: {} for topic in may_be_read})
-    most = None if reached.most is None else _with(reached.most, may_be_read)
+    most = None
+    if reached.most is not None:
+        most = _with(reached.most, may_be_read)
     return Reached(least, most, _with(reached.read, may_be_read))
 
 
 def _with(offsets: Mapping[str, SourceOffset], others: Offsets) -> dict[str, SourceOffset]:
-    return {
-        source_id: KafkaOffset({topic: others.get(topic, parts) for topic, parts in offset.topics.items()})
-        if isinstance(offset, KafkaOffset)
-        else offset
-        for source_id, offset in offsets.items()
-    }
+    replaced = dict(offsets)
+    for source_id, offset in offsets.items():
+        if isinstance(offset, KafkaOffset):
+            topics = {topic: others.get(topic, parts) for topic, parts in offset.topics.items()}
+            replaced[source_id] = KafkaOffset(topics)
+    return replaced
 
 
 class _Placing:
@@ -110,7 +112,9 @@ class _Placing:
         return {topic: parts for topic, parts in found.items() if parts}
 
     def _require_known(self, topic: str, partition: int) -> None:
-        known = self._facts.topics.get(topic) if self._facts else None
+        known = None
+        if self._facts:
+            known = self._facts.topics.get(topic)
         if known is not None and known.unknown is None:
             is_there = partition in known.partitions and (topic in self._base)
         else:
@@ -119,7 +123,9 @@ class _Placing:
             raise self._refused(f"{topic}-{partition}", "no such partition", "partitions that the source reads")
 
     def _is_there(self, topic: str, partition: int) -> bool:
-        known = self._facts.topics.get(topic) if self._facts else None
+        known = None
+        if self._facts:
+            known = self._facts.topics.get(topic)
         if known is None or not known.exists or known.unknown is not None or partition in known.partitions:
             return True
         self.doubts.append(f"{topic}-{partition} is gone: what was unread of it is lost")
@@ -154,7 +160,10 @@ class _Placing:
     def _added(self, topic: str, known: Mapping[int, int]) -> dict[int, int]:
         """Partitions that are newer than the plans: Spark reads them from 0, and fails if that is gone."""
         topics = self._facts.topics if self._facts else {}
-        parts = topics[topic].partitions if topic in topics else {}
+        if topic in topics:
+            parts = topics[topic].partitions
+        else:
+            parts = {}
         return {p: bounds.earliest for p, bounds in sorted(parts.items()) if p not in known and bounds.earliest}
 
     def _refused(self, subject: str, found: str, expected: str) -> Exception:
@@ -163,5 +172,9 @@ class _Placing:
 
 
 def _bounds(facts: KafkaFacts | None, topic: str, partition: int) -> PartitionFacts:
-    known = facts.topics.get(topic) if facts else None
-    return known.partitions.get(partition, PartitionFacts()) if known else PartitionFacts()
+    known = None
+    if facts:
+        known = facts.topics.get(topic)
+    if known:
+        return known.partitions.get(partition, PartitionFacts())
+    return PartitionFacts()

@@ -65,7 +65,10 @@ class Alternative(JsonValue):
     command: str | None = None
 
     def __str__(self) -> str:
-        cost = "cannot be done" if self.guarantee is None else self.guarantee.value.replace("_", " ")
+        if self.guarantee is None:
+            cost = "cannot be done"
+        else:
+            cost = self.guarantee.value.replace("_", " ")
         return f"{self.goal}: {cost}, {self.because}"
 
 
@@ -135,7 +138,9 @@ class Plan(JsonValue):
     def summary(self) -> str:
         """What its steps are for, in one line; empty for a plain restart."""
         first, *others = dict.fromkeys(step.why for step in self.steps) or [""]
-        return f"{first}, and {len(others)} more" if others else first
+        if not others:
+            return first
+        return f"{first}, and {len(others)} more"
 
     @property
     def price(self) -> str:
@@ -145,8 +150,14 @@ class Plan(JsonValue):
     def again(self, *, paying: bool = False) -> str:
         """The command that makes it anew as the world is now; `paying`: with all accepted that it costs."""
         words = self.options.get(ASKED)
-        asked = [str(word) for word in words] if isinstance(words, list) else ["--goal", self.goal]
-        accepted = (*self.accepted, *self.needs) if paying else self.accepted
+        if isinstance(words, list):
+            asked = [str(word) for word in words]
+        else:
+            asked = ["--goal", self.goal]
+        if paying:
+            accepted = (*self.accepted, *self.needs)
+        else:
+            accepted = self.accepted
         known = Asked(self.checkpoint, self.evidence, accepted=tuple(waiver.value for waiver in accepted))
         return known.command("plan", *asked)
 

@@ -104,7 +104,10 @@ class SourcePrice(JsonValue):
                 total = sum(end - start for _, start, end in spans)
                 told.append(f"source {self.index}: {words} {at_most}{total:,} offsets: {ranges}")
             if files:
-                more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+                if len(files) > _FILES_SHOWN:
+                    more = f" and {len(files) - _FILES_SHOWN} more"
+                else:
+                    more = ""
                 shown = ", ".join(files[:_FILES_SHOWN])
                 told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}{more}")
             if open_ended := getattr(self, f"{what}_from", {}):
@@ -118,8 +121,14 @@ def _files_apart(told: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("reread", "lost", "duplicated"):
         is_files = isinstance(told[name], list)
-        found[f"{name}_files"] = told[name] if is_files else []
-        found[name] = {} if is_files else told[name]
+        if is_files:
+            found[f"{name}_files"] = told[name]
+        else:
+            found[f"{name}_files"] = []
+        if is_files:
+            found[name] = {}
+        else:
+            found[name] = told[name]
     return found
 
 

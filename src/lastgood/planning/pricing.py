@@ -69,7 +69,9 @@ class Reached:
 
 def ends(entry: OffsetEntry | None) -> dict[str, SourceOffset]:
     """Where a plan ends, by source; empty without one."""
-    return {line.source_id: line.offset for line in entry.sources} if entry else {}
+    if not entry:
+        return {}
+    return {line.source_id: line.offset for line in entry.sources}
 
 
 def price_of_start(
@@ -98,7 +100,9 @@ def _price(
     facts: KafkaFacts | None,
 ) -> SourcePrice:
     least, read = reached.least.get(source_id), reached.read.get(source_id)
-    most = reached.most.get(source_id) if reached.most is not None else None
+    most = None
+    if reached.most is not None:
+        most = reached.most.get(source_id)
     if isinstance(start, KafkaOffset):
         is_known = reached.is_exact and reached.most is not None and isinstance(least, KafkaOffset)
         bounds = _Topics(*map(topics_of, (least, most, read)))
@@ -142,10 +146,14 @@ def _place(offset: int, facts: KafkaFacts | None, reached: _Topics, topic: str, 
     The latest is, where Kafka does not tell it, what was read last: nobody knows how much is left out then.
     """
     if offset == OFFSET_EARLIEST:
-        return facts.earliest.get(topic, {}).get(partition, 0) if facts else 0
+        if not facts:
+            return 0
+        return facts.earliest.get(topic, {}).get(partition, 0)
     if offset == OFFSET_LATEST:
         read = reached.read.get(topic, {}).get(partition, 0)
-        return facts.latest.get(topic, {}).get(partition, read) if facts else read
+        if not facts:
+            return read
+        return facts.latest.get(topic, {}).get(partition, read)
     return offset
 
 
@@ -163,8 +171,14 @@ def _at_most(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     Its end stays open where nobody tells it (`_open_ended`).
     """
     latest: Offsets = facts.latest if facts else {}
+
+    def end_of(topic: str, partition: int, at: int) -> int:
+        if at >= 0:
+            return at
+        return latest.get(topic, {}).get(partition, OFFSET_LATEST)
+
     return {
-        topic: {p: latest.get(topic, {}).get(p, OFFSET_LATEST) if at < 0 else at for p, at in parts.items()}
+        topic: {partition: end_of(topic, partition, at) for partition, at in parts.items()}
         for topic, parts in offsets.items()
     }
 
@@ -202,9 +216,18 @@ def unresolved_ends(
                     is_whole = facts is not None and facts.earliest.get(topic, {}).get(partition) == 0
                     is_told = is_whole or recovery is not None
                     word = Guarantee.AT_LEAST_ONCE if is_told and at == OFFSET_EARLIEST else Guarantee.LOSSY
-                    by = f", where recovery {recovery} has put it" if recovery is not None else ""
+                    if recovery is not None:
+                        by = f", where recovery {recovery} has put it"
+                    else:
+                        by = ""
                     where = f"{topic}-{partition} stood at {name_offset(shown)}{by}"
                     yield word, f"{where}: how far it was read is not known"
+
+
+def _log_offset(offset: SourceOffset) -> int:
+    if isinstance(offset, FileOffset):
+        return offset.log_offset
+    return BEFORE_FIRST_FILE.log_offset
 
 
 def _file_price(
@@ -214,9 +237,7 @@ def _file_price(
     reached: Reached,
     checkpoint: Checkpoint,
 ) -> SourcePrice:
-    start, least, most, read = (
-        each.log_offset if isinstance(each, FileOffset) else BEFORE_FIRST_FILE.log_offset for each in offsets
-    )
+    start, least, most, read = (_log_offset(each) for each in offsets)
     return SourcePrice(
         index,
         "file",

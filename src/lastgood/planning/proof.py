@@ -35,6 +35,12 @@ class Proof(JsonValue):
             return f"NOT proven: {self.because}"
         if self.batch is None:
             return f"proven with Spark {self.spark}: it starts, and has nothing to read yet"
-        more = f" and {len(self.reads) - _READS_SHOWN} more" if len(self.reads) > _READS_SHOWN else ""
-        reads = f"reads {', '.join(self.reads[:_READS_SHOWN])}{more}" if self.reads else "is empty"
+        if len(self.reads) > _READS_SHOWN:
+            more = f" and {len(self.reads) - _READS_SHOWN} more"
+        else:
+            more = ""
+        if self.reads:
+            reads = f"reads {', '.join(self.reads[:_READS_SHOWN])}{more}"
+        else:
+            reads = "is empty"
         return f"proven with Spark {self.spark}: next batch {self.batch} {reads}"

@@ -46,13 +46,18 @@ class Expected:
     def reads(self) -> Iterator[str]:
         """What the batch reads; one line for each partition or source."""
         for index, start in enumerate(self.starts):
-            end = None if self.ends is None else self.ends[index]
+            end = None
+            if self.ends is not None:
+                end = self.ends[index]
             if isinstance(start, KafkaOffset) or isinstance(end, KafkaOffset):
                 yield from _partitions(start, end)
             elif isinstance(start, FileOffset) or isinstance(end, FileOffset):
                 yield _entries(index, start, end)
             else:
-                begin = "its beginning" if start is None else start.to_text()
+                if start is None:
+                    begin = "its beginning"
+                else:
+                    begin = start.to_text()
                 yield f"source {index} from {begin}" + ("" if end is None else f" to {end.to_text()}")
 
 
@@ -61,15 +66,23 @@ def expected(promise: Promise, then: Checkpoint) -> Expected:
     batch = promise.batch or 0
     entries = {n: entry for n, entry in then.offsets.entries.items() if isinstance(entry, OffsetEntry)}
     before = entries.get(batch - 1)
-    starts = tuple(map(_known, before.sources)) if before else _begun(then)
-    plan = entries.get(batch) if promise.outcome == Outcome.RERUNS.value else None
+    if before:
+        starts = tuple(map(_known, before.sources))
+    else:
+        starts = _begun(then)
+    plan = None
+    if promise.outcome == Outcome.RERUNS.value:
+        plan = entries.get(batch)
     return Expected(batch, starts, None if plan is None else tuple(line.offset for line in plan.sources))
 
 
 def _begun(then: Checkpoint) -> tuple[SourceOffset | None, ...]:
     """Where the first batch begins, as far as the sources have written that down."""
     newest = then.newest_offsets
-    names = [line.source_id for line in newest.sources] if newest else [log.name for log in then.sources]
+    if newest:
+        names = [line.source_id for line in newest.sources]
+    else:
+        names = [log.name for log in then.sources]
     began = {log.name: log.initial.offset for log in then.sources if log.initial is not None}
     return tuple(began.get(name) for name in names)
 
@@ -86,7 +99,9 @@ def contradiction(
         return f"batch {batch} instead of {wanted.batch}"
     left = list(reads)
     for index, start in enumerate(wanted.starts):
-        end = None if wanted.ends is None else wanted.ends[index]
+        end = None
+        if wanted.ends is not None:
+            end = wanted.ends[index]
         begins = (start, None) if batch == 0 else (start,)
         same = next((read for read in left if read[0] in begins and end in (None, read[1])), None)
         if same is None:
@@ -117,7 +132,9 @@ def _known(line: SourceLine) -> SourceOffset | None:
 
 
 def _text(offset: SourceOffset | None) -> str:
-    return "its beginning" if offset is None else offset.to_text()
+    if offset is None:
+        return "its beginning"
+    return offset.to_text()
 
 
 def _partitions(start: SourceOffset | None, end: SourceOffset | None) -> Iterator[str]:

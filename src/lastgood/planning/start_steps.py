@@ -34,7 +34,9 @@ class StartFileStep(Step):
     @property
     def undo(self) -> str:
         """What takes it back; one line for a person."""
-        return f"remove {self.path}" if self.before is None else f"put {self.path} back as it was"
+        if self.before is None:
+            return f"remove {self.path}"
+        return f"put {self.path} back as it was"
 
     @property
     def rank(self) -> Rank:

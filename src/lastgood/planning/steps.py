@@ -52,13 +52,20 @@ class FileStep(Step):
     @property
     def do(self) -> str:
         """What it does; one line for a person."""
-        verb = "set aside" if self.after is None else "write" if self.before is None else "rewrite"
+        if self.after is None:
+            verb = "set aside"
+        elif self.before is None:
+            verb = "write"
+        else:
+            verb = "rewrite"
         return f"{verb} {self.path}: {self.why}"
 
     @property
     def undo(self) -> str:
         """What takes it back; one line for a person."""
-        return f"remove {self.path}" if self.before is None else f"put {self.path} back as it was"
+        if self.before is None:
+            return f"remove {self.path}"
+        return f"put {self.path} back as it was"
 
     @property
     def rank(self) -> Rank:
@@ -117,7 +124,9 @@ class MoveStep(Step):
 
 def digest(content: bytes | None) -> str | None:
     """What tells one content of a file from another; None for no file."""
-    return None if content is None else hashlib.sha256(content).hexdigest()
+    if content is None:
+        return None
+    return hashlib.sha256(content).hexdigest()
 
 
 def require_own(path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastgood.checkpoint.source_offsets import FileOffset
+from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset
 from lastgood.planning.pricing import ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
@@ -37,15 +37,21 @@ def unknown(standing: Standing) -> list[str]:
     ]
 
 
+def _log_offset(offset: SourceOffset | None) -> int:
+    if isinstance(offset, FileOffset):
+        return offset.log_offset
+    return NONE
+
+
 def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:
     """Each with its source, and whether the newest plan reads it."""
     restart = standing.restart
     is_held = restart.outcome is Outcome.RERUNS and standing.common == standing.planned
-    done = standing.planned if is_held else (restart.batch or 0) - 1
+    if is_held:
+        done = standing.planned
+    else:
+        done = (restart.batch or 0) - 1
     read, planned = ends(standing.plan(done)), ends(standing.plan(standing.planned))
     for source_id, files in standing.world.files.items():
-        first, last = (
-            offset.log_offset if isinstance(offset, FileOffset) else NONE
-            for offset in (read.get(source_id), planned.get(source_id))
-        )
+        first, last = _log_offset(read.get(source_id)), _log_offset(planned.get(source_id))
         yield from ((source_id, each, each.file.log_id <= last) for each in files if each.file.log_id > first)

@@ -50,7 +50,9 @@ class CommandEnd:
 
     def __str__(self) -> str:
         """As a person says it."""
-        return f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        if self.signal:
+            return f"killed by {self.signal}"
+        return f"exit code {self.exit_code}"
 
 
 def _ending(returncode: int) -> CommandEnd:
@@ -100,6 +102,8 @@ class Child:
         self._report, report_write = os.pipe()
         script = str(Path(guard.__file__))
         try:
+            inherited = os.environ if env is None else env
+            errors = None if output is None else subprocess.STDOUT
             self._guard = subprocess.Popen(
                 [
                     sys.executable,
@@ -109,11 +113,11 @@ class Child:
                     *map(str, (control.fileno(), report_write, grace_seconds)),
                     *command,
                 ],
-                env={**(os.environ if env is None else env), _MARK: self._mark},
+                env={**(inherited), _MARK: self._mark},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=None if output is None else subprocess.STDOUT,
+                stderr=errors,
                 pass_fds=(control.fileno(), report_write, *holds),
                 start_new_session=True,  # Ctrl-C reaches us alone, and we decide what follows
             )

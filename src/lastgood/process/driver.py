@@ -55,7 +55,9 @@ class Interpreter:
     def __str__(self) -> str:
         """Versions, as a person says them."""
         python = f"Python {'.'.join(map(str, self.version))}"
-        return f"{python}, pyspark {self.pyspark}" if self.pyspark else python
+        if not self.pyspark:
+            return python
+        return f"{python}, pyspark {self.pyspark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ def prepare_launch(command: Sequence[str], env: Mapping[str, str]) -> Launch:
 
 def _prepare_python(command: Sequence[str], env: Mapping[str, str]) -> Launch:
     given = _look_up(command[0], env)
-    driver = _probe(given) if given else None
+    driver = None
+    if given:
+        driver = _probe(given)
     if (driver is None or driver.pyspark is None) and "/" not in command[0]:
         own = _probe(Path(sys.executable))
         if own is not None and own.pyspark is not None:
@@ -115,13 +119,18 @@ def _prepare_python(command: Sequence[str], env: Mapping[str, str]) -> Launch:
 def _prepare_submit(command: Sequence[str], env: Mapping[str, str]) -> Launch:
     submit = _find(command[0], env)
     named = env.get("PYSPARK_DRIVER_PYTHON") or env.get("PYSPARK_PYTHON")
-    python = _named_python(named, env) if named else submit.parent / "python3"
+    if named:
+        python = _named_python(named, env)
+    else:
+        python = submit.parent / "python3"
     driver = _probe(python)
     if driver is None and named:
         raise _unusable(named, "it does not run a Python program")
     if driver is None:  # a Spark distribution has no Python of its own: Spark takes python3 from PATH
         on_path = shutil.which("python3", path=env.get("PATH", ""))
-        driver = _probe(Path(on_path)) if on_path else None
+        driver = None
+        if on_path:
+            driver = _probe(Path(on_path))
     minimum = driver.java_minimum if driver and driver.pyspark else _JAVA_MINIMUM_SPARK_3
     java = find_java(env, minimum=minimum)
     ready = (str(submit), *command[1:])
@@ -184,7 +193,9 @@ def _find(name: str, env: Mapping[str, str]) -> Path:
 
 def _look_up(name: str, env: Mapping[str, str]) -> Path | None:
     found = shutil.which(name, path=env.get("PATH", ""))
-    return Path(found) if found else None
+    if not found:
+        return None
+    return Path(found)
 
 
 def _named_python(name: str, env: Mapping[str, str]) -> Path:

@@ -51,7 +51,9 @@ def find_java(env: Mapping[str, str], *, minimum: int = JAVA_MINIMUM) -> Java:
         where = f"JAVA_HOME={home}"
     else:
         on_path = shutil.which("java", path=env.get("PATH", ""))
-        program = Path(on_path) if on_path else None
+        program = None
+        if on_path:
+            program = Path(on_path)
         where = "PATH"
     if program is None or not program.is_file():
         raise _missing(where, "no java", minimum)
@@ -69,7 +71,9 @@ def _version(program: Path) -> int | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
-    return int(match.group(1)) if match else None
+    if not match:
+        return None
+    return int(match.group(1))
 
 
 def _missing(where: str, found: str, minimum: int) -> JavaMissingError:

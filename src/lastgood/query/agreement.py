@@ -67,13 +67,19 @@ def _agreeing(view: SinkView) -> str:
         return "shows no batch yet"
     sentence = f"agrees: its newest is batch {view.shown}"
     if view.shown > view.committed:
-        again = None if view.rerun is None else _AGAIN.get(view.rerun)
+        again = None
+        if view.rerun is not None:
+            again = _AGAIN.get(view.rerun)
         sentence += ", which is planned and not committed"
-        return sentence if again is None else f"{sentence}: {again}"
+        if again is None:
+            return sentence
+        return f"{sentence}: {again}"
     if view.shown < view.committed:
         return f"{sentence}, and {_batches(view.shown + 1, view.committed)} had nothing to write"
     return sentence
 
 
 def _batches(first: int, last: int) -> str:
-    return f"batch {first}" if first == last else f"batches {first} to {last}"
+    if first == last:
+        return f"batch {first}"
+    return f"batches {first} to {last}"

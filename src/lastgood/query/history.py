@@ -55,7 +55,9 @@ class BatchRecord:
     @property
     def watermark_ms(self) -> int | None:
         """Event-time watermark while it ran; None if there is none."""
-        return (self.offsets.batch_watermark_ms or None) if isinstance(self.offsets, OffsetEntry) else None
+        if not isinstance(self.offsets, OffsetEntry):
+            return None
+        return self.offsets.batch_watermark_ms or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class SourceRead:
             return None
         if self.ranges is not None:
             return offset_count(self.ranges)
-        return None if self.files is None else max(0, self.files[1] - self.files[0])
+        if self.files is None:
+            return None
+        return max(0, self.files[1] - self.files[0])
 
     @property
     def unit(self) -> str:
@@ -100,14 +104,21 @@ class SourceRead:
             topic: {each: (name_offset(first), name_offset(end)) for each, (first, end) in parts.items()}
             for topic, parts in self.unresolved.items()
         }
+        unit = self.unit if self.count is not None else None
+        ranges = None
+        if self.ranges is not None:
+            ranges = ranges_to_json(self.ranges)
+        file_log = None
+        if self.files is not None:
+            file_log = list(self.files)
         return {
             "source": self.source_id,
             "kind": self.kind,
             "end": self.end,
             "count": self.count,
-            "unit": self.unit if self.count is not None else None,
-            "ranges": None if self.ranges is None else ranges_to_json(self.ranges),
-            "file_log": None if self.files is None else list(self.files),
+            "unit": unit,
+            "ranges": ranges,
+            "file_log": file_log,
             "went_back": _text_keys(self.went_back),
             "added": _text_keys(_named(self.added)),
             "gone": _text_keys(_named(self.gone)),
@@ -128,7 +139,9 @@ def reads(
     """
     found = []
     for line in entry.sources:
-        earlier = before.source(line.source_id) if before else None
+        earlier = None
+        if before:
+            earlier = before.source(line.source_id)
         start = earlier.offset if earlier else (initial or {}).get(line.source_id)
         found.append(_read(line.source_id, line.text, line.offset, start, is_new=is_first or before is not None))
     return tuple(found)
@@ -302,6 +315,12 @@ def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:
 
 def _text_keys(nested: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
     return {
-        topic: {str(partition): list(value) if isinstance(value, tuple) else value for partition, value in each.items()}
+        topic: {str(partition): _tuples_as_lists(value) for partition, value in each.items()}
         for topic, each in nested.items()
     }
+
+
+def _tuples_as_lists(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return value

@@ -115,45 +115,51 @@ class Exposure:
             for partition, offset in parts.items()
         ]
         suspect = (*_FOREIGN, *_PERHAPS_FOREIGN)
-        lines += [
-            f"{topic}: {'not the topic that was read' if answer.identity in _FOREIGN else 'looks created again'}:"
-            f" {answer.because}"
-            for topic, answer in self.topics.items()
-            if answer.identity in suspect
-        ]
+        for topic, answer in self.topics.items():
+            if answer.identity in suspect:
+                what = "not the topic that was read" if answer.identity in _FOREIGN else "looks created again"
+                lines.append(f"{topic}: {what}: {answer.because}")
         return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:
         """The part `kafka` of `status --format json`."""
-        least, at = self.headroom, self.headroom_at
+        lost_after_ms = self.lost_after_ms if self.lost else None
+        unread_offsets = None
+        if not self.unknown:
+            unread_offsets = offset_count(self.unread)
         return {
             "bootstrap": redacted(self.facts.bootstrap),
             "asked_at_ms": self.facts.asked_at_ms,
             "losing": self.losing.value,
             "lost": ranges_to_json(self.lost),
-            "lost_after_ms": self.lost_after_ms if self.lost else None,
+            "lost_after_ms": lost_after_ms,
             "gone": {
                 topic: {str(each): name_offset(offset) for each, offset in parts.items()}
                 for topic, parts in self.gone.items()
             },
             "unread": ranges_to_json(self.unread),
-            "unread_offsets": None if self.unknown else offset_count(self.unread),
+            "unread_offsets": unread_offsets,
             "added": ranges_to_json(self.added),
             "topics": {
                 topic: {"identity": answer.identity.value, "because": answer.because}
                 for topic, answer in self.topics.items()
             },
-            "headroom": None
-            if least is None
-            else {
-                "kind": least.kind.value,
-                "ms": least.ms,
-                "because": least.because,
-                "limited_by_size": least.limited_by_size,
-                "topic": at[0] if at else None,
-                "partition": at[1] if at else None,
-            },
+            "headroom": self._headroom_json(),
             "unknown": list(self.doubts),
+        }
+
+    def _headroom_json(self) -> dict[str, Any] | None:
+        least = self.headroom
+        if least is None:
+            return None
+        topic, partition = self.headroom_at or (None, None)
+        return {
+            "kind": least.kind.value,
+            "ms": least.ms,
+            "because": least.because,
+            "limited_by_size": least.limited_by_size,
+            "topic": topic,
+            "partition": partition,
         }
 
 
@@ -236,7 +242,9 @@ def exposure_of(
 
 
 def _offset(offset: int) -> str:
-    return f"offset {offset:,}" if offset >= 0 else f"the {name_offset(offset)} offset"
+    if offset >= 0:
+        return f"offset {offset:,}"
+    return f"the {name_offset(offset)} offset"
 
 
 def _is_gone(topic: TopicFacts, partition: int) -> bool:

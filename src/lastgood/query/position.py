@@ -62,7 +62,9 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
     proven = [sink for sink in sinks if sink.presumed_app_id is None]
     skipped = [sink.skips_up_to for sink in proven if sink.skips_up_to is not None]
     last_good, reasons = _last_good(checkpoint, sink, sink_shows_none=known and None in shown)
-    unknown = tuple(doubts.values())
+    reasons += doubts.values()
+    if not sinks:
+        reasons.append("no sink was asked")
     return Position(
         planned=checkpoint.last_planned,
         committed=checkpoint.last_committed,
@@ -71,7 +73,7 @@ def locate(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence] = ()) -> Positi
         sink_known=known,
         skipped_up_to=max(skipped, default=None),
         last_good=last_good,
-        reasons=(*reasons, *unknown, *(() if sinks else ("no sink was asked",))),
+        reasons=tuple(reasons),
     )
 
 
@@ -80,7 +82,10 @@ def _doubt(checkpoint: Checkpoint, sink: SinkEvidence) -> str | None:
     if not sink.known:
         return f"{sink.location}: not known what it shows: {sink.because}"
     if sink.presumed_app_id is not None:
-        shown = "no batch" if sink.last_batch is None else f"batch {sink.last_batch}"
+        if sink.last_batch is None:
+            shown = "no batch"
+        else:
+            shown = f"batch {sink.last_batch}"
         return f"{sink.location}: shows {shown}, not proven to be of this query: {sink.because}"
     anew = planned_anew(checkpoint, sink)
     if anew is None:
@@ -110,7 +115,9 @@ def _last_good(checkpoint: Checkpoint, sink: int | None, *, sink_shows_none: boo
             return found, reasons
         reasons.append(why)
         below = [log.ids.before(found) for log in (offsets, commits)]
-        found = min((batch for batch in below if batch is not None), default=None) if None not in below else None
+        found = None
+        if None not in below:
+            found = min((batch for batch in below if batch is not None), default=None)
     return None, reasons
 
 

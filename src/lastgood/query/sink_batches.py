@@ -82,7 +82,9 @@ def planned_anew(checkpoint: Checkpoint, sink: SinkEvidence) -> Held | None:
     one that goes by the number, that it is the same.
     """
     orphan = checkpoint.orphan
-    held = None if orphan is None else held_batches(checkpoint, sink).get(orphan)
+    held = None
+    if orphan is not None:
+        held = held_batches(checkpoint, sink).get(orphan)
     if held is None or orphan is None:
         return None
     is_open = held.origin is Origin.UNTOLD and sink.would_skip(orphan) is not False
@@ -133,7 +135,10 @@ def _by_later(sink: SinkEvidence, planned_ms: int, orphan: int) -> Held | None:
     slack_ms = 0 if sink.times_by_driver else _STORAGE_CLOCK_MS
     came = {number: at_ms for number, at_ms in _committed_ms(sink).items() if number > orphan}
     first = min(came, key=lambda number: came[number], default=None)
-    age_ms = 0 if first is None else planned_ms - slack_ms - came[first]
+    if first is None:
+        age_ms = 0
+    else:
+        age_ms = planned_ms - slack_ms - came[first]
     if age_ms <= 0:
         return None
     is_sure = age_ms > MAX_CLOCK_SKEW_MS
@@ -179,7 +184,10 @@ def _clock_set_back(sink: SinkEvidence, planned_ms: Mapping[int, int], number: i
 def _held_numbers(sink: SinkEvidence, planned_ms: Mapping[int, int]) -> set[int]:
     """The batches that it shows: those that it tells one by one, and the one at which its mark stands."""
     live = {batch.batch_id for batch in sink.batches if batch.is_live is not False}
-    newest = set() if sink.last_batch is None else {sink.last_batch}
+    if sink.last_batch is None:
+        newest = set()
+    else:
+        newest = {sink.last_batch}
     return {*live, *newest}.intersection(planned_ms)
 
 

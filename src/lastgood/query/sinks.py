@@ -90,12 +90,16 @@ class SinkView:
     def planned(self) -> int:
         """The newest batch that is planned or committed, or `NONE`."""
         last_planned = self.checkpoint.last_planned
-        return self.committed if last_planned is None else max(last_planned, self.committed)
+        if last_planned is None:
+            return self.committed
+        return max(last_planned, self.committed)
 
     @property
     def done(self) -> int:
         """The newest batch that Spark takes for done, or `NONE`: it never runs that again."""
-        return self.committed if self.orphan is None else self.orphan - 1
+        if self.orphan is None:
+            return self.committed
+        return self.orphan - 1
 
     @property
     def next_new(self) -> int:

@@ -73,7 +73,9 @@ def stands(checkpoint: Checkpoint) -> list[SourceStand]:
     if entry is None and orphan is not None and checkpoint.last_committed is not None:
         newest, orphan = checkpoint.last_committed, None  # a plan that nobody can read will have to be made again
         entry = _plan(checkpoint, newest)
-    return list(_stands(checkpoint, newest, orphan, entry)) if entry else []
+    if not entry:
+        return []
+    return list(_stands(checkpoint, newest, orphan, entry))
 
 
 def orphan_of(checkpoint: Checkpoint) -> int | None:
@@ -90,7 +92,10 @@ def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: Offs
     for line in entry.sources:
         is_void = isinstance(line.offset, VoidOffset)
         if orphan is None:
-            start = _initial(checkpoint, line.source_id) if is_void else line.offset
+            if is_void:
+                start = _initial(checkpoint, line.source_id)
+            else:
+                start = line.offset
             yield SourceStand(line.source_id, newest + 1, start)
         elif not is_void:
             start = _start(checkpoint, orphan, line.source_id, line.offset)
@@ -100,16 +105,25 @@ def _stands(checkpoint: Checkpoint, newest: int, orphan: int | None, entry: Offs
 def _start(checkpoint: Checkpoint, batch_id: int, source_id: str, end: SourceOffset) -> SourceOffset | None:
     """Where a batch begins: where the plan before it ends, and for the first where its source began."""
     is_sparse = checkpoint.mode is Mode.ASYNC_PROGRESS
-    before_id = checkpoint.offsets.ids.before(batch_id) if is_sparse else batch_id - 1
-    before = None if before_id is None else _plan(checkpoint, before_id)
-    line = before.source(source_id) if before else None
+    if is_sparse:
+        before_id = checkpoint.offsets.ids.before(batch_id)
+    else:
+        before_id = batch_id - 1
+    before = None
+    if before_id is not None:
+        before = _plan(checkpoint, before_id)
+    line = None
+    if before:
+        line = before.source(source_id)
     if line is not None and not isinstance(line.offset, VoidOffset):
         return line.offset
     if batch_id > 0 and line is None:
         return None
     if isinstance(end, NumberOffset):  # what rate writes down is the time when it was made
         return None
-    return BEFORE_FIRST_FILE if isinstance(end, FileOffset) else _initial(checkpoint, source_id)
+    if isinstance(end, FileOffset):
+        return BEFORE_FIRST_FILE
+    return _initial(checkpoint, source_id)
 
 
 def _initial(checkpoint: Checkpoint, source_id: str) -> SourceOffset | None:

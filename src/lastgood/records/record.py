@@ -58,7 +58,7 @@ def _with_texts(told: Mapping[str, Any]) -> Mapping[str, Any]:
     metrics = told.get("metrics")
     if not isinstance(metrics, dict):
         return told
-    return {**told, "metrics": {name: each if isinstance(each, str) else str(each) for name, each in metrics.items()}}
+    return {**told, "metrics": {name: str(each) for name, each in metrics.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

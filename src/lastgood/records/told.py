@@ -27,7 +27,9 @@ def failure_as_told(failure: Mapping[str, Any]) -> dict[str, Any]:
 def record_as_told(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record, as a line of a file holds it, whose failure is so; facts about batches stay as they are."""
     failure = record.get("failure")
-    return {**record, "failure": failure_as_told(failure)} if isinstance(failure, Mapping) else dict(record)
+    if isinstance(failure, Mapping):
+        return {**record, "failure": failure_as_told(failure)}
+    return dict(record)
 
 
 def _cause(cause: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,9 @@ class Recovery(JsonValue):
     @property
     def _state(self) -> str:
         state = "undone" if self.undone else "applied"
-        return f"already {state}" if self.already else state
+        if not self.already:
+            return state
+        return f"already {state}"
 
     @property
     def _backup(self) -> str | None:
@@ -164,8 +166,13 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     config = config or Config()
     keys = keys or Keys(config)
     named = _named(evidence, start_file, owner, config)
-    place = None if isinstance(planned, Plan) else place_of(planned)
-    warrant = by_hand(planned, keys()) if place is None else out_of_lake(*place, named, keys())
+    place = None
+    if not isinstance(planned, Plan):
+        place = place_of(planned)
+    if place is None:
+        warrant = by_hand(planned, keys())
+    else:
+        warrant = out_of_lake(*place, named, keys())
     plan = warrant.plan
     if plan.needs:
         raise WaiverNeededError(
@@ -230,7 +237,10 @@ def undo(  # noqa: PLR0913 - all but the first by name
         location = _where(recovery, evidence, _said(start_file, driver_is_dead=driver_is_dead))
     else:
         location = target.location
-    config = (config or Config()) if target is None else target.config
+    if target is None:
+        config = config or Config()
+    else:
+        config = target.config
     keys = keys or Keys(config)
     found = find_recovery(open_writable(location), location, recovery)
     named = _named(evidence, start_file, owner, config)
@@ -331,7 +341,9 @@ class _Work:
 
     def _shut_out(self) -> str | None:
         """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
-        return driver_shut_out(self.plan) if self.warrant.is_own else None
+        if not self.warrant.is_own:
+            return None
+        return driver_shut_out(self.plan)
 
     def _proof(self, room: Room, *, is_forth: bool) -> str:
         """Why no driver is alive, here and now.
@@ -343,10 +355,14 @@ class _Work:
         if stage is RecoveryStage.TAKEN_BACK or (is_forth and stage is RecoveryStage.CLOSED):
             return "nothing is left to do"
         check = self._driver_check()
-        signed = None if check else room.signed_proof()
+        signed = None
+        if not check:
+            signed = room.signed_proof()
         if signed is not None:
             return signed
-        shut_out = self._shut_out() if is_forth else None
+        shut_out = None
+        if is_forth:
+            shut_out = self._shut_out()
         if shut_out is not None:
             return shut_out
         return prove_driver_dead(str(self.location), told=self.driver_is_dead, check=check, known=self._known())
@@ -359,7 +375,9 @@ def _named(evidence: EvidenceOptions, start_file: str | None, owner: Owner | Non
 def _said(start_file: str | None, *, driver_is_dead: bool) -> tuple[str, ...]:
     """What a person has said of a plan, beside the evidence."""
     dead = (DEAD,) if driver_is_dead else ()
-    return dead if start_file is None else (*dead, "--start-file", start_file)
+    if start_file is None:
+        return dead
+    return (*dead, "--start-file", start_file)
 
 
 def _require_allowed(file: str, plan: Plan, touched: Sequence[Outside], confirm: Confirm, allowing: str) -> None:
@@ -417,7 +435,9 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
             next=plan.again(),
         )
     starts_at = plan.options.get("starts_at")
-    told = None if starts_at is None else {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
+    told = None
+    if starts_at is not None:
+        told = {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
     _require_nothing_more_left_out(plan, after.left_out(then, promise, told))
 
 
@@ -432,7 +452,9 @@ def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) 
         PlanStaleError: there is more, or nobody can tell any more.
     """
     reckoned = plan.options.get("left_out", [])
-    more = None if missing is None else [line for line in missing if line not in (reckoned or ())]
+    more = None
+    if missing is not None:
+        more = [line for line in missing if line not in (reckoned or ())]
     if reckoned is None or more == []:
         return
     raise PlanStaleError(

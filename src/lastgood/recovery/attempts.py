@@ -83,7 +83,9 @@ def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
         tally = parse_tally(kept)
     except ValueError:  # `recover` says so, and begins anew
         return None
-    return FailedBatch.of(tally) if tally.stand.committed == committed else None
+    if tally.stand.committed == committed:
+        return FailedBatch.of(tally)
+    return None
 
 
 def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
@@ -94,7 +96,9 @@ def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
     """
     progress = LogWatch(checkpoint).look()
     raw = storage.read(checkpoint / METADATA, limit=LOG_BYTES_MAX)
-    query = None if raw is None else parse_query_metadata(raw)
+    query = None
+    if raw is not None:
+        query = parse_query_metadata(raw)
     return TallyStand(
         query_id=query.query_id if isinstance(query, QueryMetadata) else None,
         planned=progress.planned,
@@ -129,7 +133,9 @@ def newest_read(storage: Storage, checkpoint: Location, committed: int | None) -
 def _ends(storage: Storage, checkpoint: Location, batch: int) -> list[bytes] | None:
     """Where a plan ends in each source, as it says so; None if it is not there."""
     content = storage.read(checkpoint / f"{OFFSETS}/{batch}", limit=LOG_BYTES_MAX)
-    return None if content is None else content.splitlines()[_LINES_BEFORE_SOURCES:]
+    if content is None:
+        return None
+    return content.splitlines()[_LINES_BEFORE_SOURCES:]
 
 
 def write_tally(
@@ -201,7 +207,10 @@ class Attempts:
             signer = Signer.at(attempts.keys(), location)
             signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
-            records = _records(storage, location, before) if before.settled is None else ()
+            if before.settled is None:
+                records = _records(storage, location, before)
+            else:
+                records = ()
             ended = has_failed(records, stand.query_id)
             found = judged(policy, before, stand, Cause(), began_ms, has_failed=ended)
             if before.settled is None and (found.gives_up or found.tally.failures > before.failures):
@@ -228,7 +237,9 @@ class Attempts:
     @property
     def standing(self) -> CommandStanding:
         """How the query stands, for the ladder."""
-        return CommandStanding() if self.judged is None else self.judged.standing
+        if self.judged is not None:
+            return self.judged.standing
+        return CommandStanding()
 
     @property
     def tried(self) -> tuple[Rung, ...]:
@@ -239,7 +250,10 @@ class Attempts:
     def because(self) -> str:
         """Why it is given up, in one line for a person."""
         failed = self.failed
-        often = "once" if failed is None or failed.times == 1 else f"{failed.times} times in a row"
+        if failed is None or failed.times == 1:
+            often = "once"
+        else:
+            often = f"{failed.times} times in a row"
         if self.orphan is None:
             return f"the query failed {often} before it had planned a batch"
         return f"batch {self.orphan} failed {often} without a new committed batch"
@@ -266,7 +280,9 @@ class Attempts:
     @property
     def failed(self) -> FailedBatch | None:
         """The batch that has failed; None if none has."""
-        found = None if self.judged is None else FailedBatch.of(self.judged.tally)
+        found = None
+        if self.judged is not None:
+            found = FailedBatch.of(self.judged.tally)
         if found is None or self.judged is None or not self.gives_up or self.judged.tally.settled is not None:
             return found
         # The one start too many is not kept, so that the next call says the same; it has failed all the same.
@@ -287,7 +303,10 @@ class Attempts:
             if not (is_recorded or self._is_worth_keeping(decision)):
                 return
             stand = stand_of(storage, self.location)
-            tally = Tally(stand=stand, told_ms=0) if self.judged is None else replace(self.judged.tally, stand=stand)
+            if self.judged is None:
+                tally = Tally(stand=stand, told_ms=0)
+            else:
+                tally = replace(self.judged.tally, stand=stand)
             if decision.changes and rung is not Rung.RESUME:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
             tally = replace(tally, told_ms=now_ms(), settled=None)
@@ -329,7 +348,10 @@ def _records(storage: Storage, location: Location, before: Tally) -> Sequence[Re
 def _cause(location: Location, records: Sequence[Record]) -> Cause:
     """Why the last start failed, as a recorder in the application has written it down; else nobody knows."""
     ended = decisive_failure(records)
-    cause = Cause() if ended is None else cause_of("", ended.failure)
+    if ended is None:
+        cause = Cause()
+    else:
+        cause = cause_of("", ended.failure)
     return replace(cause, checkpoint=str(location))
 
 

@@ -90,7 +90,9 @@ def if_it_can_be_gone(decide: Callable[[], Decision | None], *, is_asked_for: bo
     except LastgoodError as error:
         if error.retry is Retry.LATER:
             return Decision(Verdict.LATER, error.sentence, error=error)
-        return Decision(Verdict.PERSON, error.sentence, error=error) if is_asked_for else None
+        if not is_asked_for:
+            return None
+        return Decision(Verdict.PERSON, error.sentence, error=error)
     if decision is None:
         return None
     is_no_way = decision.verdict is Verdict.PERSON and decision.plan is None

@@ -168,7 +168,10 @@ class Engine:
             return Done(self._plan, already=True)
         seal = self._plan.seal
         if stage is RecoveryStage.CLOSED or stage.is_back:
-            seal = self._seal_now() if stage is RecoveryStage.CLOSED else self._room.seal()
+            if stage is RecoveryStage.CLOSED:
+                seal = self._seal_now()
+            else:
+                seal = self._room.seal()
         if stage not in (
             RecoveryStage.BEGUN,
             RecoveryStage.UNDONE,

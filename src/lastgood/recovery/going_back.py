@@ -43,7 +43,9 @@ def has_passed(target: Target, keys: Keys) -> bool:
 
 def _read_again(plan: Plan) -> list[Ranges]:
     """What the query was to read again, source by source, if the plan takes it back."""
-    return [source.reread for source in plan.sources if source.reread] if plan.goal in _GO_BACK else []
+    if plan.goal in _GO_BACK:
+        return [source.reread for source in plan.sources if source.reread]
+    return []
 
 
 def _is_beyond(sources: Iterable[Offsets], again: Ranges) -> bool:

@@ -73,7 +73,9 @@ def outage_of(
         return None
     signs = Signs(committed_ms=committed_ms, repaired_ms=_repaired_ms(storage, location), running_ms=running_ms)
     seconds = outage_seconds(policy, signs, now_ms)
-    return None if seconds is None else Outage(seconds, policy)
+    if seconds is None:
+        return None
+    return Outage(seconds, policy)
 
 
 def after_outage(outage: Outage, decide: Callable[[str, StartChoice], Decision], go_on: str) -> Decision:

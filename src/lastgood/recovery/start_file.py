@@ -40,9 +40,13 @@ def start_steps(edit: StartEdit, checkpoint: Location) -> tuple[StartFileStep, .
     if found is not None and (found.size or 0) > FILE_BYTES_MAX:
         # What is not read would not be written back either.
         raise _refused(edit, f"{found.size} bytes", f"{FILE_BYTES_MAX} bytes at most")
-    before = None if found is None else storage.read(file, limit=FILE_BYTES_MAX)
+    before = None
+    if found is not None:
+        before = storage.read(file, limit=FILE_BYTES_MAX)
     after = edit.file.content(before, edit.offsets)
-    return () if before == after else (StartFileStep(str(file), digest(before), after, edit.why),)
+    if before == after:
+        return ()
+    return (StartFileStep(str(file), digest(before), after, edit.why),)
 
 
 class StartFileNotNamedError(UsageError):
@@ -81,7 +85,9 @@ def require_named(plan: Plan, named: Iterable[str | None], *, is_of_disks: bool 
 
 def _without_links(location: Location) -> Location:
     """The same place by its own name, where links of a disk lead to it."""
-    return replace(location, path=os.path.realpath(location.path)) if location.scheme == "file" else location
+    if location.scheme == "file":
+        return replace(location, path=os.path.realpath(location.path))
+    return location
 
 
 def _refused(edit: StartEdit, found: str, expected: str) -> UsageError:

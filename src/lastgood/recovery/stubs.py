@@ -55,14 +55,18 @@ def _offsets(checkpoint: Checkpoint) -> dict[str, SourceOffset]:
     plans = [entry for _, entry in sorted(checkpoint.offsets.entries.items()) if isinstance(entry, OffsetEntry)]
     initial = {log.name: log.initial.offset for log in checkpoint.sources if log.initial is not None}
     newest = checkpoint.newest_offsets
-    names = (
-        [line.source_id for line in newest.sources] if newest else sorted(initial, key=lambda name: (len(name), name))
-    )
+    if newest:
+        names = [line.source_id for line in newest.sources]
+    else:
+        names = sorted(initial, key=lambda name: (len(name), name))
     found: dict[str, SourceOffset] = {}
     for name in names:
         lines = [line for plan in reversed(plans) if (line := plan.source(name)) is not None]
         told = [line.offset for line in lines if not isinstance(line.offset, VoidOffset)]
-        found[name] = told[0] if told else initial.get(name, VoidOffset())
+        if told:
+            found[name] = told[0]
+        else:
+            found[name] = initial.get(name, VoidOffset())
     return found
 
 
@@ -93,7 +97,10 @@ def _topics(source_id: str, offset: KafkaOffset, found: Survey, *, fail_on_data_
         subscription = {"subscribePattern": asked.subscribe_pattern}
     else:
         subscription = {"subscribe": ",".join(dict.fromkeys((*offset.topics, *asked.topics)))}
-    config = {} if asked.kafka_config is None else parse_properties(asked.kafka_config.read_bytes())
+    if asked.kafka_config is None:
+        config = {}
+    else:
+        config = parse_properties(asked.kafka_config.read_bytes())
     # Without a group of its own the stub asks as Spark does by itself: under a name that nobody else has.
     kept = {f"kafka.{name}": value for name, value in config.items() if name not in ("bootstrap.servers", "group.id")}
     return Stub(

@@ -88,7 +88,10 @@ class Named:
             ConfigError: the configuration is broken.
         """
         told = self.evidence.of(target_at(location, self.config))
-        before = EvidenceOptions() if note is None else note.evidence
+        if note is None:
+            before = EvidenceOptions()
+        else:
+            before = note.evidence
         return replace(
             told,
             sinks=tuple(dict.fromkeys((*self._sinks(location), *before.sinks))),
@@ -137,7 +140,10 @@ def place_of(file: str) -> tuple[Location, str] | None:
         LocationInvalidError: it is no location.
     """
     named = parse_location(file)
-    followed = parse_location(os.path.realpath(named.path)) if named.scheme == "file" else named
+    if named.scheme == "file":
+        followed = parse_location(os.path.realpath(named.path))
+    else:
+        followed = named
     for location in (named, followed):
         found = _KEPT.fullmatch(location.path)
         if found is not None:
@@ -163,7 +169,10 @@ def by_hand(planned: str | Plan, keys: KeyRing) -> Warrant:
         PlanNotOfThisPlaceError: its file lies in the checkpoint itself.
         SignatureMissingError, SignatureWrongError: there is a key, and none has signed the file.
     """
-    plan = planned if isinstance(planned, Plan) else _read(planned, keys)
+    if isinstance(planned, Plan):
+        plan = planned
+    else:
+        plan = _read(planned, keys)
     checkpoint = parse_location(plan.checkpoint)
     if isinstance(planned, str) and f"{parse_location(planned).identity}/".startswith(f"{checkpoint.identity}/"):
         raise _of_the_lake(planned)
@@ -221,7 +230,10 @@ def out_of_lake(
 def _looked_here(plan: Plan, here: EvidenceOptions) -> EvidenceOptions:
     """Where it is looked for a plan whose words count, by the files of this machine."""
     looked = options_of(plan.evidence)
-    kafka = here.kafka if looked.kafka is not None and is_file_of_facts(looked.kafka) else here.kafka or looked.kafka
+    if looked.kafka is not None and is_file_of_facts(looked.kafka):
+        kafka = here.kafka
+    else:
+        kafka = here.kafka or looked.kafka
     return replace(looked, kafka=kafka, kafka_config=here.kafka_config)
 
 
@@ -270,7 +282,9 @@ def outside(warrant: Warrant, named: Named) -> tuple[Outside, ...]:
         LocationInvalidError: a location of the plan is none.
     """
     plan = warrant.plan
-    return () if warrant.is_signed or noted(plan) is not None else tuple(_outside(plan, named))
+    if warrant.is_signed or noted(plan) is not None:
+        return ()
+    return tuple(_outside(plan, named))
 
 
 def _outside(plan: Plan, named: Named) -> Iterator[Outside]:
@@ -303,7 +317,9 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
         PlanNotOfThisPlaceError: the logs tell of another query.
     """
     raw = storage.read(location / METADATA, limit=LOG_BYTES_MAX)
-    told = None if raw is None else parse_query_metadata(raw)
+    told = None
+    if raw is not None:
+        told = parse_query_metadata(raw)
     left = files_after(plan.steps)
     known = {plan.query_id, _id_in(left.get(METADATA))} - {None}
     if not isinstance(told, QueryMetadata) or told.query_id in known or not known:
@@ -321,7 +337,9 @@ def _own_ids(plan: Plan, location: Location, storage: WritableStorage) -> set[st
 
 def _id_in(metadata: bytes | None) -> str | None:
     """The id of the query that `metadata` names; None if it names none."""
-    told = None if metadata is None else parse_query_metadata(metadata)
+    told = None
+    if metadata is not None:
+        told = parse_query_metadata(metadata)
     return told.query_id if isinstance(told, QueryMetadata) else None
 
 

@@ -41,7 +41,10 @@ class Config:
         Args:
             path: Which file; None: the `lastgood.toml` here, if there is one.
         """
-        self.path = Path(CONFIG_NAME) if path is None else path
+        if path is None:
+            self.path = Path(CONFIG_NAME)
+        else:
+            self.path = path
         self._reading = RLock()
         self._document: Mapping[str, Any] | None = None
         self._pipelines: dict[str, Pipeline] | None = None
@@ -51,14 +54,19 @@ class Config:
     def named(self) -> str | None:
         """How a command has to name it; None where it is the one that a command finds here by itself."""
         is_here = self.path.absolute() == Path(CONFIG_NAME).absolute()
-        return None if is_here else str(self.path)
+        if is_here:
+            return None
+        return str(self.path)
 
     @property
     def here(self) -> Config:
         """The one that a command typed here finds by itself."""
         with self._reading:
             if self._here is None:
-                self._here = self if self.named is None else Config()
+                if self.named is None:
+                    self._here = self
+                else:
+                    self._here = Config()
             return self._here
 
     @property
@@ -115,7 +123,9 @@ class Config:
             ConfigError, LocationInvalidError: as `pipeline_of`.
         """
         pipeline = self.pipeline_of(text)
-        return Policy() if pipeline is None else pipeline.policy
+        if pipeline is not None:
+            return pipeline.policy
+        return Policy()
 
     def _top(self) -> _Table:
         with self._reading:
@@ -192,7 +202,9 @@ def parse_duration(text: object) -> float:
     """
     if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
         return float(text)
-    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    match = None
+    if isinstance(text, str):
+        match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"no duration: {text!r}")
     return float(match.group(1)) * _UNITS[match.group(2)]
@@ -205,7 +217,9 @@ def _key_file(top: _Table) -> Path | None:
         return None
     file = trust.string("key_file")
     trust.finish()
-    return None if file is None else trust.folder.absolute() / Path(file).expanduser()
+    if file is None:
+        return None
+    return trust.folder.absolute() / Path(file).expanduser()
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -275,7 +289,9 @@ def pipeline_of_command(
         ConfiguredQuery(name=str(number), checkpoint=each, sink=sink, source_replays=source_replays)
         for number, each in enumerate(checkpoints)
     )
-    source = None if kafka is None else Kafka(bootstrap=kafka)
+    source = None
+    if kafka is not None:
+        source = Kafka(bootstrap=kafka)
     return Pipeline(name=Path(script).stem, command=tuple(command), queries=queries, kafka=source)
 
 
@@ -301,17 +317,23 @@ def _pipeline(name: str, table: _Table, ledger: LedgerPlace | None) -> Pipeline:
     queries = (*own, *(query for name, each in table.tables("query").items() for query in _query(name, each)))
     cwd = table.string("cwd")
     max_downtime = table.duration("max_downtime", None)
+    working_folder = None
+    if cwd:
+        working_folder = table.folder / cwd
+    max_downtime_ms = None
+    if max_downtime is not None:
+        max_downtime_ms = int(max_downtime * 1000)
     pipeline = Pipeline(
         name=name,
         command=tuple(command),
         queries=queries,
         env=table.string_map("env"),
-        cwd=table.folder / cwd if cwd else None,
+        cwd=working_folder,
         kafka=_kafka(table),
         ledger=table.ledger() or ledger,
         policy=_policy(table, len(queries)),
         driver_check=tuple(table.strings("driver_check")),
-        max_downtime_ms=None if max_downtime is None else int(max_downtime * 1000),
+        max_downtime_ms=max_downtime_ms,
     )
     table.finish()
     return pipeline
@@ -423,7 +445,10 @@ class _Table:
         return self._path.parent
 
     def wrong(self, key: str, found: str, expected: str, hint: str | None = None) -> ConfigError:
-        name = f"{self._where}.{key}" if self._where else key
+        if self._where:
+            name = f"{self._where}.{key}"
+        else:
+            name = key
         return ConfigError(
             f"'{name}' cannot be understood",
             subject=f"{self._path}: {name}",
@@ -448,7 +473,9 @@ class _Table:
     def ledger(self) -> LedgerPlace | None:
         told = self.string("ledger")
         try:
-            return None if told is None else parse_place(told, folder=self.folder)
+            if told is None:
+                return None
+            return parse_place(told, folder=self.folder)
         except LedgerUrlError as error:
             raise self.wrong("ledger", error.found or "", error.expected or "") from error
 
@@ -499,7 +526,9 @@ class _Table:
 
     def table(self, key: str) -> _Table | None:
         value = self._get(key, dict, "a table")
-        return None if value is None else _Table(value, self._path, f"{self._where}.{key}".lstrip("."))
+        if value is None:
+            return None
+        return _Table(value, self._path, f"{self._where}.{key}".lstrip("."))
 
     def tables(self, key: str, *, required: str | None = None) -> dict[str, _Table]:
         value = self._get(key, dict, "a table of tables") or {}
@@ -521,4 +550,6 @@ class _Table:
 
 def _nearest(word: str, known: Mapping[str, object] | list[str], sentence: str) -> str | None:
     near = difflib.get_close_matches(word, list(known), n=1)
-    return sentence.format(near[0]) if near else None
+    if not near:
+        return None
+    return sentence.format(near[0])

@@ -103,8 +103,12 @@ def key_file(config: Config | None = None, environment: Mapping[str, str] | None
     if told.get(FILE_VARIABLE):
         return Path(told[FILE_VARIABLE]), FILE_VARIABLE
     config = config or Config()
-    named = config.key_file() if config.is_there else None
-    return (default_file(), None) if named is None else (named, f"{config.path}: trust.key_file")
+    named = None
+    if config.is_there:
+        named = config.key_file()
+    if named is None:
+        return (default_file(), None)
+    return (named, f"{config.path}: trust.key_file")
 
 
 def default_file() -> Path:
@@ -135,7 +139,10 @@ def read_key_file(file: Path) -> KeyRing | None:
     except OSError as error:
         if not os.access(file.parent, os.X_OK):  # the home of somebody else, as after a change of user
             return None
-        found = "a link" if file.is_symlink() else error.strerror or "a file that cannot be read"
+        if file.is_symlink():
+            found = "a link"
+        else:
+            found = error.strerror or "a file that cannot be read"
         raise _refused(
             file, found, f"a file that only its owner can read; {TEXT_VARIABLE} takes a key as well"
         ) from error
@@ -197,15 +204,16 @@ def _require_private(file: Path, found: os.stat_result) -> None:
 
 
 def _refused(file: Path, found: str, expected: str) -> KeyFileOpenError:
-    is_mode = found.startswith("mode")
-    close = shlex.join(["chmod", "600", str(file)])
+    sentence, then = "a file of keys is not safe where it lies", owners_of(str(file))
+    if found.startswith("mode"):
+        sentence = "others can read the file of keys"
+        close = shlex.join(["chmod", "600", str(file)])
+        then = f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
     return KeyFileOpenError(
-        "a file of keys is not safe where it lies" if not is_mode else "others can read the file of keys",
+        sentence,
         subject=str(file),
         found=found,
         expected=expected,
         effect="nothing has been changed",
-        next=f"{close}; if others may have read it: {command_line('key', 'rotate', file)}"
-        if is_mode
-        else owners_of(str(file)),
+        next=then,
     )

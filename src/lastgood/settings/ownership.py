@@ -51,7 +51,9 @@ def require_own(path: Path, found: os.stat_result) -> None:
 def _caller() -> set[int]:
     """Who became root by sudo; nobody else is believed who says so."""
     told = os.environ.get("SUDO_UID", "")
-    return {int(told)} if os.geteuid() == 0 and told.isdecimal() else set()
+    if os.geteuid() == 0 and told.isdecimal():
+        return {int(told)}
+    return set()
 
 
 def _is_safe(folder: Path) -> bool:

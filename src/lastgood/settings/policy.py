@@ -87,4 +87,6 @@ def after_failure(policy: Policy, count: Count, *, passes_by_itself: bool = Fals
 
 def backoff(policy: Policy, tried: int) -> float:
     """Seconds to wait before the next try, after so many; the first comes at once."""
-    return 0.0 if tried == 0 else min(policy.backoff_seconds * 2.0 ** min(tried - 1, 60), policy.backoff_max_seconds)
+    if tried == 0:
+        return 0.0
+    return min(policy.backoff_seconds * 2.0 ** min(tried - 1, 60), policy.backoff_max_seconds)

@@ -158,7 +158,10 @@ def known_here(checkpoint: str, config: Config) -> Target | None:
     for query in () if pipeline is None else pipeline.queries:
         if pipeline is not None and parse_location(query.checkpoint).identity == wanted:
             is_only = len(pipeline.queries) == 1
-            name = pipeline.name if is_only else f"{pipeline.name}.{query.name}"
+            if is_only:
+                name = pipeline.name
+            else:
+                name = f"{pipeline.name}.{query.name}"
             return replace(target_of(pipeline, query), name=name)
     return None
 
@@ -174,7 +177,9 @@ def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
         pipeline = config.here.pipeline_of(checkpoint)
     except LastgoodError:  # whoever types the command is told what is wrong with the configuration
         return (DEAD,)
-    return () if pipeline is not None and pipeline.driver_check else (DEAD,)
+    if pipeline is not None and pipeline.driver_check:
+        return ()
+    return (DEAD,)
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
@@ -186,11 +191,19 @@ def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageErr
     known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
     near = difflib.get_close_matches(text, names, n=1)
     folder = f"./{text} for a folder that is not there yet"
+    if known:
+        found = f"pipelines {known}"
+    else:
+        found = f"no {config.name} here"
+    if near:
+        expected = f"{near[0]}; or {folder}"
+    else:
+        expected = folder
     return UsageError(
         f"there is neither a pipeline '{text}' nor such a folder",
         subject=str(config),
-        found=f"pipelines {known}" if known else f"no {config.name} here",
-        expected=f"{near[0]}; or {folder}" if near else folder,
+        found=found,
+        expected=expected,
     )
 
 
@@ -199,9 +212,17 @@ def _query(pipeline: Pipeline, name: str, config: Path) -> ConfiguredQuery:
     if len(chosen) == 1:
         return chosen[0]
     names = [f"{pipeline.name}.{query.name}" for query in pipeline.queries]
+    if chosen:
+        sentence = f"which query of pipeline '{pipeline.name}'?"
+    else:
+        sentence = "the pipeline has no such query"
+    if names:
+        expected = f"one of {', '.join(names)}"
+    else:
+        expected = "checkpoint = …"
     raise UsageError(
-        f"which query of pipeline '{pipeline.name}'?" if chosen else "the pipeline has no such query",
+        sentence,
         subject=f"{config}: pipeline.{pipeline.name}",
         found=", ".join(names) or "no checkpoint",
-        expected=f"one of {', '.join(names)}" if names else "checkpoint = …",
+        expected=expected,
     )

@@ -41,7 +41,9 @@ class SinkChanges:
 def changes_of(kind: str) -> SinkChanges | None:
     """What lastgood does to sinks of a kind; None if it never changes one."""
     found = SINK_KINDS.get(kind)
-    return None if found is None else found.changes()
+    if found is None:
+        return None
+    return found.changes()
 
 
 def fence_at(kind: str) -> Fence | None:

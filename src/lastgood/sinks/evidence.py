@@ -139,7 +139,9 @@ class SinkEvidence(JsonValue):
     def live_version(self, batch_id: int) -> int | None:
         """The version that holds a batch now; None if none is known."""
         found = [batch.version for batch in self.batches if batch.is_live and batch.batch_id == batch_id]
-        return found[-1] if found else None
+        if not found:
+            return None
+        return found[-1]
 
     def versions(self, batch_id: int) -> tuple[int, ...]:
         """Every version that wrote a batch, oldest first; several if it was taken back and written again."""

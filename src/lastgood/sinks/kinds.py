@@ -37,4 +37,6 @@ _ANY_KIND: Final = SinkTraits(keeps_log=None)
 def traits_of(kind: str) -> SinkTraits:
     """What is so of every sink of a kind; of one that nobody knows as little as can be."""
     found = SINK_KINDS.get(kind)
-    return _NO_KIND.get(kind, _ANY_KIND) if found is None else found.traits
+    if found is not None:
+        return found.traits
+    return _NO_KIND.get(kind, _ANY_KIND)

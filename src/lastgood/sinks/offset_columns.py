@@ -95,7 +95,10 @@ class TableOffsets:
         files = f"{self.file_count} file{'s' * (self.file_count != 1)}"
         if self.files_read == self.file_count:
             return f"{files} read"
-        read = f"{self.files_read} of them read" if self.files_read else "none of them read"
+        if self.files_read:
+            read = f"{self.files_read} of them read"
+        else:
+            read = "none of them read"
         return f"statistics of {files}, {read}"
 
 

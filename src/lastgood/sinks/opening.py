@@ -54,7 +54,9 @@ def same_sink(text: str) -> str:
     Raises:
         LocationInvalidError: the location is not understood.
     """
-    return without_login(text.partition("#")[0]) if is_database(text) else split_kind(text)[1].identity
+    if is_database(text):
+        return without_login(text.partition("#")[0])
+    return split_kind(text)[1].identity
 
 
 def open_sink(
@@ -88,7 +90,9 @@ def open_sink(
         return claiming.open_text(text, opening)
     name, location = split_kind(text)
     storage = open_storage(location, storage_options)
-    kind = None if name is None else SINK_KINDS[name]
+    kind = None
+    if name is not None:
+        kind = SINK_KINDS[name]
     if kind is None:
         found = _look(storage, location, timeout_seconds)
         if isinstance(found, OtherSink) and (found.kind == UNKNOWN or not text.startswith("file:")):

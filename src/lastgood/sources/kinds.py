@@ -91,12 +91,16 @@ def place_of(offset: SourceOffset) -> int | None:
     """How far on an offset is that has no type of its own; None where its kind does not tell."""
     place = kind_of(offset).place
     value = offset.value if isinstance(offset, JsonOffset) else None
-    return place(value) if place is not None and isinstance(value, dict) else None
+    if place is not None and isinstance(value, dict):
+        return place(value)
+    return None
 
 
 def source_kind(name: str | None) -> SourceKind:
     """The kind of a name, as `SourceOffset.kind` has it; of one that nobody knows as little as can be."""
-    return NOT_KNOWN if name is None else SOURCE_KINDS.get(name, NOT_KNOWN)
+    if name is None:
+        return NOT_KNOWN
+    return SOURCE_KINDS.get(name, NOT_KNOWN)
 
 
 def is_told_as_table(name: str) -> bool:

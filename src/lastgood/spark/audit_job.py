@@ -200,7 +200,10 @@ def own_expression(name: str) -> str:
     if name.lower() in (*_PLACE.values(), "timestamp"):
         return name
     plain = name.replace("`", "")
-    path = f"$.{plain}" if re.fullmatch(r"[\w.]+", plain) else f"$['{plain}']"
+    if re.fullmatch(r"[\w.]+", plain):
+        path = f"$.{plain}"
+    else:
+        path = f"$['{plain}']"
     escaped = path.replace("\\", "\\\\").replace("'", "\\'")
     return f"get_json_object(CAST(value AS STRING), '{escaped}')"
 
@@ -351,7 +354,10 @@ class KeyComparison:
         keys = list(self.columns.keys)
         if self.sink.has_position:
             topics = ", ".join(f"'{topic}'" for topic in self._compacted)
-            kind = f"if(record_topic IN ({topics}), 'not_verifiable', 'unknown')" if topics else "'unknown'"
+            if topics:
+                kind = f"if(record_topic IN ({topics}), 'not_verifiable', 'unknown')"
+            else:
+                kind = "'unknown'"
             rows = _join(self._rows, unmatched, keys, "left_semi")
             return rows.select(sf.expr(kind).alias("kind"), sf.lit(1).cast("long").alias("weight"), *keys, *_PLACE)
         elsewhere = self.columns.of_records(self.source.records_outside(), "is_after")
@@ -369,6 +375,11 @@ def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
     too many, or unmatched if the key has no record at all. On a compacted topic a row too many may be that of
     an earlier record, unless the key is the record's place.
     """
+    over = "surplus - unmatched"
+    if surplus_is_provable:
+        duplicated, unprovable = (over, "0")
+    else:
+        duplicated, unprovable = ("0", over)
     steps = {
         "missing": "kept - agreed",
         "strange": "rows - agreed - agreed_aborted",
@@ -378,8 +389,8 @@ def _with_verdict(by_key: DataFrame, *, surplus_is_provable: bool) -> DataFrame:
         "aborted_in_sink": "agreed_aborted + also_aborted",
         "surplus": "strange - changed - also_aborted",
         "unmatched": "if(allowed = 0, surplus, 0)",
-        "duplicated": "surplus - unmatched" if surplus_is_provable else "0",
-        "unprovable": "0" if surplus_is_provable else "surplus - unmatched",
+        "duplicated": duplicated,
+        "unprovable": unprovable,
     }
     for name, expression in steps.items():
         by_key = by_key.withColumn(name, sf.expr(expression).cast("long"))

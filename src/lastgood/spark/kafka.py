@@ -88,7 +88,10 @@ def read_kafka(  # noqa: PLR0913 - all but the first two by name
         raise UsageError("where is Kafka?", found=f"neither kafka= nor the option {_BOOTSTRAP}")
     recovered = _recovered(spark, name, starting_offsets, start_key)
     if recovered is not None:
-        start = recovered if isinstance(recovered, str) else recovered.option(_partitions(spark, settled))
+        if isinstance(recovered, str):
+            start = recovered
+        else:
+            start = recovered.option(_partitions(spark, settled))
         settled = {key: value for key, value in settled.items() if key not in _STRONGER}
         settled[_STARTING] = start
     frame: DataFrame = spark.readStream.format("kafka").options(**settled).load()
@@ -108,10 +111,16 @@ def _recovered(spark: Any, name: str, chosen: str | Path | None, key: str | None
     if chosen is None and key is None:
         chosen, key = os.environ.get(FOLDER_VARIABLE), os.environ.get(KEY_VARIABLE)
     if not chosen:
-        value = None if key is None else spark.conf.get(key, None)
-        return None if value is None else parse_start_value(value, name, f"{key} in the session's configuration")
+        value = None
+        if key is not None:
+            value = spark.conf.get(key, None)
+        if value is None:
+            return None
+        return parse_start_value(value, name, f"{key} in the session's configuration")
     content, subject = _file(str(chosen), name)
-    return None if content is None else parse_start(content, name, subject, key=key)
+    if content is None:
+        return None
+    return parse_start(content, name, subject, key=key)
 
 
 def _file(chosen: str, name: str) -> tuple[bytes | None, str]:
@@ -134,7 +143,10 @@ def _file(chosen: str, name: str) -> tuple[bytes | None, str]:
 
 def _partitions(spark: Any, options: Mapping[str, str]) -> Partitions:
     """The partitions that a source with these options reads."""
-    topics = [topic.strip() for topic in options["subscribe"].split(",")] if "subscribe" in options else []
+    if "subscribe" in options:
+        topics = [topic.strip() for topic in options["subscribe"].split(",")]
+    else:
+        topics = []
     pattern = options.get("subscribepattern")
     if is_connect(spark):
         return _partitions_by_client(options, topics, pattern)

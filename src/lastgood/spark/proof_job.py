@@ -82,7 +82,10 @@ def watched(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
     progress = [json.loads(each.json()) for each in query._jsq.recentProgress()]  # noqa: SLF001 - as it is in Java
     first = next((each for each in progress if each["batchId"] == sink.batch), None)
     told["batch"] = sink.batch
-    told["idle_at"] = progress[-1]["batchId"] if progress and sink.batch is None else None
+    if progress and sink.batch is None:
+        told["idle_at"] = progress[-1]["batchId"]
+    else:
+        told["idle_at"] = None
     told["sources"] = [
         [as_text(begin_of(each, sink.begins)), as_text(each["endOffset"])]
         for each in (first or {"sources": []})["sources"]
@@ -99,7 +102,11 @@ def begin_of(source: dict[str, Any], begun: list[tuple[Any, Any]]) -> Any:
 
 def as_text(offset: Any) -> str | None:
     """An offset as it stands in a log: Spark shows it as JSON where it is JSON."""
-    return None if offset is None else json.dumps(offset) if not isinstance(offset, str) else offset
+    if offset is None:
+        return None
+    if isinstance(offset, str):
+        return offset
+    return json.dumps(offset)
 
 
 def main(question: str, answer: str) -> None:

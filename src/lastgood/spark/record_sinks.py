@@ -224,7 +224,10 @@ class BesideCheckpoints:
 def _sink_beside(checkpoint: str | None) -> RecordTaker | None:
     """None where there is no place beside it, or none that we can write to whatever we wait for."""
     try:
-        location = None if checkpoint is None else parse_location(checkpoint)
+        if checkpoint is None:
+            location = None
+        else:
+            location = parse_location(checkpoint)
         if location is None or location.name.startswith(TEMPORARY_CHECKPOINT):
             return None
         return sink_for(records_folder(location), root=location)

@@ -106,7 +106,9 @@ def _sink(to: str | Path | RecordTaker | None) -> RecordTaker:
         return BesideCheckpoints(platformdirs.user_state_path("lastgood") / RECORDS_FOLDER)
     if isinstance(to, str) and is_ledger_url(to):
         return LedgerSink(parse_place(to))
-    return sink_for(parse_location(str(to))) if isinstance(to, str | Path) else to
+    if not isinstance(to, str | Path):
+        return to
+    return sink_for(parse_location(str(to)))
 
 
 class _Starts:

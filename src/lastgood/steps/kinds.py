@@ -50,7 +50,9 @@ def parse_step(told: object) -> Step:
     Raises:
         ValueError: it is none, or it touches what no step may touch; the message is one line for a person.
     """
-    kind = told.get("kind") if isinstance(told, dict) else None
+    kind = None
+    if isinstance(told, dict):
+        kind = told.get("kind")
     found = next((each.step for each in step_kinds() if each.step.kind == kind), None)
     if found is None:
         raise ValueError(f"the step {told!r:.200} is not understood")

@@ -55,7 +55,10 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
         client = self.service_client.get_container_client(container)
         told = {"name_starts_with": f"{name}/" if name else None, "include": ["metadata"]}
         with _telling():
-            blobs = client.list_blobs(**told) if deep else client.walk_blobs(**told, delimiter="/")
+            if deep:
+                blobs = client.list_blobs(**told)
+            else:
+                blobs = client.walk_blobs(**told, delimiter="/")
             return [_entry(container, blob) async for blob in blobs]
 
     async def _ls(self, path: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
@@ -86,7 +89,9 @@ class BoundedAzure(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no t
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         with _telling():
-            length = None if end is None else end - (start or 0)
+            length = None
+            if end is not None:
+                length = end - (start or 0)
             stream = await self._blob(path).download_blob(offset=start or 0, length=length)
             return bytes(await stream.readall())
 
@@ -138,7 +143,9 @@ def _client(told: Any) -> Any:
     if told.connection_string is not None:
         require_account(told.connection_string, host)
         return BlobServiceClient.from_connection_string(told.connection_string, **how)
-    sas = AzureSasCredential(told.sas_token.lstrip("?")) if told.sas_token else None
+    sas = None
+    if told.sas_token:
+        sas = AzureSasCredential(told.sas_token.lstrip("?"))
     return BlobServiceClient(f"https://{host}", credential=told.credential or told.account_key or sas, **how)
 
 
@@ -174,10 +181,13 @@ def _entry(container: str, blob: Any) -> dict[str, Any]:
     """What Azure tells of a blob, or of what the names of several begin with, as fsspec tells it."""
     marks = {name.lower(): value for name, value in (blob.get("metadata") or {}).items()}
     is_folder = blob.name.endswith("/") or "true" in (marks.get("hdi_isfolder"), marks.get("is_directory"))
-    return {
+    entry: dict[str, Any] = {
         "name": f"{container}/{blob.name}".rstrip("/"),
-        "type": "directory" if is_folder else "file",
-        "size": None if is_folder else blob.size,
-        "last_modified": None if is_folder else blob.last_modified,
+        "type": "directory",
+        "size": None,
+        "last_modified": None,
         "metadata": marks,
     }
+    if not is_folder:
+        entry |= {"type": "file", "size": blob.size, "last_modified": blob.last_modified}
+    return entry

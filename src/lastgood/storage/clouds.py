@@ -90,4 +90,6 @@ def gcs_settings(env: Mapping[str, str], configured: Mapping[str, Any]) -> dict[
         env: Where `STORAGE_EMULATOR_HOST` may stand, which all of Google's libraries know.
         configured: What the user has told fsspec of Google.
     """
-    return {"token": "anon"} if env.get(_EMULATOR, "default") != "default" and "token" not in configured else {}
+    if env.get(_EMULATOR, "default") != "default" and "token" not in configured:
+        return {"token": "anon"}
+    return {}

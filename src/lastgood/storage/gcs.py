@@ -54,23 +54,35 @@ class BoundedGcs(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
                 _checked(answer.status, answer.headers, content, wants_json=json_out, is_content=is_content)
                 if json_out:
                     return json.loads(content)
-                return answer.request_info if info_out else (answer.headers, content)
+                if info_out:
+                    return answer.request_info
+                return (answer.headers, content)
             failure = ConnectionError(f"Google answers {answer.status}")
         raise failure
 
     async def _asked(
         self, method: str, path: str, *args: str, headers: Any = None, data: Any = None, **more: Any
     ) -> tuple[Any, bytes]:
-        url = path if path.startswith("http") else self.base + path
-        url = url.format(*(quote(arg, safe="") for arg in args)) if args else url
+        if path.startswith("http"):
+            url = path
+        else:
+            url = self.base + path
+        if args:
+            url = url.format(*(quote(arg, safe="") for arg in args))
         for name in ("cache_type", "cache_source"):  # for statistics of gcsfs
             more.pop(name, None)
         told_json = more.pop("json", None)
         told = dict(headers or {})
         self.credentials.apply(told)
-        body = io.BytesIO(data) if isinstance(data, (bytes, bytearray, memoryview)) else data
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            body = io.BytesIO(data)
+        else:
+            body = data
         session = await self._set_session()
-        size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            size = len(data)
+        else:
+            size = 0
         limits = aiohttp.ClientTimeout(
             total=send_seconds(size) if size else None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
         )
@@ -84,11 +96,15 @@ class BoundedGcs(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
         listed = await super()._ls(path, detail=True, **more)
         if [each["name"] for each in listed if each["type"] == "file"] == [path.rstrip("/")]:
             raise NotADirectoryError(path)
-        return listed if detail else [each["name"] for each in listed]
+        if detail:
+            return listed
+        return [each["name"] for each in listed]
 
     async def _find(self, path: str, *, detail: bool = False, **_: Any) -> Any:
         objects, _prefixes = await self._do_list_objects(path, delimiter="")
-        return {each["name"]: each for each in objects} if detail else [each["name"] for each in objects]
+        if detail:
+            return {each["name"]: each for each in objects}
+        return [each["name"] for each in objects]
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **more: Any) -> bytes:
         try:
@@ -108,7 +124,10 @@ def _checked(status: int, headers: Mapping[str, str], content: bytes, *, wants_j
     Google's answers are JSON, in which errors and listings have a name; the content of an object has a generation, but
     what Google says where there is no object to give the content of has no form.
     """
-    told = _told(content) if wants_json or status >= 400 else {}
+    if wants_json or status >= 400:
+        told = _told(content)
+    else:
+        told = {}
     message = str(told.get("message") or f"HTTP {status}")
     if status in (401, 403):
         raise PermissionError(message)
@@ -133,5 +152,10 @@ def _told(content: bytes) -> dict[str, Any]:
         value = json.loads(content)
     except ValueError:
         return {}
-    value = value.get("error", value) if isinstance(value, dict) else {}
-    return value if isinstance(value, dict) else {"message": str(value)}
+    if isinstance(value, dict):
+        value = value.get("error", value)
+    else:
+        value = {}
+    if isinstance(value, dict):
+        return value
+    return {"message": str(value)}

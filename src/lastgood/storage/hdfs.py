@@ -114,7 +114,8 @@ def webhdfs_settings(
     default = HTTPS_PORT if is_https else HTTP_PORT
     pairs = [(host, int(port or default)) for host, _, port in (address.partition(":") for address in addresses)]
     settings: dict[str, Any] = {"host": pairs[0][0], "port": pairs[0][1], "use_https": is_https}
-    settings["namenodes"] = tuple(f"{'https' if is_https else 'http'}://{host}:{port}" for host, port in pairs)
+    protocol = "https" if is_https else "http"
+    settings["namenodes"] = tuple(f"{protocol}://{host}:{port}" for host, port in pairs)
     if not _OTHER_IDENTITIES & given.keys():
         settings |= _identity(env, hadoop)
     return settings
@@ -240,7 +241,9 @@ class _Dependable:
         if any(not found["pathSuffix"] for found in listed):
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", path)
         entries = [_entry(found, f"{path.rstrip('/')}/{found['pathSuffix']}") for found in listed]
-        return entries if detail else [entry["name"] for entry in entries]
+        if detail:
+            return entries
+        return [entry["name"] for entry in entries]
 
     def find(self, path: str, *, detail: bool = False, **_: Any) -> Any:
         """Every file below a folder; folders that lie as deep are listed together."""
@@ -252,7 +255,9 @@ class _Dependable:
                 listings = pool.map(self._listing, folders)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        return found if detail else sorted(found)
+        if detail:
+            return found
+        return sorted(found)
 
     def _listing(self, folder: str) -> list[Any]:
         try:
@@ -295,7 +300,10 @@ class _Dependable:
         self._call("MKDIRS", "put", path, permission=f"{FOLDER:o}")
 
     def _upload(self, path: str, value: bytes) -> None:
-        mode: dict[str, Any] = {"permission": f"{FILE:o}"} if is_private(path) else {}
+        if is_private(path):
+            mode: dict[str, Any] = {"permission": f"{FILE:o}"}
+        else:
+            mode = {}
         at = self._call("CREATE", "put", path, redirect=False, overwrite="false", **mode).headers.get("Location")
         if at is None:
             raise OddAnswerError("what answers there is no WebHDFS: it says not where to send a file")
@@ -330,7 +338,10 @@ def _content(answer: Any) -> bytes:
     """What an answer holds, if it is whole: one that breaks off among its headers looks like an empty file."""
     content: bytes = answer.content
     length = answer.headers.get("Content-Length")
-    is_whole = "Transfer-Encoding" in answer.headers if length is None else length == str(len(content))
+    if length is None:
+        is_whole = "Transfer-Encoding" in answer.headers
+    else:
+        is_whole = length == str(len(content))
     if answer.status_code != 200 or not is_whole:
         raise ConnectionError(f"the answer breaks off after {len(content)} bytes")
     return content

@@ -109,8 +109,14 @@ class Tree:
 
     def __init__(self, root: str | None) -> None:
         """Follow no link below `root`, nor in its work folder beside it; None: follow all."""
-        self._root = None if root is None else root.rstrip("/")
-        self._work = None if not self._root else self._root + WORK_SUFFIX
+        if root is None:
+            self._root = None
+        else:
+            self._root = root.rstrip("/")
+        if not self._root:
+            self._work = None
+        else:
+            self._work = self._root + WORK_SUFFIX
         self._held: dict[str, _Held] = {}
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
@@ -270,4 +276,6 @@ def content(descriptor: int, size: int, limit: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
         wanted = max(wanted - len(piece), 65_536)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if len(pieces) == 1:
+        return pieces[0]
+    return b"".join(pieces)

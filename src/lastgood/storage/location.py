@@ -140,7 +140,9 @@ class Location:
         """A plain path for local files, else the URI."""
         if self.scheme == "file":
             return self.path
-        return f"{self.scheme}:{self.path}" if self.scheme == "dbfs" else f"{self.scheme}://{self.authority}{self.path}"
+        if self.scheme == "dbfs":
+            return f"{self.scheme}:{self.path}"
+        return f"{self.scheme}://{self.authority}{self.path}"
 
     def __truediv__(self, below: str) -> Location:
         """The file or folder `below` this folder; `below` is taken as it is."""
@@ -171,7 +173,11 @@ class Location:
         if kind.is_container:
             return account_host(self.authority)
         host = self.authority.lower()
-        return (host.removesuffix(":8020") if kind.scheme == "hdfs" else host) if kind.is_host else None
+        if kind.is_host:
+            if kind.scheme == "hdfs":
+                return host.removesuffix(":8020")
+            return host
+        return None
 
     def sibling(self, suffix: str) -> Location:
         """The location beside this one whose name has `suffix` added: `CHECKPOINT` → `CHECKPOINT.lastgood`.
@@ -205,7 +211,10 @@ def location_of(text: str, *, here: Callable[[], str] = _root) -> Location:
         raise _invalid(text, "a path, or a URI such as s3a://bucket/folder")
     found = _SCHEME.fullmatch(text)
     if found is None or "/" in found[1]:
-        path = text if text.startswith("/") else posixpath.join(here(), text)
+        if text.startswith("/"):
+            path = text
+        else:
+            path = posixpath.join(here(), text)
         return Location("file", "", _normal(path))  # as Hadoop: by text, no links
     scheme, rest = found[1].lower(), found[2]
     if scheme not in _schemes():
@@ -220,7 +229,10 @@ def location_of(text: str, *, here: Callable[[], str] = _root) -> Location:
     if kind.authority is None:
         return _mounted(text, scheme, authority, path)
     if kind.authority.fullmatch(authority) is None:
-        form = kind.form.replace(".dfs.", ".blob.") if scheme.startswith("wasb") else kind.form
+        if scheme.startswith("wasb"):
+            form = kind.form.replace(".dfs.", ".blob.")
+        else:
+            form = kind.form
         raise _invalid(text, f"{scheme}://{form}/FOLDER, named by letters, digits, '.', '-' and '_'")
     return Location(scheme, authority, _normal(path or "/"))
 

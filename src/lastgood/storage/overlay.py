@@ -33,7 +33,7 @@ class OverlayStorage:
         added = self._below(folder)
         if found is None and not added:
             return None
-        shown = {name.partition("/")[0] + ("/" if "/" in name else "") for name in added}
+        shown = {"".join(name.partition("/")[:2]) for name in added}
         kept = (name for name in found or () if not self._is_covered(folder / name))
         return iter([*(name for name in kept if name not in shown), *sorted(shown)])
 
@@ -62,14 +62,18 @@ class OverlayStorage:
         """The first `limit` bytes of a file; see `Storage.read`."""
         if self._is_covered(file):
             content = self._files[str(file)]
-            return None if content is None else content[:limit]
+            if content is None:
+                return None
+            return content[:limit]
         return self._storage.read(file, limit=limit)
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         if self._is_covered(location):
             content = self._files[str(location)]
-            return None if content is None else _file(location.name, content)
+            if content is None:
+                return None
+            return _file(location.name, content)
         found = self._storage.stat(location)
         if found is None and self._below(location):
             return Entry(location.name, is_folder=True, size=None, modified_ms=None)

@@ -81,6 +81,13 @@ class Entry(NamedTuple):
     modified_ms: int | None
     """Time of the last change, milliseconds since 1970; None where it was not looked up or nobody knows."""
 
+    @property
+    def listed_name(self) -> str:
+        """As `Storage.names` tells it: that of a folder ends with a slash."""
+        if self.is_folder:
+            return f"{self.name}/"
+        return self.name
+
 
 class Storage(Protocol):
     """Reading from one filesystem. Safe to use from several threads at once.
@@ -181,7 +188,11 @@ def answering(location: Location) -> Iterator[None]:
     except NotADirectoryError as error:
         raise FileNotFoundError(str(location)) from error
     except PermissionError as error:
-        told = None if error.errno else str(error)  # a system says no more than the sentence
+        # a system says no more than the sentence
+        if error.errno:
+            told = None
+        else:
+            told = str(error)
         raise StorageDeniedError(
             "the storage does not let us look", subject=str(location), found=told, next=owners_of(str(location))
         ) from error
@@ -231,12 +242,16 @@ class LocalStorage:
     def names(self, folder: Location) -> Iterator[str] | None:
         """Names of what lies directly in a folder; see `Storage.names`."""
         found = self._listing(folder)
-        return None if found is None else self._names(folder, found)
+        if found is None:
+            return None
+        return self._names(folder, found)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
         found = self._listing(folder)
-        return None if found is None else self._entries(folder, found, facts=facts)
+        if found is None:
+            return None
+        return self._entries(folder, found, facts=facts)
 
     def _listing(self, folder: Location) -> OpenFolder | None:
         return self._ask(folder, lambda: self.tree.list(self.mount + folder.path))
@@ -244,12 +259,17 @@ class LocalStorage:
     def walk(self, folder: Location) -> Iterator[Entry] | None:
         """Every file below a folder; see `Storage.walk`."""
         listing = self.scan(folder)
-        return None if listing is None else self._below(folder, listing, "", 4)
+        if listing is None:
+            return None
+        return self._below(folder, listing, "", 4)
 
     def _below(self, folder: Location, listing: Iterator[Entry], prefix: str, depth: int) -> Iterator[Entry]:
         for entry in listing:
             if not entry.is_folder:
-                yield entry._replace(name=prefix + entry.name) if prefix else entry
+                if prefix:
+                    yield entry._replace(name=prefix + entry.name)
+                else:
+                    yield entry
             elif depth:  # a bound, because links may lead in a circle
                 inner = folder / entry.name
                 yield from self._below(inner, self.scan(inner) or iter(()), f"{prefix}{entry.name}/", depth - 1)
@@ -355,7 +375,9 @@ class FsspecStorage:
     def names(self, folder: Location) -> Iterator[str] | None:
         """Names of what lies directly in a folder; see `Storage.names`."""
         entries = self.scan(folder)
-        return None if entries is None else (f"{entry.name}/" if entry.is_folder else entry.name for entry in entries)
+        if entries is None:
+            return None
+        return (entry.listed_name for entry in entries)
 
     def scan(self, folder: Location, *, facts: bool = True) -> Iterator[Entry] | None:
         """What lies directly in a folder; see `Storage.scan`."""
@@ -404,13 +426,17 @@ class FsspecStorage:
         if not begin:
             return self.read(file, limit=limit)
         content = self._ask(file, lambda: self.filesystem.cat_file(fsspec_path(file), start=begin, end=begin + limit))
-        return None if content is None else bytes(content)
+        if content is None:
+            return None
+        return bytes(content)
 
     def stat(self, location: Location) -> Entry | None:
         """One file or folder; see `Storage.stat`."""
         path = fsspec_path(location)
         found = self._ask(location, lambda: self.filesystem.info(path))
-        return None if found is None else _fsspec_entry(found, location.name)
+        if found is None:
+            return None
+        return _fsspec_entry(found, location.name)
 
     def _ask(self, location: Location, call: Callable[[], Any]) -> Any:
         try:
@@ -429,7 +455,9 @@ def read_part(storage: Storage, file: Location, *, begin: int, limit: int) -> by
     if isinstance(storage, LocalStorage | FsspecStorage):
         return storage.read_part(file, begin=begin, limit=limit)
     content = storage.read(file, limit=begin + limit)
-    return None if content is None else content[begin:]
+    if content is None:
+        return None
+    return content[begin:]
 
 
 def fsspec_path(location: Location) -> str:
@@ -437,7 +465,9 @@ def fsspec_path(location: Location) -> str:
     kind = storage_kind(location.scheme)
     if kind.is_bucket:
         return location.authority + location.path
-    return location.authority.partition("@")[0] + location.path if kind.is_container else location.path
+    if not kind.is_container:
+        return location.path
+    return location.authority.partition("@")[0] + location.path
 
 
 def _named(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Entry]:

@@ -42,7 +42,9 @@ def above_work_folder(path: str) -> str | None:
     """The folder in which the work folder of a path lies; None if it lies in none."""
     parts = path.split("/")
     place = next((number for number, part in enumerate(parts) if part.endswith(WORK_SUFFIX)), None)
-    return None if place is None else "/".join(parts[:place]) or "/"
+    if place is None:
+        return None
+    return "/".join(parts[:place]) or "/"
 
 
 def private(path: str, flags: int) -> int:
@@ -89,7 +91,10 @@ def make_folder_at(name: str, dir_fd: int | None, *, is_ours: bool) -> None:
     os.mkdir(name, FOLDER, dir_fd=dir_fd)
     if is_ours:
         return
-    above = os.stat(".", dir_fd=dir_fd) if dir_fd is not None else Path(name).parent.stat()
+    if dir_fd is not None:
+        above = os.stat(".", dir_fd=dir_fd)
+    else:
+        above = Path(name).parent.stat()
     made = os.open(name, _TO_LIST | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
         os.fchmod(made, stat.S_IMODE(above.st_mode) & _ALL)
@@ -127,4 +132,6 @@ def _rights_in(folder: int) -> Rights:
 def _rights(found: os.stat_result) -> Rights:
     mode = stat.S_IMODE(found.st_mode) & _ALL
     # Only root can give a file away, and only root takes a file that its query could not read any more.
-    return Rights(mode, found.st_uid, found.st_gid) if os.geteuid() == 0 else Rights(mode)
+    if os.geteuid() == 0:
+        return Rights(mode, found.st_uid, found.st_gid)
+    return Rights(mode)

@@ -59,7 +59,9 @@ def service_settings(
     """
     if protocol == "s3":
         return s3_settings(env, configured, requests=requests)
-    return azure_settings(authority, env, configured) if protocol == "abfss" else gcs_settings(env, configured)
+    if protocol == "abfss":
+        return azure_settings(authority, env, configured)
+    return gcs_settings(env, configured)
 
 
 def impatient(filesystem: Any, protocol: str) -> type[Any]:
@@ -91,7 +93,10 @@ def _impatient_s3(filesystem: Any) -> type[Any]:
 
         async def _call_s3(self, method: Any, *given: Any, **more: Any) -> Any:
             call, body = super()._call_s3(method, *given, **more), more.get("Body", b"")
-            size = len(body) if isinstance(body, bytes) else 0
+            if isinstance(body, bytes):
+                size = len(body)
+            else:
+                size = 0
             # No timeout of botocore counts while a request is being sent.
             return await (asyncio.wait_for(call, send_seconds(size)) if size else call)
 

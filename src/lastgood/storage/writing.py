@@ -163,7 +163,9 @@ class LocalWriter(LocalStorage):
         """
         with _writing(file), self._draft(file, [content]) as (draft, place):
             made = _link(draft, place)
-            return _create_in_place(place, content, self._rights(file, place)) if made is None else made
+            if made is not None:
+                return made
+            return _create_in_place(place, content, self._rights(file, place))
 
     def move(self, source: Location, target: Location) -> None:
         """Give a file another name; see `WritableStorage.move`."""
@@ -205,7 +207,10 @@ class LocalWriter(LocalStorage):
         real = f"{os.path.realpath(self.mount + file.path)}/"
         mounts = psutil.disk_partitions(all=True)
         above = [mount for mount in mounts if real.startswith(f"{mount.mountpoint.rstrip('/')}/")]
-        kind = max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
+        if above:
+            kind = max(above, key=lambda mount: len(mount.mountpoint)).fstype
+        else:
+            kind = ""
         return kind == "fuse" or kind.startswith(_FUSE)
 
     def _place(self, file: Location, *, make: bool = False) -> Place:
@@ -335,11 +340,18 @@ class FsspecWriter(FsspecStorage):
             self.filesystem.cp_file(fsspec_path(source), fsspec_path(target))
         after = self.stat(target)
         if before is None or after is None or after.size != before.size:
+            if after is None:
+                found = "no such file"
+            else:
+                found = f"{after.size} bytes"
+            expected = None
+            if before is not None:
+                expected = f"{before.size} bytes"
             raise StorageError(
                 "a file was not copied whole",
                 subject=str(target),
-                found="no such file" if after is None else f"{after.size} bytes",
-                expected=None if before is None else f"{before.size} bytes",
+                found=found,
+                expected=expected,
                 effect=f"{source} is still there",
             )
         self.remove(source)

@@ -196,12 +196,17 @@ class Agents:
         try:
             with (self._folder / name).open("rb") as stream:
                 size = stream.seek(0, os.SEEK_END)
-                begin = 0 if tail_bytes is None else max(0, size - tail_bytes)
+                if tail_bytes is None:
+                    begin = 0
+                else:
+                    begin = max(0, size - tail_bytes)
                 stream.seek(begin)
                 content = stream.read()
         except OSError:
             return b""
-        return content.partition(b"\n")[2] if begin else content
+        if not begin:
+            return content
+        return content.partition(b"\n")[2]
 
 
 def _is_of(record: Record, checkpoint: Location) -> bool:

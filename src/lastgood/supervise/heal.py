@@ -199,7 +199,9 @@ class Healer:
         """See `Care`."""
         query = self._queries.get(checkpoint)
         line = None if query is None else query.topics.strayed
-        return None if line is None else Cause(FailureClass.SOURCE_RECREATED, line=line)
+        if line is None:
+            return None
+        return Cause(FailureClass.SOURCE_RECREATED, line=line)
 
     def last_resort(self) -> PersonNeededError | None:
         """See `Care`."""
@@ -230,7 +232,9 @@ class Healer:
             self._tell(Noticed(at=time.time(), condition="RETENTION_UNKNOWN", sentence=sentence))
 
     def _rows_of(self, location: Location, batch: int) -> int | None:
-        return None if self.agents is None else self.agents.rows_of(location, batch)
+        if self.agents is None:
+            return None
+        return self.agents.rows_of(location, batch)
 
     def _heal(self, checkpoint: str, query: _Query, standing: CommandStanding) -> Wait | None:
         """Do what helps; None: start."""
@@ -339,10 +343,14 @@ class Healer:
         if goal == FRESH:
             options = replace(options, via=via, takes_any_number=policy.takes_any_number)
         seen = None if self.agents is None else self.agents.driver_seen
-        proof = None if seen is None else f"the driver, {seen}, was started here and has ended with all that it started"
+        proof = None
+        if seen is not None:
+            proof = f"the driver, {seen}, was started here and has ended with all that it started"
         owner = Owner(proof, self._pipeline.driver_check, None if via is None else via.location)
         columns = query.target.offset_columns
-        lost = None if columns is None else StartChoice(offset_columns=columns)
+        lost = None
+        if columns is not None:
+            lost = StartChoice(offset_columns=columns)
         return decide(
             self._at(checkpoint),
             options,
@@ -379,13 +387,19 @@ class Healer:
 
 def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> PersonNeededError:
     asked, error = said_of(target, evidence), decision.error
+    found = error.found if error is not None else None
+    expected = error.expected if error is not None else None
+    otherwise = error.next if error is not None else None
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=target.checkpoint,
-        found=error.found if error is not None else None,
-        expected=error.expected if error is not None else None,
+        found=found,
+        expected=expected,
         effect="the command is not started",
-        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
+        next=decision.next or otherwise or asked.command("diagnose"),
     )
-    needed.file = None if decision.file is None else str(decision.file)
+    if decision.file is None:
+        needed.file = None
+    else:
+        needed.file = str(decision.file)
     return needed

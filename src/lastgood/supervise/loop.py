@@ -196,7 +196,10 @@ class Supervisor:
         tried, told = 0, ""
         while not self._stop.is_set():
             try:
-                wait = None if self._care is None else self._care.before_start(standing)
+                if self._care is None:
+                    wait = None
+                else:
+                    wait = self._care.before_start(standing)
             except PersonNeededError as error:
                 self._tell(events.Called(at=time.time(), because=error.sentence, file=error.file, next=error.next))
                 raise
@@ -245,7 +248,10 @@ class Supervisor:
         cause = None
         if self._stall is not None or not ending.is_success:
             self._failed = dict.fromkeys(self._seen, ended_at)
-            cause = Cause() if self._stop.is_set() else self._cause(ending, output)
+            if self._stop.is_set():
+                cause = Cause()
+            else:
+                cause = self._cause(ending, output)
         ended = self._ended(child, ending, ended_at, cause)
         self._tell(ended)
         self._tell_if_blind(ending)
@@ -257,7 +263,9 @@ class Supervisor:
         """What the driver's agent says; a process that was killed had no time to say why."""
         if self._stall is not None:
             return replace(self._stall.cause, checkpoint=self._watched(self._stall.checkpoint))
-        told = self._agent.failure() if self._agent is not None and ending.exit_code is not None else None
+        told = None
+        if self._agent is not None and ending.exit_code is not None:
+            told = self._agent.failure()
         checkpoint, failure = told or (None, None)
         has_started = self._agent is None or self._agent.has_started()
         cause = cause_of(output.tail(), failure, has_started=has_started, show_data=self._policy.show_data)
@@ -312,12 +320,13 @@ class Supervisor:
             signum, grace = self._stop_signals[0], self._policy.grace_seconds
             self._tell(events.Stopping(at=time.time(), signal=signal.Signals(signum).name, grace_seconds=grace))
             return signum
-        dead = None if self._agent is None else self._agent.dead_query()
-        stall = (
-            self._stalls.stalled()
-            if dead is None
-            else Stall(dead[0], cause_of("", dead[1], show_data=self._policy.show_data))
-        )
+        dead = None
+        if self._agent is not None:
+            dead = self._agent.dead_query()
+        if dead is None:
+            stall = self._stalls.stalled()
+        else:
+            stall = Stall(dead[0], cause_of("", dead[1], show_data=self._policy.show_data))
         self._stall = stall or self._strayed()
         if self._stall is None:
             return None
@@ -365,7 +374,10 @@ class Supervisor:
         at_start = self._at_start.pop(location, None)
         if at_start is None:
             return
-        first = 0 if before.committed is None else before.committed + 1
+        if before.committed is None:
+            first = 0
+        else:
+            first = before.committed + 1
         rerun = at_start.planned is not None and at_start.planned >= first
         self._note_recovery(location, first, rerun=rerun)
         if self._care is not None:
@@ -382,26 +394,34 @@ class Supervisor:
 
     def _started(self, child: Child) -> events.Started:
         python, java = self._launch.python, self._launch.java
+        python_path = None
+        if python is not None:
+            python_path = str(python)
+        java_version = None
+        if java is not None:
+            java_version = f"Java {java.version}"
         return events.Started(
             at=child.started_at,
             run=self._runs,
             pid=child.pid,
             command=redacted_words(self._launch.command),
-            python=None if python is None else str(python),
-            java=None if java is None else f"Java {java.version}",
+            python=python_path,
+            java=java_version,
             log=str(self._log),
             checkpoints=list(self._watches),
         )
 
     def _ended(self, child: Child, ending: CommandEnd, at: float, cause: Cause | None) -> events.Ended:
         is_failure = cause is not None and not self._stop.is_set()
+        error = cause.line if cause is not None else None
+        failure = cause.cls.value if cause is not None and is_failure else None
         return events.Ended(
             at=at,
             exit_code=ending.exit_code,
             signal=ending.signal,
             seconds=round(at - child.started_at, 3),
-            error=cause.line if cause is not None else None,
-            failure=cause.cls.value if cause is not None and is_failure else None,
+            error=error,
+            failure=failure,
             positions={
                 location: {"planned": seen.planned, "committed": seen.committed}
                 for location, seen in self._seen.items()
@@ -421,14 +441,19 @@ class Supervisor:
 
     def _given_up(self, decision: GiveUp, ending: CommandEnd, cause: Cause) -> LastgoodError:
         self._tell(events.GaveUp(at=time.time(), attempts=decision.attempts, log=str(self._log)))
-        left = self._care.last_resort() if self._care is not None else None
+        left = None
+        if self._care is not None:
+            left = self._care.last_resort()
         if left is None:
             return self._exhausted(decision, ending, cause)
         self._tell(events.Called(at=time.time(), because=left.sentence, file=left.file, next=left.next))
         return left
 
     def _exhausted(self, decision: GiveUp, ending: CommandEnd, cause: Cause) -> AttemptsExhaustedError:
-        of = f" of {cause.checkpoint}" if cause.checkpoint is not None and len(self._watches) > 1 else ""
+        if cause.checkpoint is not None and len(self._watches) > 1:
+            of = f" of {cause.checkpoint}"
+        else:
+            of = ""
         return AttemptsExhaustedError(
             f"the command failed {decision.attempts + 1} times in a row without a new committed batch{of}",
             subject=Path(self._launch.command[0]).name,  # in full, and redacted, where it was started
@@ -448,7 +473,10 @@ class Supervisor:
         )
 
     def _notice(self, error: LastgoodError) -> None:
-        found = f" ({error.found})" if error.found else ""
+        if error.found:
+            found = f" ({error.found})"
+        else:
+            found = ""
         self._tell(events.Noticed(at=time.time(), condition=error.condition, sentence=f"{error.sentence}{found}"))
 
     def _tell(self, event: events.Event) -> None:

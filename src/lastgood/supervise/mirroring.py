@@ -76,7 +76,10 @@ def _keep(checkpoint: Location, stop: threading.Event, tell: Callable[[Event], N
 
 
 def _trouble(checkpoint: Location, error: StorageError) -> Noticed:
-    found = f" ({error.found})" if error.found else ""
+    if error.found:
+        found = f" ({error.found})"
+    else:
+        found = ""
     return Noticed(
         at=time.time(),
         condition="MIRROR_NOT_WRITTEN",

@@ -108,6 +108,9 @@ class Output:
         self._file.close()
         self._file = None
         for number in range(LOG_FILES - 1, 0, -1):
-            older = self.log if number == 1 else self.log.with_name(f"{self.log.name}.{number - 1}")
+            if number == 1:
+                older = self.log
+            else:
+                older = self.log.with_name(f"{self.log.name}.{number - 1}")
             if older.exists():
                 older.replace(self.log.with_name(f"{self.log.name}.{number}"))

@@ -90,7 +90,10 @@ class RunAttempts:
             self._keep(standing, tried, self._cause or Cause())
         elif self._kept is not None:
             before = self._kept
-            seconds = 0.0 if before.since_ms is None else max(0, now_ms() - before.since_ms) / 1000
+            if before.since_ms is None:
+                seconds = 0.0
+            else:
+                seconds = max(0, now_ms() - before.since_ms) / 1000
             still = CommandStanding(failures=before.failures, seconds=seconds)
             self._keep(still, before.tried, self._cause or Cause(), before, is_done=is_done)
 
@@ -115,7 +118,10 @@ class RunAttempts:
             is_worth = failures > 0 or (settled is None and stand.orphan is not None)
             if not is_worth and self._kept is None:
                 return
-            since_ms = at_ms - int(standing.seconds * 1000) if failures > 0 else None
+            if failures > 0:
+                since_ms = at_ms - int(standing.seconds * 1000)
+            else:
+                since_ms = None
             made = Tally(stand=stand, told_ms=at_ms, failures=failures, since_ms=since_ms, tried=tried, settled=settled)
             signer = signer_of(self._pipeline.config, self._location)
             write_tally(storage, self._location, made, signer, is_worth=is_worth)

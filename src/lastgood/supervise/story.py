@@ -96,7 +96,10 @@ class Story:
     def gave_up(self, because: str, waiting: Decision | None) -> None:
         """Nothing is left to try, but what a person might allow."""
         if self._open is not None:
-            left = Decision(Verdict.PERSON, because) if waiting is None else replace(waiting, because=because)
+            if waiting is None:
+                left = Decision(Verdict.PERSON, because)
+            else:
+                left = replace(waiting, because=because)
             self._add(attempt_of(left, at_ms=now_ms(), seconds=0.0))
             self._end(STOPPED if waiting is None else PERSON)
 

@@ -92,11 +92,15 @@ class TopicWatch:
     def _look(self) -> str | None:
         storage = open_storage(self._checkpoint)
         raw = storage.read(self._checkpoint / METADATA, limit=LOG_BYTES_MAX)
-        query = None if raw is None else parse_query_metadata(raw)
+        query = None
+        if raw is not None:
+            query = parse_query_metadata(raw)
         if not isinstance(query, QueryMetadata):
             return None
         noted = read_topic_ids(storage, self._checkpoint, query.query_id)
-        broker = open_broker(self._evidence.kafka, self._evidence.kafka_config) if noted else None
+        broker = None
+        if noted:
+            broker = open_broker(self._evidence.kafka, self._evidence.kafka_config)
         if broker is None:
             return None
         facts = broker.ask(list(noted), now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
@@ -111,6 +115,9 @@ class TopicWatch:
 
 
 def _trouble(checkpoint: Location, error: LastgoodError) -> Noticed:
-    found = f" ({error.found})" if error.found else ""
+    if error.found:
+        found = f" ({error.found})"
+    else:
+        found = ""
     sentence = f"whether a topic of {checkpoint} is created anew cannot be seen: {error.sentence}{found}"
     return Noticed(at=time.time(), condition="TOPICS_NOT_WATCHED", sentence=f"{sentence}; it is tried again")

@@ -69,7 +69,9 @@ class KafkaInput:
 
     def log(self, ends: Sequence[int]) -> tuple[str, bytes] | None:
         """See `Input.log`."""
-        return ("0", InitialOffset(self._at(0), has_nul=True).to_bytes()) if len(ends) == 1 else None
+        if len(ends) == 1:
+            return ("0", InitialOffset(self._at(0), has_nul=True).to_bytes())
+        return None
 
     def _at(self, offset: int) -> KafkaOffset:
         return KafkaOffset({self.topic: dict.fromkeys(range(self.partitions), offset)})
@@ -96,7 +98,10 @@ class FileInput:
         return str(log_id), source_log_entry(self._files(log_id, ends)).raw
 
     def _files(self, log_id: int, ends: Sequence[int]) -> list[SourceFile]:
-        start = ends[log_id - 1] if log_id else 0
+        if log_id:
+            start = ends[log_id - 1]
+        else:
+            start = 0
         return [
             SourceFile(f"{self.folder}/f{n:03d}.json", 1_790_000_000_000 + 1000 * n, log_id)
             for n in range(start, ends[log_id])
@@ -157,7 +162,10 @@ class CheckpointBuilder:
         """
         if at_ms is not None:
             self._now_ms = at_ms
-        before = self._ends[-1] if self._ends else 0
+        if self._ends:
+            before = self._ends[-1]
+        else:
+            before = 0
         self._ends.append(before + (self._source.per_batch if amount is None else amount))
         own = self._source.log(self._ends)
         if own is not None:

@@ -113,8 +113,12 @@ class Proxy:
         left = self.cut_after
         with contextlib.suppress(OSError):
             while piece := server.recv(_CHUNK_BYTES):
-                piece = piece if left is None else piece[:left]
-                left = None if left is None else left - len(piece)
+                if left is not None:
+                    piece = piece[:left]
+                if left is None:
+                    left = None
+                else:
+                    left = left - len(piece)
                 with self._lock:
                     self.round_trips = max(self.round_trips, conversation.chain)
                 conversation.is_answered = True

@@ -231,4 +231,6 @@ class MemoryWriter(FsspecWriter):
 
 
 def _all(found: Iterator[_Answer] | None) -> Iterator[_Answer] | None:
-    return None if found is None else iter(list(found))
+    if found is None:
+        return None
+    return iter(list(found))

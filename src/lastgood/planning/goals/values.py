@@ -79,7 +79,10 @@ class FreshGoal:
 
     def to_json(self) -> dict[str, Any]:
         """The goal's options."""
-        tables = {} if self.extent is None else dict(self.extent.tables)
+        if self.extent is None:
+            tables = {}
+        else:
+            tables = dict(self.extent.tables)
         told = {
             "chosen": self.chosen,
             "offsets": to_json(self.offsets),

@@ -159,12 +159,22 @@ def plan_before(work: Work) -> Repair | None:
     if plan is not None and not standing.has_orphan and standing.is_kafka_only and not lacking:
         rests_on = f"{OFFSETS}/{newest}, which is committed: Kafka is not asked for that batch again"
         return Repair((Edit(path, plan.to_bytes(), f"{why}; a copy of that will do"),), rests_on=(rests_on,))
-    lacks = f", and {lacking[0]} lacks what it read" if lacking else ""
+    if lacking:
+        lacks = f", and {lacking[0]} lacks what it read"
+    else:
+        lacks = ""
+    if entry is None:
+        sentence = f"the plan of batch {newest - 1} is gone"
+    else:
+        sentence = f"the plan of batch {newest - 1} is damaged"
+    damage = None
+    if entry is not None:
+        damage = str(entry)
     raise refuse(
         standing,
-        f"the plan of batch {newest - 1} is gone" if entry is None else f"the plan of batch {newest - 1} is damaged",
+        sentence,
         subject=path,
-        found=None if entry is None else str(entry),
+        found=damage,
         expected="a mirror or a backup that holds it",
         effect=f"where batch {newest} begins is written nowhere else{lacks}",
         next=standing.world.command("backup list"),
@@ -188,7 +198,9 @@ def source_logs(work: Work) -> Repair | None:
     sound = {} if log is None else {f"{folder}/{log.entry_name(n)}" for n in log.listing.ids} - set(log.damage)
     missing = [path for path in source_files(work.mirror, folder) if path not in sound]
     edits = tuple(Edit(path, work.mirror[path], "the source reads it when it starts") for path in missing)
-    return Repair(edits, rests_on=tuple(map(copy_of, missing[-1:])), keeps_state=True) if edits else None
+    if not edits:
+        return None
+    return Repair(edits, rests_on=tuple(map(copy_of, missing[-1:])), keeps_state=True)
 
 
 def strays(work: Work) -> Repair | None:
@@ -208,7 +220,9 @@ def strays(work: Work) -> Repair | None:
         paths = [f"{stop.subject}/{each}" for each in logs[stop.subject].foreign if not each.endswith("/")]
         return _set_aside(paths, "the folder must be empty when batch 0 is planned")
     is_negative = (found := parse_log_name(name)) is not None and found.batch_id < 0
-    return _set_aside([stop.subject], "no batch has this number") if folder in logs and is_negative else None
+    if folder in logs and is_negative:
+        return _set_aside([stop.subject], "no batch has this number")
+    return None
 
 
 def stale_state(work: Work) -> Repair | None:
@@ -227,9 +241,16 @@ def stale_state(work: Work) -> Repair | None:
         and file.kind.is_snapshot
         and store.format is not StateFormat.ROCKSDB
     ]
-    line = f"version {newest} of the state, the newest that the logs know" if stale else ""
-    return Repair((), rests_on=(line,), drops=True) if stale else None
+    if stale:
+        line = f"version {newest} of the state, the newest that the logs know"
+    else:
+        line = ""
+    if not stale:
+        return None
+    return Repair((), rests_on=(line,), drops=True)
 
 
 def _set_aside(paths: list[str], why: str) -> Repair | None:
-    return Repair(tuple(Edit(path, None, why) for path in paths), keeps_state=True) if paths else None
+    if not paths:
+        return None
+    return Repair(tuple(Edit(path, None, why) for path in paths), keeps_state=True)

@@ -48,7 +48,9 @@ def lost_checkpoint(work: Work) -> Repair | None:
     checkpoint = work.standing.checkpoint
     listed = (checkpoint.offsets.listing.newest_listed, checkpoint.commits.listing.newest_listed)
     is_known = bool(mirrored(work.mirror, OFFSETS))
-    return restored(work, work.mirror) if listed == (None, None) and is_known else None
+    if listed == (None, None) and is_known:
+        return restored(work, work.mirror)
+    return None
 
 
 def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
@@ -72,7 +74,10 @@ def restored(work: Work, mirror: Mapping[str, bytes]) -> Repair:
         )
     query_id = work.facts.mirrored_id
     edits = (*_beyond(work, mirror), *_wanted(mirror, query_id))
-    before = seen_as(world, query_id, asked_as=work.standing.query_id) if query_id else world
+    if query_id:
+        before = seen_as(world, query_id, asked_as=work.standing.query_id)
+    else:
+        before = world
     rests_on = f"{copy_of(f'offsets/{max(mirrored(mirror, OFFSETS))}')}, its newest plan"
     repair = Repair(edits, rests_on=(rests_on,), keeps_state=True)
     if work.with_repair(repair, before).standing.sinks_known:
@@ -98,7 +103,10 @@ def source_files(mirror: Mapping[str, bytes], folder: str) -> list[str]:
     names = (path.removeprefix(f"{folder}/") for path in mirror if path.startswith(f"{folder}/"))
     parsed = {name: parse_log_name(name, compactible=True) for name in names}
     compact = sorted(found.batch_id for found in parsed.values() if found and found.is_compact)[-2:]
-    first = compact[0] if compact else 0
+    if compact:
+        first = compact[0]
+    else:
+        first = 0
     return sorted(f"{folder}/{name}" for name, found in parsed.items() if found and found.batch_id >= first)
 
 
@@ -134,7 +142,9 @@ def lost_id(work: Work) -> Repair | None:
     if listed == (None, None):
         why = "it cannot be read, and no batch was ever planned"
         is_damaged = isinstance(checkpoint.query, Damage)
-        return Repair((Edit(METADATA, None, why),), keeps_state=True) if is_damaged else None
+        if not is_damaged:
+            return None
+        return Repair((Edit(METADATA, None, why),), keeps_state=True)
     why = "the id of the query is lost"
     copy = work.mirror.get(METADATA)
     if copy is not None and isinstance(parse_query_metadata(copy), QueryMetadata):

@@ -33,7 +33,10 @@ def lifted_by_mirror(work: Work) -> Repair | None:
     plans = (Edit(f"{OFFSETS}/{n}", work.mirror[f"{OFFSETS}/{n}"], why) for n in further.plans)
     commits = (Edit(f"{COMMITS}/{n}", work.mirror[f"{COMMITS}/{n}"], why) for n in further.commits)
     edits = (*_source_files(work, why), *plans, *commits)
-    newest = f"{OFFSETS}/{further.planned}" if further.plans else f"{COMMITS}/{further.committed}"
+    if further.plans:
+        newest = f"{OFFSETS}/{further.planned}"
+    else:
+        newest = f"{COMMITS}/{further.committed}"
     doubt = "what was planned after it nobody knows, since not every sink tells"
     deliberate = "the assumption that the sinks have these batches, and nobody took them out to have them read again"
     repair = Repair(edits, rests_on=(f"{copy_of(newest)}, its newest; {doubt}", deliberate), keeps_state=True)
@@ -91,7 +94,10 @@ def _is_same(work: Work) -> bool:
 def _goes_on(standing: Standing, plans: Mapping[int, OffsetEntry], numbers: tuple[int, ...]) -> bool:
     """Whether the plans are of the same sources as the newest one in the logs."""
     here = standing.plan(standing.planned)
-    before = {} if here is None else _kinds(here)
+    if here is None:
+        before = {}
+    else:
+        before = _kinds(here)
     for number in numbers:
         now = _kinds(plans[number])
         if now.keys() != before.keys() or any(before[each] not in (VoidOffset.kind, now[each]) for each in now):

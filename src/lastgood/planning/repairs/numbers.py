@@ -96,4 +96,6 @@ def _why(reading: SinkView, batch_id: int) -> str:
 
 
 def _before(batch_id: int) -> str:
-    return f"{OFFSETS}/{batch_id - 1}" if batch_id else "where its sources begin"
+    if not batch_id:
+        return "where its sources begin"
+    return f"{OFFSETS}/{batch_id - 1}"

@@ -271,7 +271,10 @@ def retired(
 def orphans_after(standing: Standing, after: int, newest: int) -> tuple[int, ...]:
     """The plans after a batch, and that before the newest, from which Spark takes where the newest begins."""
     planned = {n for n in standing.checkpoint.offsets.ids if after < n < newest}
-    before = {newest - 1} if newest - 1 > after else set()
+    if newest - 1 > after:
+        before = {newest - 1}
+    else:
+        before = set()
     return tuple(sorted({*planned, *before, newest}))
 
 
@@ -280,7 +283,10 @@ def _never_run(numbers: tuple[int, ...]) -> tuple[str, ...]:
     if len(numbers) == 1:
         return ()
     first, last = numbers[0], numbers[-2]
-    span = f"{first}" if first == last else f"{first} to {last}"
+    if first == last:
+        span = f"{first}"
+    else:
+        span = f"{first} to {last}"
     return (f"the assumption that no sink is a file sink of Spark, whose log would lack {span}",)
 
 

@@ -229,7 +229,10 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
         compacted = sorted(topic for topic in wanted if is_compacted(facts, topic))
         if compacted:
             return f"{compacted[0]}, which is compacted: what was superseded is gone", "a topic that keeps every record"
-        gone = not_served(wanted, facts) if facts else {}
+        if facts:
+            gone = not_served(wanted, facts)
+        else:
+            gone = {}
         if gone:
             return f"Kafka no longer serves all of {', '.join(sorted(gone))}", "its records"
     if isinstance(start, FileOffset | VoidOffset) and isinstance(end, FileOffset):
@@ -238,7 +241,10 @@ def unserved(standing: Standing, source_id: str, start: SourceOffset, end: Sourc
         states = {each.file.path: each.state for each in standing.world.files.get(source_id, ())}
         doubtful = [path for path in files if states.get(path) is not FileState.PRESENT]
         if doubtful or len(files) < end.log_offset - first:
-            found = doubtful[0] if doubtful else "entries of its log that were not read"
+            if doubtful:
+                found = doubtful[0]
+            else:
+                found = "entries of its log that were not read"
             return f"source {source_id}: {found}", "every file as it was logged"
     return None
 

@@ -59,7 +59,10 @@ def reading(log: SourceLog, start: int, end: int, spark: SparkVersion) -> None:
     if missing:
         is_any = missing[0] != wanted
         span = f"exist (startId: Some({start + 1}), endId: Some({end}))"
-        error = span if is_any else f"batch {start + 1} doesn't exist"
+        if is_any:
+            error = span
+        else:
+            error = f"batch {start + 1} doesn't exist"
         because = "the source's own log does not hold what was planned"
         raise StoppedError(Stop(StartStage.START, error, f"{log.folder}/{missing[0].start}", because))
 
@@ -75,7 +78,9 @@ def _readable(log: SourceLog, wanted: range) -> BatchIds:
     up_to = range(wanted.start, min(wanted.stop, compact + 1))
     if not isinstance(entry, FileLogEntry):
         after = BatchIds.of(each for each in there if each > compact)
-        return BatchIds((up_to, *after.runs)) if up_to else after
+        if not up_to:
+            return after
+        return BatchIds((up_to, *after.runs))
     kept = {getattr(file, "log_id", None) for file in entry}
     return BatchIds.of([*there, *(each for each in kept if isinstance(each, int) and each in up_to)])
 

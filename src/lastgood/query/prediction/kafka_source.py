@@ -150,9 +150,14 @@ def stop_of(gaps: Sequence[KafkaGap], spark: SparkVersion, *, is_planned: bool) 
         return None
     first = gaps[0].gap
     alike = [gap for gap in gaps if gap.gap is first]
-    alone = alike[0] if len(alike) == 1 else None
+    alone = None
+    if len(alike) == 1:
+        alone = alike[0]
     stage, error, because = _told(first, alone, spark, is_planned=is_planned)
-    names = gaps[0].topic if first is Gap.TOPIC_GONE else ", ".join(gap.name for gap in alike)
+    if first is Gap.TOPIC_GONE:
+        names = gaps[0].topic
+    else:
+        names = ", ".join(gap.name for gap in alike)
     return Stop(stage, error, names, because)
 
 

@@ -38,7 +38,12 @@ class LogReading:
         self._checkpoint = checkpoint
         self._spark = spark
         self._offsets_newest = 2 if spark >= SPARK_4_2 else 1
-        self._commits_newest = 3 if spark >= SPARK_4_2 else 2 if spark >= SPARK_4_0 else 1
+        if spark >= SPARK_4_2:
+            self._commits_newest = 3
+        elif spark >= SPARK_4_0:
+            self._commits_newest = 2
+        else:
+            self._commits_newest = 1
 
     @property
     def planned(self) -> int | None:
@@ -104,7 +109,12 @@ class LogReading:
         _require_openable(commits, self.committed)
         subject = f"commits/{self.committed}"
         entry = commits.entries.get(self.committed)
-        found = entry.found if isinstance(entry, Damage) else f"v{entry.version}" if entry else None
+        if isinstance(entry, Damage):
+            found = entry.found
+        elif entry:
+            found = f"v{entry.version}"
+        else:
+            found = None
         is_version = isinstance(entry, CommitEntry) or (entry and entry.kind is DamageKind.VERSION_TOO_NEW)
         if is_version and self._spark in (SPARK_4_0, SPARK_4_1) and found != f"v{self._commit_version}":
             error = f"The only supported log version is v{self._commit_version}, but encountered {found}"
@@ -159,7 +169,9 @@ class LogReading:
         """Per source of a batch: its id, its end, and the end of the batch before, None if there is none."""
         entry, before = self._entry(batch_id), self._entry(self._batch_before(batch_id))
         for line in entry.sources if isinstance(entry, OffsetEntry) else ():
-            previous = before.source(line.source_id) if isinstance(before, OffsetEntry) else None
+            previous = None
+            if isinstance(before, OffsetEntry):
+                previous = before.source(line.source_id)
             yield line.source_id, line.offset, previous.offset if previous else None
 
     def is_file_source(self, log: SourceLog) -> bool:
@@ -184,8 +196,10 @@ class LogReading:
         wanted = self._source_count
         if isinstance(entry, Damage):
             count = 0 if entry.kind is DamageKind.NO_SOURCE_LINES else wanted
+        elif entry and entry.version == 1:
+            count = len(entry.sources)
         else:
-            count = len(entry.sources) if entry and entry.version == 1 else wanted
+            count = wanted
         if count != wanted:
             error = f"There are [{count}] sources in the checkpoint offsets and now there are [{wanted}] sources"
             raise _stopped(error, f"offsets/{batch_id}", f"it has {count} lines of sources, not {wanted}")
@@ -226,10 +240,14 @@ class LogReading:
         """Whose end is where a batch begins; None if it begins where its sources do."""
         if self._checkpoint.mode is Mode.ASYNC_PROGRESS:
             return self._checkpoint.offsets.ids.before(batch_id)
-        return batch_id - 1 if batch_id else None
+        if not batch_id:
+            return None
+        return batch_id - 1
 
     def _entry(self, batch_id: int | None) -> OffsetEntry | Damage | None:
-        return None if batch_id is None else self._checkpoint.offsets.entries.get(batch_id)
+        if batch_id is None:
+            return None
+        return self._checkpoint.offsets.entries.get(batch_id)
 
 
 def _repartitioned(before: OffsetEntry, newest: OffsetEntry) -> bool:

@@ -102,7 +102,9 @@ def initial_error(damage: Damage, version: SparkVersion, *, version_newest: int,
 def source_line_error(damage: Damage, kind: str | None) -> str:
     """For the line of a source that its source cannot parse; `kind` is what its other offsets are."""
     told = source_kind(kind).line_error
-    return json_error(damage) if told is None else told
+    if told is not None:
+        return told
+    return json_error(damage)
 
 
 def json_error(damage: Damage) -> str:

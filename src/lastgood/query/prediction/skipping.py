@@ -38,5 +38,10 @@ def versions_loaded(checkpoint: Checkpoint, sinks: Sequence[SinkEvidence]) -> tu
     planned = checkpoint.last_planned
     if planned is None:
         return ()
-    batch = planned + 1 if checkpoint.last_committed == planned else planned
-    return (batch, batch + 1) if is_skipped(sinks, batch) else (batch,)
+    if checkpoint.last_committed == planned:
+        batch = planned + 1
+    else:
+        batch = planned
+    if is_skipped(sinks, batch):
+        return (batch, batch + 1)
+    return (batch,)

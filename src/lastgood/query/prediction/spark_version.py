@@ -43,7 +43,9 @@ def parse_spark_version(text: str) -> SparkVersion:
         SparkVersionError: it is none of `SPARK_VERSIONS`.
     """
     found = _VERSION.fullmatch(text)
-    version = SparkVersion(int(found[1]), int(found[2])) if found else None
+    version = None
+    if found:
+        version = SparkVersion(int(found[1]), int(found[2]))
     if version not in SPARK_VERSIONS:
         raise SparkVersionError(
             "this version of Spark is not known",

@@ -102,7 +102,9 @@ def _made(spark: SparkVersion) -> str:
 
 def _names_state(checkpoint: Checkpoint, committed: int | None) -> bool:
     """Whether commits name the files of the state: state checkpoint format v2."""
-    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    entry = None
+    if committed is not None:
+        entry = checkpoint.commits.entries.get(committed)
     has_ids = isinstance(entry, CommitEntry) and bool(entry.state_unique_ids)
     return has_ids or StateFormat.ROCKSDB_V2 in {store.format for store in _stores(checkpoint)}
 
@@ -130,11 +132,14 @@ def legacy_format(checkpoint: Checkpoint, newest: int, spark: SparkVersion) -> N
     if not isinstance(entry, OffsetEntry) or checkpoint.state is None:
         return
     for key in {_format_key(operator) for operator in checkpoint.state.operators}:
-        written = _pinned(checkpoint, key) if key else None
+        written = None
+        if key:
+            written = _pinned(checkpoint, key)
         if key and key not in entry.conf and written not in (None, "1"):
-            stage, error = (
-                (StartStage.TASK, _OTHER_SCHEMA_3_5) if spark < SPARK_4_0 else (StartStage.PLANNED, _OTHER_SCHEMA)
-            )
+            if spark < SPARK_4_0:
+                stage, error = (StartStage.TASK, _OTHER_SCHEMA_3_5)
+            else:
+                stage, error = (StartStage.PLANNED, _OTHER_SCHEMA)
             because = f"it does not pin {key}, and Spark takes 1 where the state has {written}"
             raise StoppedError(Stop(stage, error, f"offsets/{newest}", because))
 
@@ -227,7 +232,10 @@ def _obstacles(state: State, version: int, spark: SparkVersion) -> Iterator[Stop
     for obstacle in state.obstacles_to(version, auto_repair=spark >= SPARK_4_1):
         kind = _format(by_folder.get(obstacle.name.rpartition("/")[0]), stores, state)
         error = _error(obstacle, by_folder.get(obstacle.name.rpartition("/")[0]), kind, spark)
-        because = "it is not there" if obstacle.damage is None else f"it cannot be read: {obstacle.damage}"
+        if obstacle.damage is None:
+            because = "it is not there"
+        else:
+            because = f"it cannot be read: {obstacle.damage}"
         yield Stop(StartStage.TASK, error, obstacle.name, because)
 
 
@@ -259,7 +267,9 @@ def _changed(
 
 
 def _stores(checkpoint: Checkpoint) -> list[StateStore]:
-    return [store for operator in checkpoint.state.operators for store in operator.stores] if checkpoint.state else []
+    if not checkpoint.state:
+        return []
+    return [store for operator in checkpoint.state.operators for store in operator.stores]
 
 
 def _unsound_error(wrong: Unsound, store: StateStore, spark: SparkVersion) -> str:
@@ -280,7 +290,10 @@ def _loads_without(store: StateStore, ids: UniqueIds, version: int, unsound: Map
 
 def _format(store: StateStore | None, stores: Sequence[StateStore], state: State) -> StateFormat | None:
     """The format of a store; one without any file is of that of the others, else of the provider that is pinned."""
-    candidates = stores if store is None else (store, *stores)
+    if store is None:
+        candidates = stores
+    else:
+        candidates = (store, *stores)
     known = next((kind for each in candidates if (kind := each.format)), None)
     if known is not None:
         return known
@@ -316,7 +329,9 @@ def _asks_for_ids(checkpoint: Checkpoint, committed: int | None, spark: SparkVer
 
     Since 4.3 its version alone makes it so. The HDFS-backed store refuses any id, in every version.
     """
-    entry = None if committed is None else checkpoint.commits.entries.get(committed)
+    entry = None
+    if committed is not None:
+        entry = checkpoint.commits.entries.get(committed)
     if not isinstance(entry, CommitEntry) or entry.version == 1:
         return False
     has_ids = bool(entry.state_unique_ids)

@@ -56,7 +56,10 @@ class TableWork:
             CheckpointChangedError: there is no table, or not all of these versions are there.
             StorageError: the storage does not answer, or the log does not tell all (subclasses).
         """
-        more = {"commits_max": 1} if since is None else {"since": since}
+        if since is None:
+            more = {"commits_max": 1}
+        else:
+            more = {"since": since}
         log = read_table_log(self.storage, self.table, deadline=Deadline.after(_SECONDS), **more)
         if log is None or isinstance(log, Damage):
             raise self.changed("no table" if log is None else str(log), "the table of the plan")
@@ -250,7 +253,9 @@ class CarriedDeltaStep(Carrying):
     def _own(self, log: TableLog) -> TableCommit | None:
         """The newest version by which this recovery did the step, or took it back."""
         own = [c for c in self._since(log) if c.recovery == self._work.recovery and c.operation != FENCE]
-        return own[-1] if own else None
+        if not own:
+            return None
+        return own[-1]
 
     def _since(self, log: TableLog) -> Iterator[TableCommit]:
         return (commit for commit in log.commits if commit.version > self._step.version)

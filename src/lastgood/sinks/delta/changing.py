@@ -23,14 +23,18 @@ def fence_of(sink: SinkEvidence) -> str | None:
     if not sink.known or sink.presumed_app_id is not None or sink.write_obstacles:
         return None
     is_ours_alone = may_create_exclusively(parse_location(sink.location)) and is_tried(sink.location)
-    return (sink.app_id or None) if is_ours_alone else None
+    if not is_ours_alone:
+        return None
+    return sink.app_id or None
 
 
 def delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str:
     """The step that takes a table back; see `SinkChanges.measure`."""
     log = read_table_log(storage, parse_location(edit.location), deadline=Deadline.after(_SECONDS))
     if log is None or isinstance(log, Damage) or edit.app_id is None or log.metadata is None:
-        return "no table" if log is None else str(log)
+        if log is None:
+            return "no table"
+        return str(log)
     if edit.renews:
         return _renewal(log, edit, log.metadata.table_id, edit.app_id)
     history = history_of(log.commits, edit.app_id)
@@ -52,7 +56,9 @@ def delta_steps(edit: SinkEdit, storage: Storage) -> tuple[DeltaStep, ...] | str
 
 def _is_where(edit: SinkEdit, mark: int) -> bool:
     """Whether the mark still allows what was planned."""
-    return mark >= edit.batch if edit.after is None else mark == edit.after
+    if edit.after is None:
+        return mark >= edit.batch
+    return mark == edit.after
 
 
 def _renewal(log: TableLog, edit: SinkEdit, table_id: str, app_id: str) -> tuple[DeltaStep, ...] | str:

@@ -57,21 +57,40 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
     live = {at.version for at in _each(walk.shown.live)}
     return History(
         batches=tuple(
-            CommittedBatch(
-                batch_id=transaction.version,
-                version=commit.version,
-                is_live=commit.version in live or (None if commit.version < walk.unclear_before else False),
-                row_count=commit.row_count,
-                committed_at_ms=transaction.last_updated_ms if commit.operation == CLONE else commit.timestamp_ms,
-                user_metadata=commit.user_metadata,
-                is_streaming=None if commit.recovery is not None else commit.query_id is not None,
-            )
+            _batch(commit, transaction, is_live=_is_live(commit, live, walk.unclear_before))
             for commit, transaction in walk.written
         ),
         shown=walk.shown,
         last_version=walk.last.version if walk.last else None,
         restored=walk.last is not None and walk.last.operation == RESTORE,
         unclear=walk.unclear,
+    )
+
+
+def _is_live(commit: TableCommit, live: set[int], unclear_before: int) -> bool | None:
+    if commit.version in live:
+        return True
+    if commit.version < unclear_before:
+        return None
+    return False
+
+
+def _batch(commit: TableCommit, transaction: Transaction, *, is_live: bool | None) -> CommittedBatch:
+    if commit.operation == CLONE:
+        committed_at_ms = transaction.last_updated_ms
+    else:
+        committed_at_ms = commit.timestamp_ms
+    is_streaming = None
+    if commit.recovery is None:
+        is_streaming = commit.query_id is not None
+    return CommittedBatch(
+        batch_id=transaction.version,
+        version=commit.version,
+        is_live=is_live,
+        row_count=commit.row_count,
+        committed_at_ms=committed_at_ms,
+        user_metadata=commit.user_metadata,
+        is_streaming=is_streaming,
     )
 
 
@@ -127,7 +146,9 @@ class _Walk:
 
     def _put_back(self, commit: TableCommit) -> ShownByTable:
         version = commit.shown_again
-        found = None if version is None else self._after.get(version)
+        found = None
+        if version is not None:
+            found = self._after.get(version)
         return found or ShownByTable(
             unclear=f"version {commit.version} goes by one that is older than what could be read"
         )

@@ -110,7 +110,10 @@ class _Reading:
         protocol = self._opened.protocol()
         if protocol.min_reader_version > _DATASET_READER_VERSION:
             is_whole = bool(doubtful) or len(sampled) == count or self._has_deleted_rows()
-            sampled = {file.path for file in files} if is_whole else set()
+            if is_whole:
+                sampled = {file.path for file in files}
+            else:
+                sampled = set()
             for batch in self._opened.scan(columns=list(self._columns.names)) if is_whole else ():
                 self._add(batch, None)
         else:
@@ -144,7 +147,9 @@ class _Reading:
         partition, first, last = _only(row, columns.partition, rows), None, None
         if row.get(f"null_count.{columns.offset}") == 0:
             first, last = row.get(f"min.{columns.offset}"), row.get(f"max.{columns.offset}")
-        number = None if partition is None else int(partition)
+        number = None
+        if partition is not None:
+            number = int(partition)
         return _File(row["path"], row.get("modification_time"), rows, topic, number, first, last)
 
     def _has_deleted_rows(self) -> bool:
@@ -181,7 +186,10 @@ class _Reading:
                 chosen = self._compute.and_(
                     chosen, self._compute.equal(whole.column(columns.topic), key[columns.topic])
                 )
-            topic = self._topic if columns.topic is None else str(key[columns.topic])
+            if columns.topic is None:
+                topic = self._topic
+            else:
+                topic = str(key[columns.topic])
             offsets = whole.column(columns.offset).filter(chosen)
             self._add_offsets(topic, int(key[columns.partition]), offsets, written_ms)
 
@@ -229,11 +237,14 @@ def _require_columns(table: Location, columns: OffsetColumns, types: Mapping[str
         wanted[columns.topic] = ("string",)
     wrong = [name for name in columns.names if types.get(name) not in wanted[name]]
     if wrong:
-        is_there = wrong[0] in types
+        if wrong[0] not in types:
+            sentence = f"the table has no column {wrong[0]}"
+        elif wrong[0] == columns.topic:
+            sentence = f"the column {wrong[0]} holds no topic"
+        else:
+            sentence = f"the column {wrong[0]} holds no number"
         raise OffsetColumnsError(
-            f"the column {wrong[0]} holds no {'topic' if wrong[0] == columns.topic else 'number'}"
-            if is_there
-            else f"the table has no column {wrong[0]}",
+            sentence,
             subject=f"--offset-columns {columns}, {table}",
             found=", ".join(f"{name} {kind}" for name, kind in types.items())[:300],
             expected=f"{wrong[0]} of the type {' or '.join(wanted[wrong[0]])}",

@@ -87,11 +87,18 @@ class DeltaSink:
             return SinkEvidence("absent", self.location, key, None, known=True, because="there is no Delta table")
         if isinstance(log, Damage):
             found = unknown_evidence(self.kind, self.location, key, f"the log of the table is damaged: {log}")
-            mark = log.marks.get(self._app_id or query_id, -1) if isinstance(log, LogDamage) else -1
-            return replace(found, skips_up_to=mark) if mark >= 0 else found
+            if isinstance(log, LogDamage):
+                mark = log.marks.get(self._app_id or query_id, -1)
+            else:
+                mark = -1
+            if mark >= 0:
+                return replace(found, skips_up_to=mark)
+            return found
         log = self._further_back(log, self._app_id or query_id, deadline)
         found = evidence_of(log, self._app_id or query_id, now_ms=now_ms, dedupe_key=key)
-        return found if self._app_id is not None else _by_only_application(log, found, query_id, now_ms=now_ms)
+        if self._app_id is not None:
+            return found
+        return _by_only_application(log, found, query_id, now_ms=now_ms)
 
     def _further_back(self, log: TableLog, app_id: str, deadline: Deadline) -> TableLog:
         """The log with older versions, where the mark may have expired and the newer ones say nothing of the query."""
@@ -119,17 +126,37 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
     history = history_of(log.commits, app_id)
     marker = log.transactions.get(app_id)
     is_odd = marker is not None and marker.version not in _MARKS
-    odd = f"transaction {marker.version} is not the number of a batch" if marker is not None and is_odd else None
+    odd = None
+    if marker is not None and is_odd:
+        odd = f"transaction {marker.version} is not the number of a batch"
     if marker is not None and marker.version < 0:
         marker = None  # a fence before the first batch
     retention = _retention(log)
-    batch_id, unknown, because = (None, True, odd) if odd else _shown(log, history, marker, retention)
+    if odd:
+        batch_id, unknown, because = (None, True, odd)
+    else:
+        batch_id, unknown, because = _shown(log, history, marker, retention)
     counts = _counts(marker, retention, now_ms)
     is_foreign = odd is not None and dedupe_key is DedupeKey.APP_ID
     if is_foreign:
         counts = None  # a function has numbers of its own, such as times: which batch has which nobody can tell
-    back_to, back_because = (None, because) if unknown else reach_back(log, history, write_obstacles(log))
+    if unknown:
+        back_to, back_because = (None, because)
+    else:
+        back_to, back_because = reach_back(log, history, write_obstacles(log))
     skips_known = counts is not None and (marker is not None or log.unknown is None) and log.unjudged is None
+    skips_up_to = marker.version if marker is not None and counts is not False and not is_foreign else None
+    complete_from = None
+    if not odd:
+        complete_from = _complete_from(log, history, batch_id, unknown=unknown)
+    identity = log.metadata.table_id if log.metadata else None
+    marked_at_ms = marker.last_updated_ms if marker is not None and marker.version == batch_id else None
+    mark_lasts_ms = None
+    if retention is not None:
+        mark_lasts_ms = interval_ms(retention) or 0
+    notes: tuple[str, ...] = ()
+    if not odd:
+        notes = _notes(marker, batch_id, counts=counts, unknown=unknown)
     return SinkEvidence(
         kind=DeltaSink.kind,
         location=log.location,
@@ -137,13 +164,13 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         last_batch=batch_id,
         known=not unknown,
         because=because,
-        skips_up_to=marker.version if marker is not None and counts is not False and not is_foreign else None,
+        skips_up_to=skips_up_to,
         skips_known=skips_known,
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
-        complete_from=None if odd else _complete_from(log, history, batch_id, unknown=unknown),
-        identity=log.metadata.table_id if log.metadata else None,
+        complete_from=complete_from,
+        identity=identity,
         app_id=app_id,
-        marked_at_ms=marker.last_updated_ms if marker is not None and marker.version == batch_id else None,
+        marked_at_ms=marked_at_ms,
         times_by_driver=True,
         others={name: txn.version for name, txn in log.transactions.items() if name != app_id and txn.version >= 0},
         others_at_ms={
@@ -154,9 +181,9 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         write_obstacles=write_obstacles(log),
         back_to=back_to,
         back_because=back_because,
-        mark_lasts_ms=None if retention is None else interval_ms(retention) or 0,
+        mark_lasts_ms=mark_lasts_ms,
         unclear=history.unclear,
-        notes=() if odd else _notes(marker, batch_id, counts=counts, unknown=unknown),
+        notes=notes,
     )
 
 
@@ -181,7 +208,10 @@ def write_obstacles(log: TableLog) -> tuple[str, ...]:
     """Why lastgood could not commit to this table; empty if it could, as far as the log tells."""
     if log.protocol is None or log.unjudged is not None:
         return (log.unjudged or "the protocol of the table is not known",)
-    obstacles = [] if is_tried(log.location) else ["no commit of ours was tried beside Spark's on this kind of storage"]
+    if is_tried(log.location):
+        obstacles = []
+    else:
+        obstacles = ["no commit of ours was tried beside Spark's on this kind of storage"]
     version = log.protocol.min_writer_version
     if version == _IDENTITY_COLUMNS_WRITER_VERSION or version > _WRITER_VERSION_MAX:
         obstacles.append(f"writer version {version}")
@@ -223,7 +253,9 @@ def _shown_before(
 
 def _retention(log: TableLog) -> str | None:
     """How long marks count here, as the table says it; None: for ever."""
-    return log.metadata.configuration.get(TRANSACTION_RETENTION) if log.metadata else None
+    if not log.metadata:
+        return None
+    return log.metadata.configuration.get(TRANSACTION_RETENTION)
 
 
 def _counts(marker: Transaction | None, retention: str | None, now_ms: int) -> bool | None:
@@ -245,7 +277,9 @@ def _complete_from(log: TableLog, history: History, batch_id: int | None, *, unk
         return 0
     if history.batches:
         return history.batches[0].batch_id
-    return None if unknown else (-1 if batch_id is None else batch_id) + 1
+    if unknown:
+        return None
+    return (-1 if batch_id is None else batch_id) + 1
 
 
 def _notes(marker: Transaction | None, batch_id: int | None, *, counts: bool | None, unknown: bool) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ def reach_back(log: TableLog, history: History, obstacles: tuple[str, ...]) -> t
             reached = batch_id - 1
         if commit.recovery is None:
             touched |= dict.fromkeys(commit.added | commit.removed, commit)
-    return (0, "it is the first batch") if reached < 0 else (reached, f"the version of batch {reached} was not read")
+    if reached < 0:
+        return (0, "it is the first batch")
+    return (reached, f"the version of batch {reached} was not read")
 
 
 def versions_above(history: History, batch: int) -> tuple[int, ...]:

@@ -77,7 +77,10 @@ class FenceTable:
     def select(self, placeholder: str, *, by_sink: bool) -> str:
         """The statement that reads every batch, in the order in which they were written."""
         columns = [self.query_id, self.batch_id, *(name or "NULL" for name in (self.epoch, self.state, self.row_count))]
-        where = f" WHERE {self.sink_name} = {placeholder.format(1)}" if by_sink and self.sink_name else ""
+        if by_sink and self.sink_name:
+            where = f" WHERE {self.sink_name} = {placeholder.format(1)}"
+        else:
+            where = ""
         order = ", ".join(name for name in (self.epoch, self.batch_id) if name)
         return f"SELECT {', '.join(columns)} FROM {self.name}{where} ORDER BY {order}"  # noqa: S608 - names are checked
 

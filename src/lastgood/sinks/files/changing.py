@@ -26,9 +26,14 @@ def file_sink_steps(edit: SinkEdit, storage: Storage) -> tuple[FileSinkStep, ...
     for batch_id in log.ids:
         if batch_id <= edit.batch:
             continue
-        name = f"{batch_id}{COMPACT_SUFFIX}" if batch_id in log.listing.compact else str(batch_id)
+        if batch_id in log.listing.compact:
+            name = f"{batch_id}{COMPACT_SUFFIX}"
+        else:
+            name = str(batch_id)
         for entry in (name, f".{name}.crc"):
-            found = storage.stat(sink / SINK_LOG / entry) if entry in names else None
+            found = None
+            if entry in names:
+                found = storage.stat(sink / SINK_LOG / entry)
             if found is not None:
                 steps.append(FileSinkStep(edit.location, f"{SINK_LOG}/{entry}", found.size or 0, edit.why))
     return tuple(steps)

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import (
-    COMPACT_SUFFIX,
     SinkFile,
     SinkLogEntry,
     compact_interval,
@@ -63,7 +62,9 @@ class FileSinkLog:
     @property
     def needed(self) -> range:
         """The entries that Spark has to read to know what counts."""
-        return range(0) if self.ids.newest is None else self._needed_for(self.ids.newest)
+        if self.ids.newest is None:
+            return range(0)
+        return self._needed_for(self.ids.newest)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -79,7 +80,7 @@ class FileSinkLog:
     def names(self) -> tuple[str, ...]:
         """What lies in the log, but for checksums that belong to an entry and writes that were never finished."""
         listing = self.listing
-        entries = (f"{n}{COMPACT_SUFFIX}" if n in listing.compact else str(n) for n in listing.ids)
+        entries = (listing.entry_name(n) for n in listing.ids)
         return (*entries, *listing.noncanonical, *listing.stale_checksums, *listing.foreign)
 
     @property
@@ -133,7 +134,9 @@ class FileSinkLog:
 
     def _needed_for(self, newest: int) -> range:
         """Without any compaction nobody can tell the interval: then all entries count."""
-        return ids_read_at_start(newest, self.interval) if self.listing.compact else range(newest + 1)
+        if self.listing.compact:
+            return ids_read_at_start(newest, self.interval)
+        return range(newest + 1)
 
     def _can_be_read(self, batch_id: int) -> bool:
         if is_compaction(batch_id, self.interval) and self.listing.compact:
@@ -185,7 +188,7 @@ class FileSink:
             return None
         log = FileSinkLog(self.location, list_log(names, compactible=True))
         wanted = sorted({*log.ids.last(self._entries_max), *log.ids.within(log.needed)})
-        files = [log_folder / f"{n}{COMPACT_SUFFIX if n in log.listing.compact else ''}" for n in wanted]
+        files = [log_folder / log.listing.entry_name(n) for n in wanted]
         answers = ask_all(
             [partial(read_file, self._storage, file, parse_sink_log_entry, limit=_ENTRY_BYTES_MAX) for file in files],
             parallel=self._storage.parallel,
@@ -219,14 +222,16 @@ class FileSink:
         newest = found.last_batch
         if newest is None or log.files_of(newest):
             return found
-        entry = self._folder / SINK_LOG / f"{newest}{COMPACT_SUFFIX if newest in log.listing.compact else ''}"
+        entry = self._folder / SINK_LOG / log.listing.entry_name(newest)
         try:
             answer = ask_one(
                 lambda: self._storage.stat(entry), deadline=Deadline.after(self._timeout_seconds), subject=str(entry)
             )
         except StorageError:
             return found  # then nobody tells when it was written
-        return found if answer is None else replace(found, marked_at_ms=answer.modified_ms)
+        if answer is None:
+            return found
+        return replace(found, marked_at_ms=answer.modified_ms)
 
     def _with_files_gone(self, log: FileSinkLog, found: SinkEvidence) -> SinkEvidence:
         """The same, knowing which files count and are gone, as far as they lie in the folder itself.
@@ -236,7 +241,12 @@ class FileSink:
         listed = _below(self._folder, log.listed_files or ())
         if not 0 < sum(map(len, listed.values())) <= _LISTED_MAX or len(listed) > _FOLDERS_MAX:
             return found
-        folders = [self._folder / below if below else self._folder for below in listed]
+        folders = []
+        for below in listed:
+            if below:
+                folders.append(self._folder / below)
+            else:
+                folders.append(self._folder)
         answers = ask_all(
             [partial(_listed, self._storage, folder) for folder in folders],
             parallel=self._storage.parallel,
@@ -249,7 +259,11 @@ class FileSink:
                 because = f"whether its files are there is not known: {reason(answer.error)}"
                 return replace(found, notes=(*found.notes, because))
             missing = names.difference(answer.value or ())
-            gone += [f"{below}/{name}" if below else name for name in missing]
+            if below:
+                prefix = f"{below}/"
+            else:
+                prefix = ""
+            gone += [f"{prefix}{name}" for name in missing]
         return replace(found, files_gone=tuple(sorted(gone)))
 
 
@@ -273,7 +287,10 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
     if log is None or log.listing.newest_listed is None:
         is_empty = log is not None
         notes = (f"{SINK_LOG} is there and empty: Spark reads the folder as an empty table",) if is_empty else ()
-        because = f"{SINK_LOG} is empty" if is_empty else f"there is no {SINK_LOG}"
+        if is_empty:
+            because = f"{SINK_LOG} is empty"
+        else:
+            because = f"there is no {SINK_LOG}"
         return SinkEvidence(
             kind=FileSink.kind,
             location=location,
@@ -326,4 +343,6 @@ def _notes(log: FileSinkLog) -> list[str]:
 
 def _listed(storage: Storage, folder: Location) -> list[str] | None:
     names = storage.names(folder)
-    return None if names is None else list(names)
+    if names is None:
+        return None
+    return list(names)

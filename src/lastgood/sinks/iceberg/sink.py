@@ -73,7 +73,9 @@ class IcebergMetadata:
 
     def head(self, ref: str) -> int | None:
         """The snapshot of a branch; None if it has none."""
-        return self.current_snapshot_id if ref == MAIN else self.refs.get(ref)
+        if ref == MAIN:
+            return self.current_snapshot_id
+        return self.refs.get(ref)
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
         """A snapshot and those that it was made from, newest first, as far back as they are kept."""
@@ -165,16 +167,17 @@ class IcebergSink:
             return SinkEvidence(
                 "absent", self.location, DedupeKey.QUERY_ID, None, known=True, because="there is no Iceberg table"
             )
-        answers = [
-            unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, f"the metadata is damaged: {metadata}")
-            if isinstance(metadata, Damage)
-            else evidence_of(metadata, query_id, location=self.location, ref=self._ref)
-            for metadata in found
-        ]
+        answers = [self._answer(metadata, query_id) for metadata in found]
         if len({(answer.last_batch, answer.known, answer.skips_up_to) for answer in answers}) > 1:
             because = f"{len(answers)} metadata files have the same number: give the one that the catalog names"
             return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
         return answers[0]
+
+    def _answer(self, metadata: IcebergMetadata | Damage, query_id: str) -> SinkEvidence:
+        if isinstance(metadata, Damage):
+            because = f"the metadata is damaged: {metadata}"
+            return unknown_evidence(self.kind, self.location, DedupeKey.QUERY_ID, because)
+        return evidence_of(metadata, query_id, location=self.location, ref=self._ref)
 
     def _read(self) -> list[IcebergMetadata | Damage]:
         if self._location.name.endswith((".json", ".json.gz")):
@@ -190,7 +193,10 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
     """What the metadata of a table says about a query. Pure."""
     line = list(metadata.ancestors(metadata.head(ref)))
     marked = _marked(line, query_id)
-    by_spark = marked if ref == MAIN else _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
+    if ref == MAIN:
+        by_spark = marked
+    else:
+        by_spark = _marked(metadata.ancestors(metadata.head(MAIN)), query_id)
     is_whole = not line or line[-1].is_first
     live = {snapshot.snapshot_id for snapshot in line}
     written = sorted(
@@ -201,22 +207,30 @@ def evidence_of(metadata: IcebergMetadata, query_id: str, *, location: str, ref:
         ),
         key=lambda one: (one.sequence_number, one.timestamp_ms),
     )
-    because = f"snapshot {marked.snapshot_id} of {ref}" if marked else f"no snapshot of {ref} is of this query"
+    if marked:
+        because = f"snapshot {marked.snapshot_id} of {ref}"
+    else:
+        because = f"no snapshot of {ref} is of this query"
     if marked is None and not is_whole:
         because = "no snapshot that is kept is of this query, and older ones have expired"
     notes = []
     if ref != MAIN and marked is not None:
         notes.append(f"Spark looks for the marker on {MAIN}, not on {ref}: a batch that is run again is written twice")
+    last_batch = marked.batch_id if marked else None
+    skips_up_to = by_spark.batch_id if by_spark else None
+    complete_from = next((one.batch_id for one in written if one.snapshot_id in live), None)
+    if is_whole:
+        complete_from = 0
     return SinkEvidence(
         kind=IcebergSink.kind,
         location=location,
         dedupe_key=DedupeKey.QUERY_ID,
-        last_batch=marked.batch_id if marked else None,
+        last_batch=last_batch,
         known=marked is not None or is_whole,
         because=because,
-        skips_up_to=by_spark.batch_id if by_spark else None,
+        skips_up_to=skips_up_to,
         batches=tuple(_batch(snapshot, snapshot.snapshot_id in live) for snapshot in written),
-        complete_from=0 if is_whole else next((one.batch_id for one in written if one.snapshot_id in live), None),
+        complete_from=complete_from,
         identity=metadata.table_id,
         others=_others(line, query_id),
         write_obstacles=("lastgood does not write Iceberg tables",),
@@ -229,13 +243,20 @@ def _snapshot(fields: Mapping[str, Any]) -> Snapshot | None:
     sequence_number, time_ms, summary = (fields.get(key) for key in ("sequence-number", "timestamp-ms", "summary"))
     if not is_long(snapshot_id):
         return None
+    texts = {}
+    if isinstance(summary, dict):
+        texts = {key: str(value) for key, value in summary.items()}
     return Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=parent_id if is_long(parent_id) else None,
-        sequence_number=sequence_number if is_long(sequence_number) else 0,
-        timestamp_ms=time_ms if is_long(time_ms) else 0,
-        summary={key: str(value) for key, value in summary.items()} if isinstance(summary, dict) else {},
+        parent_id=_if_long(parent_id),
+        sequence_number=_if_long(sequence_number) or 0,
+        timestamp_ms=_if_long(time_ms) or 0,
+        summary=texts,
     )
+
+
+def _if_long(value: object) -> int | None:
+    return value if is_long(value) else None
 
 
 def _marked(line: Sequence[Snapshot] | Iterator[Snapshot], query_id: str) -> Snapshot | None:
@@ -263,4 +284,6 @@ def _batch(snapshot: Snapshot, is_live: bool) -> CommittedBatch:  # noqa: FBT001
 
 
 def _number(text: str) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text) else None
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    return None

@@ -114,10 +114,16 @@ def _has_versions(facts: DeltaFacts, start: DeltaOffset, latest: int) -> DeltaSe
         )
     if start.is_starting_version and not facts.can_rebuild(version):
         return DeltaServing(Serving.NO, f"the first snapshot, version {version}, can no longer be rebuilt")
-    first = version + 1 if start.is_starting_version else version
+    if start.is_starting_version:
+        first = version + 1
+    else:
+        first = version
     if first > latest:
         return DeltaServing(Serving.YES, "nothing is unread")
-    earliest = latest + 1 if facts.earliest_version is None else facts.earliest_version
+    if facts.earliest_version is None:
+        earliest = latest + 1
+    else:
+        earliest = facts.earliest_version
     if first < earliest:
         because = f"versions {first} to {earliest - 1} are no longer in the log"
         return DeltaServing(Serving.NO, because, range(first, earliest))

@@ -56,7 +56,9 @@ def ask_data_files(
     try:
         log = read_table_log(storage, table, deadline=deadline, since=start.table_version)
         if not log or isinstance(log, Damage):
-            return f"the log of the table is damaged: {log}" if log else "there is no table"
+            if not log:
+                return "there is no table"
+            return f"the log of the table is damaged: {log}"
         if log.unjudged is not None:
             return log.unknown or log.unjudged
         names = _data_files(log.commits, start.table_version)
@@ -74,7 +76,9 @@ def ask_data_files(
 def data_file(table: Location, name: str) -> Location:
     """The place of a data file: names in the log are URIs, relative to the table or absolute."""
     decoded = unquote(name)
-    return parse_location(decoded) if ":/" in decoded or decoded.startswith("/") else table / decoded
+    if ":/" in decoded or decoded.startswith("/"):
+        return parse_location(decoded)
+    return table / decoded
 
 
 def _data_files(commits: Sequence[TableCommit], first: int) -> list[str]:

@@ -134,7 +134,9 @@ class _Storages:
 
     def parallel(self, files: Sequence[SourceFile]) -> int:
         try:
-            return self._at(file_location(files[0].path)).parallel if files else 1
+            if not files:
+                return 1
+            return self._at(file_location(files[0].path)).parallel
         except StorageError:
             return 1  # each file will say so
 

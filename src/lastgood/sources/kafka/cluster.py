@@ -315,7 +315,10 @@ class _Cluster:
         if not specs:
             return {}
         wanted = {self._kafka.TopicPartition(*place): spec for place, spec in specs.items()}
-        how = {} if isolation is None else {"isolation_level": isolation}
+        if isolation is None:
+            how = {}
+        else:
+            how = {"isolation_level": isolation}
         futures = self._asked(wanted, lambda: self._admin.list_offsets(wanted, request_timeout=self._left, **how))
         return {(partition.topic, partition.partition): future for partition, future in futures.items()}
 
@@ -371,7 +374,9 @@ class _Cluster:
             for code in (*_HOPELESS, "_RESOLVE", "_TRANSPORT", "_FAIL")
             if code in self._complaints
         ]
-        return told[0] if told else "no answer in time"
+        if not told:
+            return "no answer in time"
+        return told[0]
 
     def complain(self, error: Any) -> None:
         """What the client says meanwhile."""
@@ -381,7 +386,10 @@ class _Cluster:
             self._complaints[error.name()] = self._without_secrets(error.str())
 
     def _text(self, error: BaseException) -> str:
-        reason = error.args[0] if error.args else error
+        if error.args:
+            reason = error.args[0]
+        else:
+            reason = error
         return self._without_secrets(reason.str() if isinstance(reason, self._kafka.KafkaError) else str(reason))
 
     def _without_secrets(self, text: str) -> str:
@@ -479,7 +487,9 @@ def _found(answer: _Answer[Any]) -> FoundRecord:
     if answer.value is None:
         return FoundRecord(unknown=answer.because)
     offset, timestamp_ms = answer.value.offset, answer.value.timestamp
-    return FoundRecord(offset, timestamp_ms if timestamp_ms >= 0 else None) if offset >= 0 else FoundRecord()
+    if offset >= 0:
+        return FoundRecord(offset, timestamp_ms if timestamp_ms >= 0 else None)
+    return FoundRecord()
 
 
 def _nested(flat: Mapping[Place, FoundRecord]) -> Found:

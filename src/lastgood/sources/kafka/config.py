@@ -132,7 +132,10 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
             "SASL needs a login", subject="sasl.jaas.config", found="nothing", expected=f"a login for {mechanism}"
         )
     jaas = parse_jaas(given["sasl.jaas.config"])
-    login = _oauth(jaas, given) if mechanism == "OAUTHBEARER" else _password(jaas)
+    if mechanism == "OAUTHBEARER":
+        login = _oauth(jaas, given)
+    else:
+        login = _password(jaas)
     return {"sasl.mechanisms": mechanism, **login}
 
 

@@ -80,19 +80,25 @@ class TopicFacts:
     def config_number(self, key: str) -> int | None:
         """A setting as a number; None if it is unknown. -1 is Kafka's "no limit"."""
         text = self.config.get(key, "")
-        return int(text) if _NUMBER.fullmatch(text) else None
+        if _NUMBER.fullmatch(text):
+            return int(text)
+        return None
 
     @property
     def is_compacted(self) -> bool | None:
         """Whether records with the same key may be gone from its middle; None if unknown."""
         policy = self.config.get("cleanup.policy")
-        return None if policy is None else "compact" in _policies(policy)
+        if policy is None:
+            return None
+        return "compact" in _policies(policy)
 
     @property
     def is_deleted_by_age(self) -> bool | None:
         """Whether retention deletes its oldest records; None if unknown."""
         policy = self.config.get("cleanup.policy")
-        return None if policy is None else "delete" in _policies(policy)
+        if policy is None:
+            return None
+        return "delete" in _policies(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,10 @@ class KafkaFacts:
     @property
     def unknowns(self) -> Mapping[str, str]:
         """What is not known, and why: the cluster (empty name), topics, and partitions as `topic/0`."""
-        found = {} if self.unknown is None else {"": self.unknown}
+        if self.unknown is None:
+            found = {}
+        else:
+            found = {"": self.unknown}
         for name, topic in self.topics.items():
             if topic.unknown is not None:
                 found[name] = topic.unknown
@@ -202,8 +211,14 @@ class KafkaFacts:
 def resolved(offsets: Offsets, facts: KafkaFacts) -> Offsets:
     """Offsets with `OFFSET_EARLIEST` and `OFFSET_LATEST` as the cluster tells them; as they are where it does not."""
     bounds = {OFFSET_EARLIEST: facts.earliest, OFFSET_LATEST: facts.latest}
+
+    def told(topic: str, partition: int, at: int) -> int:
+        if at not in bounds:
+            return at
+        return bounds[at].get(topic, {}).get(partition, at)
+
     return {
-        topic: {each: bounds[at].get(topic, {}).get(each, at) if at in bounds else at for each, at in parts.items()}
+        topic: {partition: told(topic, partition, at) for partition, at in parts.items()}
         for topic, parts in offsets.items()
     }
 
@@ -254,20 +269,23 @@ def _topic_to_json(topic: TopicFacts) -> dict[str, Any]:
         partitions[str(number)] = _present(
             {**known, "leader_epoch": partition.leader_epoch, "unknown": partition.unknown}
         )
-    return {
-        **_present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor}),
-        **({} if topic.exists else {"exists": None}),
-        "partitions": partitions,
-        **({"config": dict(topic.config)} if topic.config else {}),
-        **_present({"unknown": topic.unknown, "config_unknown": topic.config_unknown}),
-    }
+    fields = _present({"topic_id": topic.topic_id, "replication_factor": topic.replication_factor})
+    if not topic.exists:
+        fields["exists"] = None
+    fields["partitions"] = partitions
+    if topic.config:
+        fields["config"] = dict(topic.config)
+    return fields | _present({"unknown": topic.unknown, "config_unknown": topic.config_unknown})
 
 
 def _topic_from_json(value: object, where: str) -> TopicFacts:
     topic = _object(value, where)
     partitions = _object(topic.get("partitions", {}), f"partitions of {where}")
     config = _object(topic.get("config", {}), f"config of {where}")
-    exists = _typed(topic, "exists", bool, where) if "exists" in topic else True
+    if "exists" in topic:
+        exists = _typed(topic, "exists", bool, where)
+    else:
+        exists = True
     if exists is False or _typed(topic, _GONE, bool, where):
         if partitions:
             raise _wrong(where, list(partitions), "no partitions of a topic that is gone")

@@ -119,7 +119,9 @@ def _unescaped(text: str, line: int) -> str:
                 found=f"in line {line}: \\u without four hexadecimal digits",
                 expected="\\uXXXX; a backslash itself is written twice",
             )
-        return chr(int(code[1:], 16)) if len(code) == 5 else _PROPERTY_ESCAPES.get(code, code)
+        if len(code) == 5:
+            return chr(int(code[1:], 16))
+        return _PROPERTY_ESCAPES.get(code, code)
 
     units = _ESCAPE.sub(replaced, text)
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -140,7 +142,9 @@ def _jaas_tokens(text: str) -> Iterator[tuple[str, str]]:
 
 def _jaas_unescaped(found: re.Match[str]) -> str:
     code = found[1]
-    return chr(int(code, 8)) if code.isdecimal() and code[0] < "8" else _JAAS_ESCAPES.get(code, code)
+    if code.isdecimal() and code[0] < "8":
+        return chr(int(code, 8))
+    return _JAAS_ESCAPES.get(code, code)
 
 
 def _jaas_error(found: str) -> PropertiesError:

@@ -154,7 +154,10 @@ def _merged(one: Spans, other: Spans, keep: Callable[[bool, bool], bool]) -> Spa
     merged: list[Range] = []
     for start, to in pairwise(sorted({bound for span in (*one, *other) for bound in span})):
         if keep(_covers(one, start), _covers(other, start)):
-            before = merged.pop() if merged and merged[-1][1] == start else (start, start)
+            if merged and merged[-1][1] == start:
+                before = merged.pop()
+            else:
+                before = (start, start)
             merged.append((before[0], to))
     return tuple(merged)
 

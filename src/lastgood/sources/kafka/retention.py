@@ -182,7 +182,9 @@ def identify_topic(
             by_time = _by_time(topic, reads, newest, newer, first)
         is_open = by_time.identity in (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
         is_proven = found is not None
-        since = _read_on(first, reads, asked, max_clock_skew_ms, is_proven=is_proven) if is_open else None
+        since = None
+        if is_open:
+            since = _read_on(first, reads, asked, max_clock_skew_ms, is_proven=is_proven)
         found = since or by_time
     if found.identity is TopicIdentity.MAY_BE_RECREATED and is_told_the_same:
         return IdentityAnswer(TopicIdentity.SAME, "a person says that it is the topic that was read")
@@ -241,8 +243,13 @@ def _newer_than_read(
     found: dict[int, _Newer] = {}
     for after_ms, records in sorted(asked.items()):
         for number, record in sorted(records.items()):
-            read = None if record.offset is None else _oldest_read(reads, number, record.offset)
-            written_ms = after_ms if record.timestamp_ms is None else max(after_ms, record.timestamp_ms)
+            read = None
+            if record.offset is not None:
+                read = _oldest_read(reads, number, record.offset)
+            if record.timestamp_ms is None:
+                written_ms = after_ms
+            else:
+                written_ms = max(after_ms, record.timestamp_ms)
             if read is None or written_ms <= read.batch_timestamp_ms or (number in found and found[number].is_sure):
                 continue
             is_sure = record.timestamp_ms is None or written_ms > read.batch_timestamp_ms + max_clock_skew_ms
@@ -417,7 +424,12 @@ def _first_offsets(topic: TopicFacts, oldest: Mapping[int, FoundRecord]) -> dict
     found: dict[int, int] = {}
     for number, facts in topic.partitions.items():
         record = oldest.get(number)
-        first = facts.earliest if topic.is_compacted is not True else None if record is None else record.offset
+        if topic.is_compacted is not True:
+            first = facts.earliest
+        elif record is None:
+            first = None
+        else:
+            first = record.offset
         if first is not None:
             found[number] = first
     return found

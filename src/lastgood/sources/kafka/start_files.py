@@ -68,10 +68,12 @@ class StartFile(JsonValue):
             raise UsageError("the key does not fit the form", subject=form, expected=expected)
         is_spark = self.form is StartForm.SPARK_DEFAULTS
         if self.key is not None and (not self.key.strip() or (is_spark and not self.key.startswith("spark."))):
+            sentence = "Spark would leave out such a key" if is_spark else "the key is empty"
+            expected = "a key that begins with spark." if is_spark else "a key"
             raise UsageError(
-                "Spark would leave out such a key" if is_spark else "the key is empty",
+                sentence,
                 subject=f"--start-key {self.key}",
-                expected="a key that begins with spark." if is_spark else "a key",
+                expected=expected,
             )
 
     def words(self) -> tuple[str, ...]:
@@ -143,7 +145,9 @@ def parse_start(content: bytes, query: str, subject: str, *, key: str | None = N
     if key is None:
         return parse_start_value(content.decode("utf-8", "replace"), query, subject)
     value = parse_properties(content).get(key)
-    return None if value is None else parse_start_value(value, query, f"{key} in {subject}")
+    if value is None:
+        return None
+    return parse_start_value(value, query, f"{key} in {subject}")
 
 
 def parse_start_value(value: str, query: str, subject: str) -> StartingOffsets | str | None:

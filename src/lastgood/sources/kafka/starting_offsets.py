@@ -88,7 +88,9 @@ class StartingOffsets(JsonValue):
 
     @property
     def _wanted_by(self) -> str:
-        return "the file" if self.recovery is None else f"recovery {self.recovery}"
+        if self.recovery is None:
+            return "the file"
+        return f"recovery {self.recovery}"
 
 
 def file_name(query: str) -> str:

@@ -40,7 +40,10 @@ class ClassicQuery:
         execution = self._java.streamingQuery()
         try:
             context = execution.latestExecutionContext()  # since Spark 4.0
-            batch = -1 if context is None else int(context.batchId())
+            if context is None:
+                batch = -1
+            else:
+                batch = int(context.batchId())
         except Py4JError:
             batch = int(execution.currentBatchId())
         return batch if batch >= 0 else None
@@ -48,7 +51,9 @@ class ClassicQuery:
     def failure(self, condition: str | None) -> dict[str, Any] | None:
         """Why it ended."""
         exception = self._java.exception()
-        return failure_of_query(exception.get(), self.query_id, condition) if exception.isDefined() else None
+        if exception.isDefined():
+            return failure_of_query(exception.get(), self.query_id, condition)
+        return None
 
     def fill_in_topic_ids(self, sources: Sequence[dict[str, Any]]) -> None:
         """Write the topic ids into its Kafka sources."""
@@ -185,4 +190,6 @@ class _JavaEvents:
 
 def _value(option: Any) -> str | None:
     """What is in an Option of Scala."""
-    return str(option.get()) if option.isDefined() else None
+    if option.isDefined():
+        return str(option.get())
+    return None

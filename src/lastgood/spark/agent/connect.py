@@ -47,7 +47,10 @@ class ConnectQuery:
     def ask_failure(self) -> None:
         """Ask the server why it ended."""
         error = self._query.exception()
-        self._failure = None if error is None else failure_of_error(error)
+        if error is None:
+            self._failure = None
+        else:
+            self._failure = failure_of_error(error)
 
     def fill_in_topic_ids(self, sources: Sequence[dict[str, Any]]) -> None:
         """A client of Spark Connect has no way to the broker."""

@@ -40,7 +40,9 @@ def time_ms(text: str | None) -> int | None:
 def subscription(description: str) -> dict[str, str] | None:
     """What a Kafka source reads, from the description of the source; None for other sources."""
     found = _KAFKA.fullmatch(description)
-    return None if found is None else {"kind": _SUBSCRIPTIONS[found[1]], "value": found[2]}
+    if found is None:
+        return None
+    return {"kind": _SUBSCRIPTIONS[found[1]], "value": found[2]}
 
 
 def record(kind: str, at_ms: int, *, query_id: str | None, run_id: str | None, **fields: Any) -> dict[str, Any]:

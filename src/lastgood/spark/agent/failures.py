@@ -28,9 +28,11 @@ _UNTOLD = "STREAM_FAILED"  # that a query failed: the exception says so by being
 
 def failure(causes: list[dict[str, Any]], condition: str | None = None) -> dict[str, Any]:
     """A failure from its causes, outermost first; `condition` is what Spark itself calls it, if it says so."""
-    known = [cause["condition"] for cause in causes if cause["condition"] not in (None, _UNTOLD)]
+    if not condition:
+        known = [cause["condition"] for cause in causes if cause["condition"] not in (None, _UNTOLD)]
+        condition = next(reversed(known), None)
     return {
-        "condition": condition or (known[-1] if known else None),
+        "condition": condition,
         "message": causes[0]["message"] if causes else None,
         "causes": causes,
         "start_offsets": [],
@@ -118,14 +120,19 @@ def _python_causes(error: BaseException | None) -> list[dict[str, Any]]:
     while error is not None and len(causes) < CAUSES_MAX:
         java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
         name = f"{type(error).__module__}.{type(error).__qualname__}".replace("builtins.", "", 1)
-        condition = _condition(error) if java is None else None
+        condition = None
+        if java is None:
+            condition = _condition(error)
         cause = _cause("python", name, _text(error), condition)
         if condition is not None:
             cause["message_parameters"] = _short(error.getMessageParameters())  # type: ignore[attr-defined]  # as above
         lines = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
         cause["traceback"] = "".join(lines)[:TEXT_MAX]
         causes.append(cause)
-        inner = _server_causes(error) if java is None else _java_causes(java)
+        if java is None:
+            inner = _server_causes(error)
+        else:
+            inner = _java_causes(java)
         if inner:
             return causes + inner
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -168,7 +175,9 @@ def _python_cause_in(cause: dict[str, Any]) -> list[dict[str, Any]]:
     _, _, told = message.rpartition(_TRACEBACK)
     lines = told.splitlines()[1:]
     first = next((number for number, line in enumerate(lines) if line and not line[0].isspace()), None)
-    found = None if first is None else _PYTHON_ERROR.fullmatch("\n".join(lines[first:]).strip())
+    found = None
+    if first is not None:
+        found = _PYTHON_ERROR.fullmatch("\n".join(lines[first:]).strip())
     if found is None:
         return []
     inner = _cause("python", found["name"], _SQLSTATE.sub("", found["message"] or ""), None)

@@ -87,7 +87,10 @@ class RecordFileWriter:
         content = encode_records(records)
         if self._descriptor is not None and self._size + len(content) > self._file_bytes_max:
             self.close()
-        descriptor = self._descriptor = self._open() if self._descriptor is None else self._descriptor
+        if self._descriptor is None:
+            descriptor = self._descriptor = self._open()
+        else:
+            descriptor = self._descriptor = self._descriptor
         written = 0
         try:
             while written < len(content):

@@ -64,7 +64,10 @@ def instrumented_spec(asking: object, name: str, path: Any, target: Any) -> Modu
     try:
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not asking else None
+            if find is not None and finder is not asking:
+                spec: ModuleSpec | None = find(name, path, target)
+            else:
+                spec = None
             if spec is not None:
                 kind = _Loader if hasattr(spec.loader, "exec_module") else _OldLoader
                 spec.loader = kind(spec.loader)  # type: ignore[assignment]  # it does what the import system asks

@@ -88,7 +88,9 @@ class Queries:
             ended = query
             self.writer.put(lambda: [self._terminated(ended, message, condition, at_ms)], _EVENT_BYTES)
             return
-        failure = None if message is None else failure_as_told(message, condition)
+        failure = None
+        if message is not None:
+            failure = failure_as_told(message, condition)
         told = {"query_name": None, "checkpoint": None, "batch_id": None, "failure": failure}
         self._put("terminated", query_id, run_id, told)
 
@@ -125,7 +127,9 @@ class Queries:
         return made
 
     def _terminated(self, query: Query, message: str | None, condition: str | None, at_ms: int) -> dict[str, Any]:
-        failure = None if message is None else failure_as_told(message, condition)
+        failure = None
+        if message is not None:
+            failure = failure_as_told(message, condition)
         batch_id = None
         try:
             failure = query.failure(condition) or failure

@@ -39,7 +39,9 @@ class Start:
         if chosen:
             return str(chosen)
         root = self.session.conf.get(_CHECKPOINT_ROOT, None)
-        return f"{root}/{self.query_name}" if root and self.query_name else None
+        if root and self.query_name:
+            return f"{root}/{self.query_name}"
+        return None
 
 
 class Observer(Protocol):

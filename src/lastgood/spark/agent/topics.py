@@ -146,7 +146,9 @@ class KafkaAdmin:
 
 def topic_id(told: str) -> str | None:
     """A topic id in the base64 of confluent-kafka, `+` and `/`, where Java has `-` and `_`; None if there is none."""
-    return None if told == _NO_ID else told.replace("-", "+").replace("_", "/")
+    if told == _NO_ID:
+        return None
+    return told.replace("-", "+").replace("_", "/")
 
 
 def _words(text: str) -> list[str]:
