@@ -20,7 +20,7 @@ from lastgood.demo.offset_scenes import outage, stable_offsets
 from lastgood.demo.script import Script
 from lastgood.demo.stage import DemoStage, open_stage, set_up
 from lastgood.demo.tally import DemoTally, count
-from lastgood.errors import LastgoodError
+from lastgood.errors import LastgoodError, UsageError
 from lastgood.sources.kafka.ranges import Ranges, union
 from lastgood.supervise.events import Event
 
@@ -73,13 +73,16 @@ def demo(
     Args:
         script: What is to happen.
         tell: Gets each event of the supervisor, `Step` and `Killed`, and a `Scene` at the end of each.
-        folder: Work folder; by default a temporary one that is removed at the end.
+        folder: Work folder, empty or not there yet; by default a temporary one that is removed at the end.
         keep: Called with the result while broker and application still run.
 
     Raises:
         JavaMissingError, JarsUnavailableError, ExtraMissingError: what the demo needs is not there.
+        UsageError: the work folder holds something.
         DemoFailedError: something took too long, ended that should not, or did not end that should.
     """
+    if folder is not None and folder.exists():
+        _require_empty(folder)
     parts = set_up(tell)
     began = time.monotonic()
     if "b" in script.scenes:
@@ -127,7 +130,19 @@ def _work_folder(given: Path | None) -> Iterator[Path]:
         raise
     except KeyboardInterrupt:
         if given is None:
-            shutil.rmtree(work)
+            shutil.rmtree(work)  # safe: we have made it, under a name that nobody had
         raise
     if given is None:
-        shutil.rmtree(work)
+        shutil.rmtree(work)  # safe, as above
+
+
+def _require_empty(work: Path) -> None:
+    """See that nobody else's files lie in a work folder: a scene of the demo deletes the checkpoint there."""
+    there = next(work.iterdir(), None)
+    if there is not None:
+        raise UsageError(
+            "the work folder of a demo is not empty",
+            subject=str(work),
+            found=there.name,
+            expected="a new folder: the demo writes a checkpoint there, and deletes it",
+        )

@@ -52,7 +52,11 @@ class Incidents:
         if incident.id not in self._written:
             self._written.add(incident.id)
             for surplus in self.list()[:-INCIDENTS_MAX]:
-                self._storage.remove(incident_file(self._checkpoint, surplus))
+                # Safe: it is the oldest of a thousand stories; what a recovery is finished or taken back by lies in a
+                # folder of its own. But never the one that was just written, which counts as the oldest where a clock
+                # was set back, or where somebody has put a thousand files of later years here.
+                if surplus != incident.id:
+                    self._storage.remove(incident_file(self._checkpoint, surplus))
 
     def read(self, id: str) -> Incident:  # noqa: A002 - the name the user reads
         """One of them; see `read_incident`."""

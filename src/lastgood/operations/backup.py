@@ -195,9 +195,13 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
     checksums = _left_over_checksums(checkpoint)
     for copy in copies:
         checksum = _checksum(copy.path)
-        if checksum in checksums:  # Hadoop would hold it against the file that comes back
+        if checksum in checksums:
+            # Safe: it is the checksum of a file that is gone. Hadoop would hold it against the one that comes back.
             storage.remove(location / checksum)
-        storage.write(location / copy.path, copy.content)
+        # Safe: a file is created where there is none. No seal keeps a driver away that starts at this instant, and what
+        # it has written since we looked stays as it is.
+        if not storage.create(location / copy.path, copy.content):
+            _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
     back = read_checkpoint(storage, location)
     return Restored(
         str(location),
@@ -218,7 +222,9 @@ def _mirror_unsigned(signer: Signer, target: Target, location: Location) -> Last
     return error
 
 
-def _refuse_other_content(storage: WritableStorage, location: Location, copies: Iterable[Copy]) -> None:
+def _refuse_other_content(
+    storage: WritableStorage, location: Location, copies: Iterable[Copy], *, effect: str = "nothing was written"
+) -> None:
     for copy in copies:
         there = storage.read(location / copy.path, limit=copy.size + 1)
         if there is not None and there != copy.content:
@@ -227,7 +233,7 @@ def _refuse_other_content(storage: WritableStorage, location: Location, copies: 
                 subject=str(location / copy.path),
                 found=f"{len(there)} bytes",
                 expected=f"no such file, or the {copy.size} bytes of the copy",
-                effect="nothing was written",
+                effect=effect,
             )
 
 

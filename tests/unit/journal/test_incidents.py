@@ -92,6 +92,18 @@ def test_oldest_ones_go_when_there_are_too_many(incidents: Incidents, monkeypatc
     assert incidents.list() == ids[2:]
 
 
+def test_one_that_was_just_written_stays_where_a_clock_was_set_back(
+    incidents: Incidents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "INCIDENTS_MAX", 3)
+    later = [f"20261121-00215{n}-0001" for n in range(3)]
+    for each in later:
+        incidents.write(incident(each))
+    earlier = "20251121-002150-0001"
+    incidents.write(incident(earlier))
+    assert incidents.list() == [earlier, *later]
+
+
 def test_last_one_takes_one_listing_and_one_reading(incidents: Incidents, checkpoint: Location) -> None:
     incidents.write(incident())
     slow = SlowStorage(seconds=0)

@@ -87,14 +87,15 @@ def test_a_checkpoint_is_restored_in_an_order_in_which_commits_are_never_ahead(
     writes: list[str] = []
 
     class Recording(LocalWriter):
-        def write(self, file: Location, content: bytes) -> None:
-            super().write(file, content)
+        def create(self, file: Location, content: bytes) -> bool:
+            made = super().create(file, content)
             writes.append(file.path.removeprefix(f"{checkpoint}/"))
             planned = {path.name for path in checkpoint.glob("offsets/*")}
             assert {path.name for path in checkpoint.glob("commits/*")} <= planned
             needed = {path.name for path in checkpoint.glob("sources/0/*")} if planned else planned
             assert planned <= needed
             assert not writes or (checkpoint / "metadata").exists()
+            return made
 
     def open_recording(location: Location) -> Recording:
         return Recording()
@@ -113,10 +114,10 @@ def test_a_restore_that_was_interrupted_goes_on_where_no_log_is_there_yet(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full(LocalWriter):
-        def write(self, file: Location, content: bytes) -> None:
+        def create(self, file: Location, content: bytes) -> bool:
             if "/offsets/" in file.path:
                 raise StorageError("the disk is full", subject=str(file))
-            super().write(file, content)
+            return super().create(file, content)
 
     def open_full(location: Location) -> Full:
         return Full()
@@ -159,6 +160,38 @@ def test_a_file_with_other_content_is_never_overwritten(checkpoint: Path) -> Non
     assert (refused.value.subject, refused.value.effect) == (str(checkpoint / "sources/0/0"), "nothing was written")
     assert logs(checkpoint).keys() == {"metadata", "sources/0/0"}
     assert (checkpoint / "metadata").stat().st_mtime_ns == kept
+
+
+def test_a_driver_that_starts_during_a_restore_keeps_what_it_has_written(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No seal keeps it away: it looks into the empty logs, and plans its first batch while ours come back."""
+
+    class Meanwhile(LocalWriter):
+        def create(self, file: Location, content: bytes) -> bool:
+            made = super().create(file, content)
+            if file.path.endswith("/metadata"):
+                super().write(planned, b"v1\nits own plan")
+            return made
+
+        def write(self, file: Location, content: bytes) -> None:
+            super().write(file, content)
+            if file.path.endswith("/metadata"):
+                super().write(planned, b"v1\nits own plan")
+
+    def open_meanwhile(location: Location) -> Meanwhile:
+        return Meanwhile()
+
+    CheckpointBuilder(checkpoint).run(3)
+    look(checkpoint)
+    shutil.rmtree(checkpoint)
+    planned = parse_location(str(checkpoint)) / "offsets/0"
+    monkeypatch.setattr(operation, "open_writable", open_meanwhile)
+    with pytest.raises(CheckpointNotEmptyError) as refused:
+        restore(resolve_target(str(checkpoint)))
+    assert (checkpoint / "offsets/0").read_bytes() == b"v1\nits own plan"
+    assert (refused.value.subject, refused.value.effect) == (str(planned), "what was restored before it stays")
+    assert not (checkpoint / "commits").exists()
 
 
 def test_checksums_that_were_left_over_do_not_outlive_the_restore(checkpoint: Path) -> None:
