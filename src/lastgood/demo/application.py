@@ -162,6 +162,8 @@ class Application:
         supervisor = self._supervisor()
         child = self.await_that("a driver", lambda: supervisor.child)
         batch, at = self.progress.in_flight, time.time()
+        # Safe: the demo's own driver. Should it have ended by itself, its id is given to another only after all the
+        # other ids.
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         killed = Killed(at=at, pid=child.pid, batch=batch)
@@ -183,6 +185,7 @@ class Application:
                 continue
             at = time.time()
             try:
+                # Safe, as in `kill`.
                 os.kill(child.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue  # it has ended by itself meanwhile: the next one is killed

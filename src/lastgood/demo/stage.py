@@ -281,9 +281,9 @@ class DemoStage:
 
     def lose_checkpoint(self, *, mirror_too: bool = False) -> None:
         """Delete the checkpoint, as somebody does who wants to begin afresh; also all that lastgood keeps beside it."""
-        shutil.rmtree(self.checkpoint)
+        shutil.rmtree(self.checkpoint)  # safe: of the demo's own query, in a work folder that was empty at first
         if mirror_too:
-            shutil.rmtree(self.mirror)
+            shutil.rmtree(self.mirror)  # safe: it copies that query's logs, and nothing else
 
     def expire(self, before: Mapping[int, int]) -> Ranges:
         """Let Kafka delete all records below these offsets, by partition; what of it no committed batch has read."""

@@ -222,6 +222,8 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            # Safe, also after an error: a recovery that is not at its end is noted down and sealed, and the next
+            # holder finishes it or takes it back.
             self.release()
         except StorageError as failure:
             if error is None:
@@ -303,11 +305,15 @@ def take_lease(  # noqa: PLR0913 - all but the place and the purpose by name
         try:
             # While we slept others may have held it, and an old number, long removed, would be free again.
             if leases.newest() == number:
+                # Safe: ours is the newest, so these are of holders before us. None of them changes anything any more:
+                # each looks for a newer number first.
                 leases.remove_below(number - _KEPT + 1)
                 return lease
         except BaseException:
+            # Safe: nothing was done under it yet.
             lease.release()
             raise
+        # Safe: nothing was done under it yet.
         lease.release()
     raise watch.held(number, None)
 
@@ -362,6 +368,7 @@ class _Leases:
     def remove_below(self, number: int) -> None:
         for old in self.numbers():
             if old < number:
+                # Safe: see `take`, which holds the newest number.
                 self.storage.remove(self.file(old))
 
 

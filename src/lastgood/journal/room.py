@@ -207,6 +207,8 @@ class Room:
 
     def forget(self, stage: RecoveryStage) -> None:
         """Take back that a stage was reached."""
+        # Safe for who holds the lease and has taken back all that the note stands for: it goes last, so that who is
+        # killed before is found at this stage, and takes it back once more.
         self.storage.remove(self.folder / f"{stage.value}.json")
 
     def keep(self, plan: Plan) -> None:

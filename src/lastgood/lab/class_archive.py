@@ -78,9 +78,11 @@ def _make(archive: Path, job: Path, environment: SparkEnvironment, java: Java, j
             ending = child.wait(_JOB_SECONDS)
         if ending is None or not ending.is_success or not draft.exists():
             return False
+        # Safe: of our own cache, whose lock we hold. A JVM that has the old one open keeps it.
         draft.replace(archive)
     by_use = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime_ns)
     for old in by_use[:-_KEPT]:
+        # Safe: of our own cache, and made anew when it is needed; a JVM that has it open keeps it.
         old.unlink()
         _log(old).unlink(missing_ok=True)
     return True

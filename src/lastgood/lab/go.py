@@ -74,4 +74,5 @@ class GoProgram:
                     found=f"no end within {_BUILD_SECONDS:g} s" if ending is None else f"{ending}: {said}",
                     next=f"tail {log}",
                 )
+            # Safe: of our own cache; what is there is the same program, and who runs it keeps it.
             built.replace(program)

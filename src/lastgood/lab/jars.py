@@ -209,6 +209,7 @@ class _Store:
             for jar in jars:
                 target = self.folder / jar.path
                 target.parent.mkdir(exist_ok=True)
+                # Safe: of our own cache, whose lock we hold; it was checked to be the file that is expected there.
                 (fetched / jar.path).replace(target)
         self._stamp(jars)
 
@@ -241,6 +242,7 @@ class _Store:
             stamps[jar.path] = Stamp(found.st_size, found.st_mtime_ns, jar.sha256)
         draft = self.folder / f"{_STAMPS}.new"
         draft.write_text(json.dumps({path: asdict(stamp) for path, stamp in sorted(stamps.items())}, indent=1))
+        # Safe: of our own cache, whose lock we hold, and with all that was known before.
         draft.replace(self.folder / _STAMPS)
 
 
@@ -249,6 +251,7 @@ def _check(jar: Jar, folder: Path) -> None:
     found = _sha256(path)
     if found == jar.sha256:
         return
+    # Safe: a download of ours, and not what it should be; it is downloaded anew.
     path.unlink()
     raise JarsUnavailableError(
         f"{jar.module_id} is not the file that was expected, and has been removed",

@@ -131,6 +131,7 @@ class Server(abc.ABC):
     def kill(self) -> None:
         """End it with SIGKILL, as the kernel would."""
         if self._child is not None:
+            # Safe: a service of the lab, on data of its own, and to be killed is what it is for.
             self._child.kill()
             self._child = None
 
@@ -195,6 +196,7 @@ class Server(abc.ABC):
         try:
             self._await_ready(child, ports, deadline)
         except BaseException:
+            # Safe: a service of the lab that did not come up; its data is its own.
             child.kill()
             raise
         return child

@@ -280,8 +280,10 @@ def _make_environment(name: Path, version: str, tell: Callable[[str], None]) -> 
     if environment is None or environment.version != version:
         raise _unavailable(version, log, "pip has installed another pyspark, or none")
     link = name.with_name(f"{name.name}.new")
+    # Safe: of our own cache, whose lock we hold; nobody looks for this name.
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
+    # Safe: where there is a link already, it leads to no whole environment: else we were not here.
     link.replace(name)
     return environment
 

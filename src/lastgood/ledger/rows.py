@@ -62,6 +62,8 @@ def store_batches(
     for table in _OF_BATCH:
         changed = ranges if table is tables.offset_range else batches
         if changed:
+            # Safe: in the transaction that puts in their place what was merged with them (`_store` of the ledger's
+            # store).
             connection.execute(sa.delete(table).where(table.c.query == query, table.c.batch_id.in_(list(changed))))
     rows = {
         tables.batch: [_batch_row(each) for each in batches.values()],

@@ -224,6 +224,8 @@ class Ledger:
         """Remember how far its files were read, in the place of what was remembered."""
         table = tables.filled
         with writing(self._engine, self._place) as connection:
+            # Safe: the same transaction puts the new positions in their place. Where it fails, files are read once
+            # more, and what they tell is known already.
             connection.execute(sa.delete(table).where(table.c.folder == folder))
             if positions:
                 rows = [{"folder": folder, "name": name, "position": at} for name, at in positions.items()]

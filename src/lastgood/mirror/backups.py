@@ -115,6 +115,7 @@ def write_backup(
     file = folder / f"{backup.id}.jsonl.gz"
     storage.write(file, content)
     if storage.read(file, limit=FILE_BYTES_MAX) != content:
+        # Safe: it was just written, under a new id, and its list of facts does not exist yet: it is no backup.
         storage.remove(file)
         raise BackupMissingError("the backup did not come back as it was written", subject=str(file))
     write_facts(storage, folder, backup, signer)
@@ -241,7 +242,10 @@ def remove_older(storage: WritableStorage, folder: Location, *, before_ms: int) 
     removed = []
     for backup in list_backups(storage, folder):
         if backup.at_ms < before_ms and not backup.kept:
-            storage.remove(folder / f"{backup.id}.json")  # first: what is not listed is none
+            # Safe: a person has set how long they are kept, and did not mark this one. First what lists it: killed in
+            # between, no backup is left that lacks its content.
+            storage.remove(folder / f"{backup.id}.json")
+            # Safe: nobody can take it for a backup any more.
             storage.remove(folder / f"{backup.id}.jsonl.gz")
             removed.append(backup)
     return removed

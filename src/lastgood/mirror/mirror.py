@@ -145,6 +145,7 @@ class MirrorWriter:
         before = self._target.read(file, limit=FILE_BYTES_MAX) or b""
         self._target.write(file, before + packed)
         for part in list(self._parts):
+            # Safe: what it holds was just put, whole, into this writer's file of the day.
             self._target.remove(part)
             del self._parts[part]
 

@@ -164,6 +164,7 @@ def save_bundle(
                     _write(writer, evidence, world, failures)
                     parts = writer.finish()
             except BaseException:
+                # Safe: it was created just above, where no file was, and it is half of one.
                 path.unlink(missing_ok=True)
                 raise
         return SavedBundle(path, parts, path.stat().st_size)

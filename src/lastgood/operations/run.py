@@ -254,6 +254,8 @@ def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
         for each in old:
             owner = each.name.rpartition("-")[2]
             if not (owner.isdigit() and psutil.pid_exists(int(owner))):
+                # Safe: a folder that was named after a run of this pipeline, whose process is gone, and older than the
+                # newest ones, which stay: what it holds was for that run alone. No link is followed.
                 shutil.rmtree(each)
     except OSError as error:
         tell(

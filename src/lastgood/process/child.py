@@ -175,6 +175,7 @@ class Child:
         """Ask it to end, wait for the grace period, then kill what is left."""
         if self._ending is None:
             self.send(signum)
+        # Safe: it was asked to end, and had the time that its user has set for that.
         return self.wait(self._grace_seconds) or self.kill()
 
     def processes(self) -> list[psutil.Process]:
@@ -207,6 +208,8 @@ class Child:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(_MARK) == self._mark:
+                    # Safe: only what this command has started bears this mark, which was drawn at random; and psutil
+                    # signals nobody who has got the id of another since.
                     process.kill()
 
     def _close(self) -> None:

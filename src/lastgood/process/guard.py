@@ -77,6 +77,8 @@ def descendants(ancestor: int) -> set[int]:
 def _signal_all(pids: set[int], signum: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
+            # Safe: it was just seen below this guard. Its id is not given to another process before it has ended and
+            # was collected, and then only after all the other ids, one after the other.
             os.kill(pid, signum)
 
 
@@ -171,6 +173,8 @@ class Guard:
         child = self._child
         if child is not None and child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
+                # Safe: the command leads a session of its own, and nobody but us collects it, which was not done yet:
+                # so its id is still its own.
                 os.killpg(child.pid, signum)
 
     def _tell(self, report: dict[str, object]) -> None:

@@ -150,6 +150,7 @@ def write_tally(
         told = signer.signed(ATTEMPTS, (), tally.to_json())
         storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
+        # Safe: a tally that counts nothing says the same as none.
         storage.remove(attempts_file(checkpoint))
 
 
@@ -323,6 +324,7 @@ class Attempts:
         """
         if is_for_good:
             try:
+                # Safe: a person has looked at what has failed before, and asks that it counts no more.
                 open_writable(self.location).remove(attempts_file(self.location))
             except LastgoodError as error:
                 self.tell(f"what has failed before is not forgotten: {said(error)}")

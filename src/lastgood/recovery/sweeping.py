@@ -29,7 +29,9 @@ def sweep_drafts(storage: WritableStorage, checkpoint: Location, *, now_ms: int)
             found = storage.stat(file)
             if found is None or found.is_folder or found.modified_ms is None or found.modified_ms > now_ms - KEPT_MS:
                 continue
-            storage.remove(file)  # not to be taken back, and it need not: a draft is no part of anything
+            # Safe: it bears the name of a draft of ours, and is older than any of us takes to write one. A draft is no
+            # part of anything, so nothing has to bring it back.
+            storage.remove(file)
             removed.append(str(file))
     except StorageError:  # the next holder finds them
         pass

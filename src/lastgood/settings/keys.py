@@ -179,8 +179,12 @@ def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
             if is_new:
                 os.link(draft, file)  # refuses what is there
             else:
+                # Safe: only `rotate` comes here, with a ring that holds every key of the file beside the new one; and
+                # the draft is whole, and safe on the disk.
                 draft.replace(file)
         finally:
+            # Safe: the draft is ours, created above where no file was; the keys have their name by now, or never get
+            # it.
             draft.unlink(missing_ok=True)
     except FileExistsError as error:
         raise KeyFileExistsError(

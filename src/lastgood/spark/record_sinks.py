@@ -130,6 +130,7 @@ class ObjectSink:
     def _make_room(self) -> None:
         listed = self._storage.scan(self._folder, facts=False) or ()
         for name in surplus((entry.name for entry in listed), OBJECTS_MAX - 1):
+            # Safe: only names that a recorder gives, the oldest of them, beyond as many as are kept.
             self._storage.remove(self._folder / name)
 
 

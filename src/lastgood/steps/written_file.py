@@ -93,8 +93,11 @@ class WrittenFile(Carrying):
                     found=_as_found(was),
                     effect="the checkpoint stays sealed; no driver can start on it",
                 )
+            # Safe: it was just seen to be byte for byte as the step left it, and those bytes are in the plan; what is
+            # put back is by its digest what the step found.
             self._storage.write(self._location, was)
         elif self._step.path in seal:
+            # Safe, as below; the empty file keeps drivers away until the whole seal goes.
             self._storage.write(self._location, b"")
         else:
             # Safe: it was just seen to be byte for byte as the step left it, where there was no file before; so it is

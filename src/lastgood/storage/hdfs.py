@@ -285,6 +285,7 @@ class _Dependable:
             self._rename(draft, path, "NONE" if mode == "create" else "OVERWRITE")
         except BaseException:
             with contextlib.suppress(OSError):
+                # Safe: nobody else's, for its name was drawn at random.
                 self._call("DELETE", "delete", draft)
             raise
 

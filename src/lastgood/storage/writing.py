@@ -143,6 +143,7 @@ def require_exclusive_create(storage: WritableStorage, folder: Location) -> None
         if isinstance(storage, LocalWriter) and not storage.takes_links(probe) and storage.is_fuse(probe):
             raise _unsupported(folder, "a mounted store (FUSE) that takes no hard links")
     finally:
+        # Safe: nobody else's, for its name was drawn at random.
         storage.remove(probe)
     if made != [True, False] or held != b"first":
         raise _unsupported(folder, "a storage that lets two create the same file")
@@ -154,6 +155,8 @@ class LocalWriter(LocalStorage):
     def write(self, file: Location, content: bytes) -> None:
         """Put a file in its place; see `WritableStorage.write`."""
         with _writing(file), self._draft(file, [content]) as (draft, place):
+            # Safe, as far as it is for us to say: the draft is whole, and safe on the disk. That what is there may go
+            # is argued where it is written over.
             _rename(draft, place)
 
     def create(self, file: Location, content: bytes) -> bool:
@@ -179,8 +182,11 @@ class LocalWriter(LocalStorage):
                     raise
                 made = self._copy(source, target)  # a folder of it lies on another disk
             if made:
+                # Safe: it has a second name by now, or a whole copy, safe on the disk.
                 _unlink(old)
             elif made is None and not _is_taken(new):
+                # Safe under the lease of a recovery: nothing was there when we looked a moment ago. Where there are no
+                # links nothing better can be had, and `require_exclusive_create` refuses the mounted stores without.
                 _rename(old, new)
             else:
                 raise _in_the_way(target)
@@ -188,6 +194,7 @@ class LocalWriter(LocalStorage):
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
         with _writing(file), contextlib.suppress(FileNotFoundError):
+            # That it is safe is argued where it is asked for.
             _unlink(self._place(file))
 
     def takes_links(self, file: Location) -> bool:
@@ -197,6 +204,7 @@ class LocalWriter(LocalStorage):
         with _writing(file):
             made = _link(place, second)
             with contextlib.suppress(FileNotFoundError):
+                # Safe: nobody else's, for its name was drawn at random.
                 _unlink(second)
         return bool(made)
 
@@ -231,6 +239,7 @@ class LocalWriter(LocalStorage):
             yield draft, place
         finally:
             with contextlib.suppress(FileNotFoundError):
+                # Safe: it is ours, and by now it has another name, or never gets one.
                 _unlink(draft)
 
     def _copy(self, source: Location, target: Location) -> bool | None:
@@ -239,6 +248,7 @@ class LocalWriter(LocalStorage):
             with self._draft(target, pieces) as (draft, place):
                 made = _link(draft, place)
                 if made is None and not _is_taken(place):
+                    # Safe: as in `move`.
                     _rename(draft, place)
                     made = True
                 return made
@@ -262,10 +272,12 @@ def _opened(place: Place, flags: int, rights: Rights | None = None) -> Iterator[
 
 
 def _rename(old: Place, new: Place) -> None:
+    # What is at the new name goes: see who calls it.
     os.replace(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd)
 
 
 def _unlink(place: Place) -> None:
+    # See who calls it.
     os.unlink(place.name, dir_fd=place.dir_fd)
 
 
@@ -300,6 +312,7 @@ def _create_in_place(place: Place, content: bytes, rights: Rights) -> bool:
             stream.write(content)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
+            # Safe: it was created just above, where no file was, and it is half of one.
             _unlink(place)
         raise
     return True
@@ -354,11 +367,13 @@ class FsspecWriter(FsspecStorage):
                 expected=expected,
                 effect=f"{source} is still there",
             )
+        # Safe: nothing was at the target before, and there it was just seen in its whole length.
         self.remove(source)
 
     def remove(self, file: Location) -> None:
         """Remove a file; see `WritableStorage.remove`."""
         with _writing(file), contextlib.suppress(FileNotFoundError), answering(file):
+            # That it is safe is argued where it is asked for.
             self.filesystem.rm_file(fsspec_path(file))
 
     def _make_folder(self, path: str) -> None:

@@ -236,12 +236,16 @@ class Supervisor:
         self._tell(self._started(child))
         try:
             ending = self._watch(child)
+            # Safe: the command itself has ended. What it has left behind would write to the checkpoint beside the
+            # driver that is started next.
             child.kill()
             output.finish()
             ended_at = time.time()
             self._ask_agent()
             self._look_at_all()  # what it has committed last was committed by this run
         finally:
+            # Safe: as above; and after an error of our own nobody would watch the command any more. A batch that is
+            # cut off runs again from its plan.
             child.kill()
             output.finish()
             self._child = None
@@ -311,6 +315,8 @@ class Supervisor:
                 child.send(signum)
                 kill_at = time.monotonic() + self._policy.grace_seconds
             if kill_at is not None and (time.monotonic() >= kill_at or len(self._stop_signals) > 1):
+                # Safe: it was asked to end, and its time for that is over, or a person has asked twice. A batch that
+                # is cut off runs again from its plan.
                 return child.kill()
         return ending
 

@@ -113,4 +113,5 @@ class Output:
             else:
                 older = self.log.with_name(f"{self.log.name}.{number - 1}")
             if older.exists():
+                # Safe: what is at the new name is one log more than are kept, or has its next name already.
                 older.replace(self.log.with_name(f"{self.log.name}.{number}"))

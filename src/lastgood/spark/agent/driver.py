@@ -119,6 +119,7 @@ class Heartbeat:
             make_private(self._file.parent)
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE), "w") as stream:  # noqa: PTH123 - a descriptor
                 stream.write(json.dumps(content))
+            # Safe: it is the file of this process alone, and says what is so now.
             draft.replace(self._file)
         except OSError:
             ...  # a full disk: an old heartbeat says enough, and the next may pass

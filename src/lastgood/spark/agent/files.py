@@ -112,6 +112,7 @@ class RecordFileWriter:
         try:
             for name in surplus(os.listdir(folder), self._files_max - 1):  # noqa: PTH208 - it is open
                 with contextlib.suppress(FileNotFoundError):
+                    # Safe: only names that a recorder gives, the oldest of them, beyond as many as are kept.
                     os.unlink(name, dir_fd=folder)
             return self._create(folder)
         finally:
