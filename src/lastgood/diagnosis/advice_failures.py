@@ -154,7 +154,10 @@ def _task(messages: Sequence[str]) -> Iterator[Finding]:
         return
     times = int(found["times"])
     evidence = {"attempts": times, "executor": found["executor"], "default": _MAX_FAILURES_DEFAULT}
-    tried = "once" if times == 1 else f"{times} times"
+    if times == 1:
+        tried = "once"
+    else:
+        tried = f"{times} times"
     if found["executor"] == "driver":
         effect = (
             f"A task was tried {tried}, and the query failed of something that passes: in local mode a task gets one"
@@ -170,13 +173,18 @@ def _task(messages: Sequence[str]) -> Iterator[Finding]:
 
 
 def _more(times: int) -> int:
-    return _MAX_FAILURES_DEFAULT if times < _MAX_FAILURES_DEFAULT else 2 * times
+    if times < _MAX_FAILURES_DEFAULT:
+        return _MAX_FAILURES_DEFAULT
+    return 2 * times
 
 
 def _shuffle(failure: Failure, messages: Sequence[str], removed_idle: int) -> Iterator[Finding]:
     lost = next((match for message in messages if (match := _SHUFFLE_LOST.search(message))), None)
     if lost is not None and removed_idle:
-        times = "once" if removed_idle == 1 else f"{removed_idle:,} times"
+        if removed_idle == 1:
+            times = "once"
+        else:
+            times = f"{removed_idle:,} times"
         yield Finding(
             told.SHUFFLE_NOT_TRACKED,
             "spark.dynamicAllocation.shuffleTracking.enabled",

@@ -45,7 +45,10 @@ def _offsets(world: Observation, orphan: int | None) -> Iterator[Finding]:
     if orphan is not None:
         count, what = counts.get(orphan, 0), f"Batch {orphan} reads {counts.get(orphan, 0):,} offsets"
     else:
-        count = 0 if world.kafka is None else _count(entries.get(committed, {}), _latest(world, entries, committed))
+        if world.kafka is None:
+            count = 0
+        else:
+            count = _count(entries.get(committed, {}), _latest(world, entries, committed))
         what = f"{count:,} offsets wait for the next batch"
     typical, largest = round(median(usual)), max(usual)
     if count < _FAR_LARGER * largest:

@@ -73,7 +73,10 @@ def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]
     if spread_of(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:
         return  # without keys it keeps one row, or one number
     recorded = [batch for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
-    first, last = (recorded[0].state_rows, recorded[-1].state_rows) if recorded else (None, None)
+    if recorded:
+        first, last = (recorded[0].state_rows, recorded[-1].state_rows)
+    else:
+        first, last = (None, None)
     if len(recorded) >= _GROWTH_BATCHES and (last or 0) <= (first or 0):
         return  # its keys are a fixed set
     defined = any(batch.has_watermark for batch in world.advice.batches)
@@ -105,12 +108,18 @@ def _unexpired(world: Observation, operator: StateOperator) -> Iterator[Finding]
     if not isinstance(metadata, OperatorMetadata) or not metadata.operator_name.startswith(_TWS):
         return
     variables = metadata.properties.get("stateVariables")
-    told_of = [each for each in variables if isinstance(each, dict)] if isinstance(variables, list) else []
+    if isinstance(variables, list):
+        told_of = [each for each in variables if isinstance(each, dict)]
+    else:
+        told_of = []
     if not told_of or any(each.get("ttlEnabled") is not False for each in told_of):
         return
     is_alone = state is not None and len(state.operators) == 1  # the records tell of all operators together
     rows = [batch.state_rows for batch in world.advice.batches if batch.rows and batch.state_rows is not None]
-    first, last = (rows[0], rows[-1]) if rows else (0, 0)
+    if rows:
+        first, last = (rows[0], rows[-1])
+    else:
+        first, last = (0, 0)
     still_grows = len(rows) >= _GROWTH_BATCHES and first < rows[len(rows) * 2 // 3] < last
     if not is_alone or not still_grows:
         return

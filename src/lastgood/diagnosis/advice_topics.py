@@ -25,7 +25,10 @@ def topic_advice(world: Observation) -> Iterator[Finding]:
     if world.kafka is None:
         return
     newest = world.checkpoint.newest_offsets
-    read = {topic for topics in newest.topics.values() for topic in topics} if newest else set()
+    if newest:
+        read = {topic for topics in newest.topics.values() for topic in topics}
+    else:
+        read = set()
     for name, topic in sorted(world.kafka.topics.items()):
         if not read or name in read:
             yield from _copies(world.kafka, name, topic)
@@ -62,7 +65,10 @@ def _kept(kafka: KafkaFacts, name: str, topic: TopicFacts, downtime_ms: int | No
 def _short(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int, downtime_ms: int | None) -> Finding:
     evidence: dict[str, Json] = {"topic": name, "retention_ms": retention_ms}
     by_size = topic.config_number("retention.bytes")
-    sized: dict[str, Json] = {"retention_bytes": by_size} if by_size and by_size > 0 else {}
+    if by_size and by_size > 0:
+        sized: dict[str, Json] = {"retention_bytes": by_size}
+    else:
+        sized = {}
     kept = f"Kafka keeps records of {name} for {shown_time(retention_ms // 1000)}"
     if downtime_ms is None:
         return Finding(
@@ -123,7 +129,10 @@ def _segments(kafka: KafkaFacts, name: str, topic: TopicFacts, retention_ms: int
     segment_bytes = topic.config_number("segment.bytes")
     kept, both = shown_time(retention_ms // 1000), shown_time((retention_ms + segment_ms) // 1000)
     if segment_ms > retention_ms:
-        size = "" if segment_bytes is None else f", or to {segment_bytes:,} bytes,"
+        if segment_bytes is None:
+            size = ""
+        else:
+            size = f", or to {segment_bytes:,} bytes,"
         yield Finding(
             told.SEGMENTS_LONG,
             name,

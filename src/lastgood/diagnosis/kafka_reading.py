@@ -50,7 +50,9 @@ class KafkaReading:
     def facts(self) -> KafkaFacts:
         """What the broker said; nothing at all if it was not asked or did not answer."""
         facts = self.world.kafka
-        return facts if facts is not None and facts.unknown is None else KafkaFacts("", 0)
+        if facts is not None and facts.unknown is None:
+            return facts
+        return KafkaFacts("", 0)
 
     @property
     def is_asked(self) -> bool:
@@ -104,7 +106,10 @@ class KafkaReading:
     def inspect(self) -> str:
         """The command that shows the batch that a start goes by: the one it runs again, else the newest of all."""
         stand = self.stand
-        shown = stand.batch_id if stand.is_rerun else stand.batch_id - 1
+        if stand.is_rerun:
+            shown = stand.batch_id
+        else:
+            shown = stand.batch_id - 1
         return self.world.command("inspect", *(("--batch", str(shown)) if shown >= 0 else ()))
 
     def topics_command(self, *words: str) -> str:
@@ -159,9 +164,13 @@ def to_json(offsets: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, 
 
 
 def _shown(offset: object) -> object:
-    return name_offset(offset) if isinstance(offset, int) else offset
+    if not isinstance(offset, int):
+        return offset
+    return name_offset(offset)
 
 
 def _some(items: list[str]) -> str:
     more = len(items) - _SHOWN_MAX
-    return ", ".join(items) if more <= 0 else f"{', '.join(items[:_SHOWN_MAX])} and {more} more"
+    if more <= 0:
+        return ", ".join(items)
+    return f"{', '.join(items[:_SHOWN_MAX])} and {more} more"

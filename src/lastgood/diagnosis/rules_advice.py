@@ -130,7 +130,12 @@ def _retained(world: Observation) -> Iterator[Finding]:
     if checkpoint.mode is not Mode.MICRO_BATCH or not is_short or not _was_purged(world):
         return
     depth = max(0, retained - 1)
-    batches = "no batch" if not depth else "1 batch" if depth == 1 else f"{depth} batches"
+    if not depth:
+        batches = "no batch"
+    elif depth == 1:
+        batches = "1 batch"
+    else:
+        batches = f"{depth} batches"
     yield Finding(
         told.FEW_BATCHES,
         "offsets",

@@ -140,7 +140,9 @@ def _command(failure: Failure, world: Observation) -> str:
 def _subject(failure: Failure) -> str:
     if failure.batch_id is not None:
         return f"batch {failure.batch_id}"
-    return f"query {failure.query_name or failure.query_id}" if failure.query_name or failure.query_id else "driver"
+    if failure.query_name or failure.query_id:
+        return f"query {failure.query_name or failure.query_id}"
+    return "driver"
 
 
 def _evidence(failure: Failure) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def _initial(source: KafkaReading) -> Iterator[Finding]:
     log = next((log for log in source.world.checkpoint.sources if log.name == stand.source_id), None)
     if stand.batch_id or not stand.is_rerun or (log and log.initial):
         return
-    entry = log.entries.get(0) if log else None
+    entry = None
+    if log:
+        entry = log.entries.get(0)
     if isinstance(entry, Damage):
         effect = "The query cannot start, and where its first batch begins is known to nobody else."
     else:
@@ -97,8 +99,14 @@ def _negative(source: KafkaReading) -> Iterator[Finding]:
         effect = "The next batch begins at the earliest records there are: what of them was read is read again."
     else:
         effect = f"Batch {stand.batch_id} fails in its tasks at every start."
-    before = f"offsets/{stand.batch_id - 1}" if stand.batch_id else f"sources/{stand.source_id}/0"
-    subject = f"offsets/{stand.batch_id}" if end else before
+    if stand.batch_id:
+        before = f"offsets/{stand.batch_id - 1}"
+    else:
+        before = f"sources/{stand.source_id}/0"
+    if end:
+        subject = f"offsets/{stand.batch_id}"
+    else:
+        subject = before
     evidence = {side: to_json(found) for side, found in (("start", start), ("end", end)) if found}
     level = Severity.INFO if is_earliest else None
     yield source.finding(conditions.SOURCE_OFFSET_NEGATIVE, subject, effect, evidence, source.inspect(), level)
@@ -140,7 +148,10 @@ def _wrong_ranges(source: KafkaReading) -> dict[str, tuple[str, Mapping[str, Any
     """What keeps the planned range from being read: by name, in words and as it stands in the evidence."""
     start, end, facts = source.start, source.end, source.facts
     reads = planned(start, end)
-    added = {} if source.stand.start is None else only_in(end, start)
+    if source.stand.start is None:
+        added = {}
+    else:
+        added = only_in(end, start)
     from_earliest = planned(within(facts.earliest, added), added)
     back = went_back(start, end)
     missing = only_in(start, topics_of(source.stand.end))

@@ -95,10 +95,15 @@ def may_be_read(world: Observation, restart: Restart, topic: str, *, by_time: bo
     """
     found: dict[int, int] = {}
     for source in readings(world, restart):
-        ends = source.named.get(topic, {}) if topic in source.there else {}
+        if topic in source.there:
+            ends = source.named.get(topic, {})
+        else:
+            ends = {}
         latest, newer = source.facts.latest.get(topic, {}), _newer(source, topic)
         for partition, end in ends.items():
-            record = newer[2].get(partition) if newer is not None and by_time else None
+            record = None
+            if newer is not None and by_time:
+                record = newer[2].get(partition)
             is_told = record is not None and record.unknown is None and record.offset is not None
             first = record.offset if record is not None and is_told else None
             up_to = min(each for each in (end, latest.get(partition, 0), first) if each is not None)
@@ -111,7 +116,10 @@ def find_broker(source: KafkaReading) -> Iterator[Finding]:
     identities = {topic: _identity(source, topic) for topic in source.there}
     for topic in source.named:
         if topic not in identities:
-            yield _topic_gone(source, topic) if _may_be_gone(source, topic) else _silent(source, topic)
+            if _may_be_gone(source, topic):
+                yield _topic_gone(source, topic)
+            else:
+                yield _silent(source, topic)
             continue
         found = source.there[topic]
         yield from _silent_partitions(source, topic, found)
@@ -163,7 +171,10 @@ def _without(source: KafkaReading) -> str:
     """What becomes of a query one of whose topics does not exist."""
     world, batch_id = source.world, source.stand.batch_id
     is_planned = source.stand.is_rerun
-    cannot = f"no batch after {batch_id} can be planned" if is_planned else "the query cannot start"
+    if is_planned:
+        cannot = f"no batch after {batch_id} can be planned"
+    else:
+        cannot = "the query cannot start"
     by_name = f"{cannot}, whatever failOnDataLoss says, and what was unread in it is lost."
     by_pattern = source.planning_fails("its partitions count as deleted", "goes on and forgets where it stood in them")
     if is_without_topics(source.named, source.facts, is_pattern=True):

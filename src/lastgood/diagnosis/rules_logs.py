@@ -262,12 +262,13 @@ def _query_id(world: Observation, restart: Restart) -> Iterator[Finding]:
     if isinstance(found, Damage):
         effect = "The query cannot start: its first step is to read this file."
     elif found is None and has_batches:
-        effect = (
-            f"Spark {restart.spark} refuses to start."
-            if restart.error == "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
-            else f"Spark {restart.spark} makes up a new id: a Delta or Iceberg sink will not recognise what it has, and"
-            " takes the rows of a batch that runs again twice."
-        )
+        if restart.error == "STREAMING_CHECKPOINT_MISSING_METADATA_FILE":
+            effect = f"Spark {restart.spark} refuses to start."
+        else:
+            effect = (
+                f"Spark {restart.spark} makes up a new id: a Delta or Iceberg sink will not recognise what it has, and"
+                " takes the rows of a batch that runs again twice."
+            )
     else:
         return
     evidence = {"metadata": str(found) if found else "not there"}
@@ -291,20 +292,22 @@ def _relation(world: Observation, restart: Restart) -> Iterator[Finding]:
     if committed is not None and (planned is None or committed > planned):
         missing = range(0 if planned is None else planned + 1, committed + 1)
         again = restart.outcome is Outcome.FAILS_AFTER_SINK
-        effect = (
-            f"Every start sends batch {restart.batch} through the sink again and then fails."
-            if again
-            else "The query cannot start."
-            if restart.outcome is Outcome.FAILS
-            else "Batches will run a second time."
-        )
+        if again:
+            effect = f"Every start sends batch {restart.batch} through the sink again and then fails."
+        elif restart.outcome is Outcome.FAILS:
+            effect = "The query cannot start."
+        else:
+            effect = "Batches will run a second time."
         evidence = {"last_planned": planned, "last_committed": committed, "missing": _some(missing)}
         yield Finding(COMMITS_AHEAD, f"commits/{committed}", effect, evidence, world.command("plan"))
         return
     if planned is None or committed == planned:
         return
     below = range(0 if committed is None else committed + 1, planned)
-    skipped = [] if checkpoint.is_done_below_newest else list(checkpoint.offsets.ids.within(below))
+    if checkpoint.is_done_below_newest:
+        skipped = []
+    else:
+        skipped = list(checkpoint.offsets.ids.within(below))
     evidence = {"last_planned": planned, "last_committed": committed}
     subject = f"offsets/{planned}"
     if skipped:
@@ -356,7 +359,10 @@ def _offset_entries(world: Observation, restart: Restart) -> Iterator[Finding]:
         is_blamed = restart.stop is not None and restart.stop.subject == subject
         is_blank = isinstance(entry, Damage) and entry.kind is DamageKind.BLANK_METADATA_LINE
         # Of the plan before the newest one Spark needs no metadata, except to look for a repartition.
-        stops = is_blamed if is_blank and batch_id != newest else batch_id in read
+        if is_blank and batch_id != newest:
+            stops = is_blamed
+        else:
+            stops = batch_id in read
         effect = "The query cannot start." if stops else "A start does not read it; going back to this batch is lost."
         command = world.command("plan")
         if isinstance(entry, Damage):
@@ -412,11 +418,10 @@ def _names(world: Observation) -> Iterator[Finding]:
         for name, batch_id in listing.noncanonical.items():
             is_newest = batch_id == listing.newest_listed and batch_id not in listing.ids
             level = Severity.ERROR if is_newest else Severity.WARNING
-            effect = (
-                f"The query cannot start: Spark takes it for the newest entry and opens {folder}/{batch_id}."
-                if is_newest
-                else "Nothing as long as it is not the newest entry."
-            )
+            if is_newest:
+                effect = f"The query cannot start: Spark takes it for the newest entry and opens {folder}/{batch_id}."
+            else:
+                effect = "Nothing as long as it is not the newest entry."
             subject, command = f"{folder}/{name}", world.command("verify")
             yield Finding(LOG_NAME_NOT_CANONICAL, subject, effect, {"batch": batch_id}, command, level)
 
@@ -456,12 +461,17 @@ def _stale(world: Observation, name: str, effect: str, level: Severity | None = 
 def _next_names(checkpoint: Checkpoint, folder: str) -> list[str]:
     """Names of the entries that the next start writes into a log."""
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    following = 0 if planned is None else planned + 1
+    if planned is None:
+        following = 0
+    else:
+        following = planned + 1
     if folder == checkpoint.offsets.folder:
         return [str(following)]
     if folder == checkpoint.commits.folder:
         is_orphan = planned is not None and (committed is None or committed < planned)
-        return [str(planned), str(following)] if is_orphan else [str(following)]
+        if is_orphan:
+            return [str(planned), str(following)]
+        return [str(following)]
     return [next_name(log) for log in checkpoint.sources if log.folder == folder]
 
 
@@ -490,4 +500,6 @@ def _some(ids: range | list[int]) -> list[int]:
 
 
 def _span(ids: list[int]) -> str:
-    return str(ids[0]) if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
+    if len(ids) == 1:
+        return str(ids[0])
+    return f"{ids[0]} to {ids[-1]}"

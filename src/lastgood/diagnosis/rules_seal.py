@@ -37,7 +37,10 @@ def find_seal(world: Observation) -> Iterator[Finding]:
         effect = "No driver can start on this checkpoint until the repair is taken back, which somebody has begun."
     if seal.refused is not None:
         effect = f"{effect} It is not carried out: {seal.refused}."
-    way_on = seal.sign if seal.refused else seal.finish or undo
+    if seal.refused:
+        way_on = seal.sign
+    else:
+        way_on = seal.finish or undo
     evidence = {
         "recovery": seal.recovery,
         "stage": seal.stage,

@@ -102,8 +102,12 @@ def _is_in_the_way(world: Observation, stop: Stop) -> bool:
 def _ahead(world: Observation) -> Iterator[Finding]:
     newest = world.checkpoint.newest_offsets
     for log in world.checkpoint.sources:
-        line = newest.source(log.name) if newest else None
-        planned = getattr(line.offset, "log_offset", None) if line else None
+        line = None
+        if newest:
+            line = newest.source(log.name)
+        planned = None
+        if line:
+            planned = getattr(line.offset, "log_offset", None)
         logged = log.listing.ids.newest
         if planned is not None and logged is not None and logged > planned:
             effect = "The next batch reads these files as well, in one go and whatever the limit."

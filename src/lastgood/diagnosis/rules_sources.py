@@ -111,7 +111,9 @@ def _back(span: Span, steps: Steps) -> dict[str, object] | None:
     start, end = span.start, span.end
     if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
         back = went_back(positions(start.topics), positions(end.topics))
-        return {"partitions": names(back), "went_back": ranges_to_json(between(back))} if back else None
+        if not back:
+            return None
+        return {"partitions": names(back), "went_back": ranges_to_json(between(back))}
     if start is None or steps.step(span.source_id, start, end) is not OffsetStep.BACK:
         return None
     return {"start": start.to_text(), "end": end.to_text()}
@@ -128,14 +130,19 @@ def _is_refused(end: SourceOffset) -> bool:
 def _files(world: Observation, restart: Restart, source_id: str, files: tuple[FileFacts, ...]) -> Iterator[Finding]:
     """What has become of the files of the newest plan, and of those that the source has noted down since."""
     planned = world.checkpoint.last_planned
-    orphan = None if is_in_sinks(world.checkpoint, world.sinks) else orphan_of(world.checkpoint)
+    if is_in_sinks(world.checkpoint, world.sinks):
+        orphan = None
+    else:
+        orphan = orphan_of(world.checkpoint)
     subject = f"sources/{source_id}"
     waiting = [each for each in files if each.file.log_id > _planned_up_to(world, source_id)]
     yield from _waiting(subject, waiting)
     files = tuple(each for each in files if each not in waiting)
     by_state = {state: [each for each in files if each.state is state] for state in FileState}
     evidence: dict[str, object] = {"batch": planned, "of": len(files)}
-    command = None if planned is None else world.command("inspect", "--batch", str(planned))
+    command = None
+    if planned is not None:
+        command = world.command("inspect", "--batch", str(planned))
     if gone := by_state[FileState.MISSING]:
         found = {**evidence, "count": len(gone), "files": _paths(gone)}
         if orphan is None:
@@ -165,7 +172,9 @@ def _files(world: Observation, restart: Restart, source_id: str, files: tuple[Fi
 def _planned_up_to(world: Observation, source_id: str) -> int:
     """The newest entry of a source's own log that the newest plan names."""
     newest = world.checkpoint.newest_offsets
-    line = newest.source(source_id) if newest is not None else None
+    line = None
+    if newest is not None:
+        line = newest.source(source_id)
     return line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else -1
 
 
@@ -221,7 +230,9 @@ def _paths(files: list[FileFacts]) -> list[str]:
 
 def _table(world: Observation, stand: SourceStand, read: list[Span], table: DeltaFacts) -> Iterator[Finding]:
     """What a Delta table still has of what a start asks for: the range of the newest plan, and all after it."""
-    newest = read[-1] if read else None
+    newest = None
+    if read:
+        newest = read[-1]
     end = newest.end if newest else stand.start
     if not isinstance(end, DeltaOffset):
         return
@@ -287,11 +298,15 @@ def _versions_gone(
     command: str,
 ) -> Finding:
     """`asked` is the range of the newest plan and all after it, `left` only what is unread."""
-    lost = left.lost_versions if left.serving is Serving.NO else range(0)
+    if left.serving is Serving.NO:
+        lost = left.lost_versions
+    else:
+        lost = range(0)
     if asked.lost_versions and not world.fail_on_data_loss:
-        what = (
-            f"versions {lost.start} to {lost.stop - 1} are skipped without a word" if lost else "nothing unread is lost"
-        )
+        if lost:
+            what = f"versions {lost.start} to {lost.stop - 1} are skipped without a word"
+        else:
+            what = "nothing unread is lost"
         effect = f"The query starts; {what}."
     elif left.serving is Serving.NO:
         effect = f"The query cannot start, and what is unread is no longer in the log: {left.because}."

@@ -90,5 +90,8 @@ def batches(ids: Iterable[int]) -> str:
         return f"batch {found[0]}"
     if found[-1] - found[0] + 1 == len(found):
         return f"batches {found[0]} to {found[-1]}"
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    if len(found) > 5:
+        more = f" and {len(found) - 5} more"
+    else:
+        more = ""
     return f"batches {', '.join(map(str, found[:5]))}{more}"
