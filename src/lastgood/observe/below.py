@@ -54,8 +54,12 @@ class Reach:
     def __str__(self) -> str:
         """One line for a person."""
         found = f"looked into {self.folders:,} folder{'' if self.folders == 1 else 's'}"
-        more = [] if self.ended is None else [self.ended]
-        more += [f"{len(self.links)} links not followed, such as {min(self.links)}"] if self.links else []
+        if self.ended is None:
+            more = []
+        else:
+            more = [self.ended]
+        if self.links:
+            more += [f"{len(self.links)} links not followed, such as {min(self.links)}"]
         return "; ".join((found, *more))
 
 
@@ -136,7 +140,9 @@ def _in_time(found: Iterator[_Found], end: float, reach: Reach) -> Iterator[_Fou
 
 
 def _leaving_links_out(storage: Storage) -> Storage:
-    return storage.leaving_links_out() if isinstance(storage, LocalStorage) else storage
+    if not isinstance(storage, LocalStorage):
+        return storage
+    return storage.leaving_links_out()
 
 
 def _may_hold(name: str) -> bool:

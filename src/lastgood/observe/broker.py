@@ -73,9 +73,14 @@ def open_broker(kafka: str | None, config: Path | None) -> Broker | None:
     if kafka is not None and _is_file(kafka):
         facts = read_facts(Path(kafka))
         return Broker(facts.bootstrap, facts=facts)
-    client = KafkaConfig() if config is None else read_kafka_config(config)
+    if config is None:
+        client = KafkaConfig()
+    else:
+        client = read_kafka_config(config)
     bootstrap = kafka or client.bootstrap
-    return None if bootstrap is None else Broker(bootstrap, client.settings)
+    if bootstrap is None:
+        return None
+    return Broker(bootstrap, client.settings)
 
 
 def read_facts(file: Path) -> KafkaFacts:

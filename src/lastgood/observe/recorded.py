@@ -50,7 +50,9 @@ def tail_of(storage: Storage, file: Location) -> bytes:
     limit = _TAIL_BYTES if isinstance(storage, LocalStorage) else _OBJECT_BYTES_MAX
     begin = max(0, (found.size or 0) - limit)
     content = read_part(storage, file, begin=begin, limit=limit) or b""
-    return content.partition(b"\n")[2] if begin else content
+    if not begin:
+        return content
+    return content.partition(b"\n")[2]
 
 
 def recorded_batches(records: Iterable[Record], query_id: str | None) -> tuple[RecordedBatch, ...]:
@@ -94,14 +96,20 @@ def _went_back(end: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
 def recorded_subscriptions(records: Iterable[Record], query_id: str | None) -> tuple[str, ...]:
     """How the newest batch of a query reads Kafka, each kind once."""
     batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
-    sources = batches[-1].sources if batches else ()
+    if batches:
+        sources = batches[-1].sources
+    else:
+        sources = ()
     return tuple(sorted({source.subscription.kind for source in sources if source.subscription is not None}))
 
 
 def recorded_kafka_sources(records: Iterable[Record], query_id: str | None) -> int | None:
     """How many sources of a query's newest batch are Kafka, by their descriptions; None without a batch."""
     batches = [each for each in records if isinstance(each, Progress) and each.query_id == query_id]
-    sources = batches[-1].sources if batches else ()
+    if batches:
+        sources = batches[-1].sources
+    else:
+        sources = ()
     if not sources:
         return None
     return sum(source.subscription is not None or "kafka" in source.description.lower() for source in sources)
@@ -128,7 +136,9 @@ def _batch(record: Progress) -> RecordedBatch:
 
 def _sum(counts: list[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    if known and len(known) == len(counts):
+        return sum(known)
+    return None
 
 
 def _between(start: Any, end: Any) -> int | None:
@@ -137,16 +147,23 @@ def _between(start: Any, end: Any) -> int | None:
         return None
     counts = list(_counts(start, end))
     known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    if len(known) == len(counts):
+        return sum(known)
+    return None
 
 
 def _counts(start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[int | None]:
     for topic, partitions in end.items():
         before = start.get(topic)
         for partition, last in partitions.items() if isinstance(partitions, Mapping) else ():
-            first = before.get(partition) if isinstance(before, Mapping) else None
+            first = None
+            if isinstance(before, Mapping):
+                first = before.get(partition)
             if isinstance(first, int) and isinstance(last, int):
-                yield max(0, last - first) if min(first, last) >= 0 else None
+                if min(first, last) >= 0:
+                    yield max(0, last - first)
+                else:
+                    yield None
 
 
 def recorded_runs(records: Iterable[Record]) -> tuple[RecordedRun, ...]:

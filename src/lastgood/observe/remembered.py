@@ -44,9 +44,14 @@ class Remembered:
 
 def remembered(ledger: Ledger | None, location: Location, query_id: str | None) -> Remembered | None:
     """What a ledger knows of the query with this id at a checkpoint; of its last query if the id is lost."""
-    queries = [] if ledger is None else ledger.queries(location.identity)
+    if ledger is None:
+        queries = []
+    else:
+        queries = ledger.queries(location.identity)
     found = [query for query in queries if query_id in (None, query.query_id)]
-    return Remembered(ledger, found[-1]) if ledger is not None and found else None
+    if ledger is not None and found:
+        return Remembered(ledger, found[-1])
+    return None
 
 
 def _record(facts: BatchFacts) -> BatchRecord:
@@ -61,7 +66,9 @@ def _record(facts: BatchFacts) -> BatchRecord:
     lines = (SourceLine(source_id, text) for source_id, text in sorted(facts.ends.items(), key=_position))
     entry = OffsetEntry(1, metadata, tuple(lines))
     watermark_ms = (facts.commit.next_batch_watermark_ms if facts.commit else None) or 0
-    commit = CommitEntry.of(1, next_batch_watermark_ms=watermark_ms) if facts.is_committed else None
+    commit = None
+    if facts.is_committed:
+        commit = CommitEntry.of(1, next_batch_watermark_ms=watermark_ms)
     return BatchRecord(facts.batch_id, entry, commit, is_mirrored=True)
 
 

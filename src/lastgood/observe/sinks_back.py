@@ -14,7 +14,9 @@ from lastgood.storage.reading import open_storage, parse_location
 def fence_of(sink: SinkEvidence) -> str | None:
     """The name whose writers can be fenced off from a sink; None if none can."""
     fence = fence_at(sink.kind)
-    return None if fence is None else fence.name_of(sink)
+    if fence is None:
+        return None
+    return fence.name_of(sink)
 
 
 def sink_steps(edits: Iterable[SinkEdit]) -> Iterator[Step]:

@@ -115,27 +115,45 @@ class _Checks:
         return True
 
     def _answer(self, file: Location, size: int, *, by_spark: bool, by_hadoop: bool) -> _Wrong | None:
-        damage = self._by_spark(file, size) if by_spark else None
+        damage = None
+        if by_spark:
+            damage = self._by_spark(file, size)
         if damage is not None:
             return _Wrong(damage, by_spark=True)
-        damage = self._by_hadoop(file, size) if by_hadoop else None
-        return None if damage is None else _Wrong(damage, by_spark=False)
+        damage = None
+        if by_hadoop:
+            damage = self._by_hadoop(file, size)
+        if damage is None:
+            return None
+        return _Wrong(damage, by_spark=False)
 
     def _by_hadoop(self, file: Location, size: int) -> Damage | None:
         folder = Location(file.scheme, file.authority, file.path.rpartition("/")[0])
         raw = self._storage.read(folder / f".{file.name}.crc", limit=BYTES_MAX)
-        checksum = None if raw is None else parse_hadoop_checksum(raw)
-        return self._compared(checksum, file, size) if isinstance(checksum, HadoopChecksum) else None
+        checksum = None
+        if raw is not None:
+            checksum = parse_hadoop_checksum(raw)
+        if not isinstance(checksum, HadoopChecksum):
+            return None
+        return self._compared(checksum, file, size)
 
     def _by_spark(self, file: Location, size: int) -> Damage | None:
         raw = self._storage.read(Location(file.scheme, file.authority, f"{file.path}.crc"), limit=SPARK_BYTES_MAX)
-        checksum = None if raw is None else parse_spark_checksum(raw)
-        return self._compared(checksum, file, size) if isinstance(checksum, SparkChecksum) else None
+        checksum = None
+        if raw is not None:
+            checksum = parse_spark_checksum(raw)
+        if not isinstance(checksum, SparkChecksum):
+            return None
+        return self._compared(checksum, file, size)
 
     def _compared(self, checksum: HadoopChecksum | SparkChecksum, file: Location, size: int) -> Damage | None:
         content = self._storage.read(file, limit=size + 1)
-        wrong = None if content is None else checksum.check(content)
-        return damaged(wrong.kind, f"{file.name}, {wrong.found}") if wrong else None
+        wrong = None
+        if content is not None:
+            wrong = checksum.check(content)
+        if not wrong:
+            return None
+        return damaged(wrong.kind, f"{file.name}, {wrong.found}")
 
 
 def _parts(folder: Location, store: StateStore, snapshot: StateFile) -> Iterator[tuple[Location, int]]:
