@@ -94,7 +94,9 @@ def ranked(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
 
 
 def _rank(way: Alternative) -> int:
-    return len(WORDS) if way.guarantee is None else WORDS.index(way.guarantee)
+    if way.guarantee is None:
+        return len(WORDS)
+    return WORDS.index(way.guarantee)
 
 
 def _alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark: SparkVersion) -> Alternative:
@@ -108,9 +110,19 @@ def _alternative(world: Observation, goal: Goal, options: tuple[str, ...], spark
 
 def _told(found: Draft, goal: Goal) -> str:
     """One line: what it changes, and on what its word rests."""
-    what = "Spark's own restart" if found.is_plain else f"{len(found.edits) + len(found.moves)} files change"
+    if found.is_plain:
+        what = "Spark's own restart"
+    else:
+        what = f"{len(found.edits) + len(found.moves)} files change"
     what += f", and the mark in {found.sinks[0].location}" if found.sinks else ""
     tells_start = GOAL_KINDS[goal.name].tells_start
-    ground = found.rests_on[0 if tells_start else -1] if found.rests_on else None
-    start = f"from {getattr(goal, 'chosen', '')}; " if tells_start else ""
-    return f"{start}{what}; rests on {ground}" if ground else f"{start}{what}"
+    ground = None
+    if found.rests_on:
+        ground = found.rests_on[0 if tells_start else -1]
+    if tells_start:
+        start = f"from {getattr(goal, 'chosen', '')}; "
+    else:
+        start = ""
+    if ground:
+        return f"{start}{what}; rests on {ground}"
+    return f"{start}{what}"

@@ -86,7 +86,10 @@ def _from_mirror(work: Work) -> Draft:
 def _from_offsets(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets]) -> Draft:
     standing = work.standing
     own_id = standing.query_id or work.facts.mirrored_id
-    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    if own_id:
+        world = seen_as(standing.world, own_id, asked_as=standing.query_id)
+    else:
+        world = standing.world
     standing = Standing.of(world, work.spark)
     template = _template(work, standing)
     if template is None or not template.conf:
@@ -102,7 +105,10 @@ def _from_offsets(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets]) ->
     number = numbered(standing, logged=logged, marked=marked, commits=commits)
     edits = _edits(standing, query_id, number, with_lines(template, starts.starts), commits, goal.chosen)
     repair = _priced(standing, goal, plans, starts, edits)
-    beyond = _no_batch_above(standing, logged) if logged > max(standing.planned, standing.committed) else ()
+    if logged > max(standing.planned, standing.committed):
+        beyond = _no_batch_above(standing, logged)
+    else:
+        beyond = ()
     return finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *number.rests_on, *beyond)), world))
 
 
@@ -145,7 +151,10 @@ def _no_batch_above(standing: Standing, number: int) -> tuple[str, ...]:
     """What a start rests on where the logs are gone, and not every sink tells which numbers it has."""
     if standing.sinks and all(each.sink.known for each in standing.sinks):
         return ()
-    has = "batches already" if number == NONE else f"a batch above {number}, the newest that the mirror knows"
+    if number == NONE:
+        has = "batches already"
+    else:
+        has = f"a batch above {number}, the newest that the mirror knows"
     return (f"the assumption that no sink which goes by numbers has {has}: it would drop new ones",)
 
 
@@ -156,7 +165,9 @@ def _template(work: Work, standing: Standing) -> OffsetEntry | None:
         RepairRefusedError: the mirror's shows a watermark, and what state went with it is gone.
     """
     found = standing.checkpoint.newest_offsets
-    copy = newest_mirrored(work.mirror) if found is None else None
+    copy = None
+    if found is None:
+        copy = newest_mirrored(work.mirror)
     if copy is not None and copy.batch_watermark_ms > 0:
         raise refuse_stateful(standing)
     return found or copy
@@ -186,7 +197,10 @@ def _via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets],
     """
     standing = work.standing
     own_id = standing.query_id or work.facts.mirrored_id
-    world = seen_as(standing.world, own_id, asked_as=standing.query_id) if own_id else standing.world
+    if own_id:
+        world = seen_as(standing.world, own_id, asked_as=standing.query_id)
+    else:
+        world = standing.world
     standing = Standing.of(world, work.spark)
     template = _template(work, standing)
     if len(wanted) != 1 or (template is not None and len(template.sources) != 1):
@@ -205,7 +219,8 @@ def _via_application(work: Work, goal: FreshGoal, wanted: Mapping[str, Offsets],
     start = starts.starts[source_id]
     offsets = every_partition(topics_of(start), standing.kafka)
     assumed = [f"the assumption that the application takes its startingOffsets from {via.location}"]
-    assumed += [_NO_LOG] if template is None else []
+    if template is None:
+        assumed += [_NO_LOG]
     drafted = finished(work.with_repair(replace(repair, rests_on=(*repair.rests_on, *assumed)), world))
     return replace(drafted, start=StartEdit(via, offsets, f"it starts at {goal.chosen}"), is_plain=False)
 
@@ -221,7 +236,10 @@ def _resolved(standing: Standing, start: SourceOffset) -> SourceOffset:
     earliest: Offsets = standing.kafka.earliest if standing.kafka else {}
     found: dict[str, dict[int, int]] = {}
     for topic, partition, offset in ((t, p, at) for t, parts in start.topics.items() for p, at in parts.items()):
-        first = earliest.get(topic, {}).get(partition) if offset == OFFSET_EARLIEST else offset
+        if offset == OFFSET_EARLIEST:
+            first = earliest.get(topic, {}).get(partition)
+        else:
+            first = offset
         if first is None:
             raise refuse(
                 standing,
@@ -295,7 +313,10 @@ def _edits(
 ) -> tuple[Edit, ...]:
     """`metadata`, and one batch that is done under a number above all that a sink knows, with the plan before it."""
     batch = max(number.batch, 0)
-    committed = batch - 1 if number.is_run else batch
+    if number.is_run:
+        committed = batch - 1
+    else:
+        committed = batch
     why = f"it starts at {chosen}"
     checkpoint = standing.checkpoint
     edits = [Edit(f"{COMMITS}/{n}", None, BEHIND) for n in checkpoint.commits.ids if n != committed]
@@ -306,8 +327,14 @@ def _edits(
         return (*edits, *_first_run(standing, plan, why))
     content = plan.to_bytes()
     edits += [Edit(f"{OFFSETS}/{n}", content, why) for n in (batch - 1, batch) if n >= 0]
-    commit = commits[max(commits)] if commits else CommitEntry.of(1, next_batch_watermark_ms=0)
-    taken = f"batch {batch} runs without a row" if number.is_run else f"no sink knows a batch above {batch}"
+    if commits:
+        commit = commits[max(commits)]
+    else:
+        commit = CommitEntry.of(1, next_batch_watermark_ms=0)
+    if number.is_run:
+        taken = f"batch {batch} runs without a row"
+    else:
+        taken = f"no sink knows a batch above {batch}"
     edits.append(Edit(f"{COMMITS}/{committed}", commit.to_bytes(), taken))
     return tuple(edits)
 
@@ -330,7 +357,9 @@ def _priced(
         reached = Reached(ends(low), ends(high), ends(plans[max(plans)]))
         return priced(standing, reached, starts, edits, tuple(standing.marks()))
     extent = goal.extent
-    logged = None if extent is not None else _by_logs(standing, plans)
+    logged = None
+    if extent is None:
+        logged = _by_logs(standing, plans)
     if logged is not None:
         repair = priced(standing, logged[0], starts, edits, logged[1])
         word = weakest((repair.word, Guarantee.AT_LEAST_ONCE))

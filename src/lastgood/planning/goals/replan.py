@@ -107,7 +107,10 @@ def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
 
 def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest: int) -> None:
     entry = log.entries.get(log_id)
-    dropped = list(entry) if isinstance(entry, FileLogEntry) else []
+    if isinstance(entry, FileLogEntry):
+        dropped = list(entry)
+    else:
+        dropped = []
     kept = [file for n, each in log.entries.items() if n <= newest for file in _files(each)]
     states = {each.file.path: each.state for each in standing.world.files.get(log.name, ())}
     lost = [file.path for file in dropped if states.get(file.path) is FileState.MISSING]
@@ -130,7 +133,9 @@ def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest
 
 
 def _files(entry: object) -> list[SourceFile]:
-    return list(entry) if isinstance(entry, FileLogEntry) else []
+    if not isinstance(entry, FileLogEntry):
+        return []
+    return list(entry)
 
 
 def _offer(world: Observation, asked: Goal) -> Iterator[Offer]:

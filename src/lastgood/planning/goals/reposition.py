@@ -79,7 +79,8 @@ def priced(
     ]
     unresolved = list(unresolved_ends(starts.starts, reached, standing.kafka))
     words = [*(price.guarantee for price in prices), *(word for word, _ in unresolved)]
-    words += [Guarantee.LOSSY] if doubts else []
+    if doubts:
+        words += [Guarantee.LOSSY]
     moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]
     if doubts:
         prices = tuple(replace(price, bound=True) for price in prices)
@@ -105,7 +106,10 @@ def finished(work: Work) -> Draft:
     require_no_gap(work.standing)
     lost = silently_lost(work.standing)
     if lost is not None:
-        priced_before = work.repairs[-1].prices if work.repairs else ()
+        if work.repairs:
+            priced_before = work.repairs[-1].prices
+        else:
+            priced_before = ()
         prices = (*lost.prices, *(replace(price, bound=True) for price in priced_before))
         return work.draft(Outlook(lost.word, lost.rests_on, prices))
     gone = tuple(missing_already(work.began, ends(work.standing.checkpoint.newest_offsets)))
@@ -129,7 +133,10 @@ def _bounded(standing: Standing, reached: Reached) -> Reached:
     most: dict[str, SourceOffset] = {}
     for source_id, offset in reached.least.items():
         topics = offset.topics if isinstance(offset, KafkaOffset) else None
-        most[source_id] = offset if topics is None else KafkaOffset({t: facts.latest.get(t, {}) for t in topics})
+        if topics is None:
+            most[source_id] = offset
+        else:
+            most[source_id] = KafkaOffset({t: facts.latest.get(t, {}) for t in topics})
     return Reached(reached.least, most, most)
 
 
@@ -150,8 +157,14 @@ class _Where:
         shown = [batch for batch in standing.shown if batch is not None]
         is_doubtful = any(_is_of_another_plan(work, batch) for batch in shown)
         is_known = standing.sinks_known and not is_doubtful
-        low = min(shown) if is_known else standing.committed
-        high = max(shown) if is_known else max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
+        if is_known:
+            low = min(shown)
+        else:
+            low = standing.committed
+        if is_known:
+            high = max(shown)
+        else:
+            high = max(standing.planned, standing.furthest, *mirrored(work.mirror, OFFSETS))
         number = numbered(
             standing,
             logged=standing.committed if is_known else max(standing.committed, high),
@@ -184,7 +197,9 @@ class _Where:
 
 def _is_of_another_plan(work: Work, batch: int) -> bool:
     """Whether a sink may hold a batch of another plan than the one that only the mirror has."""
-    plan = plan_of(work, batch) if batch > work.standing.planned else None
+    plan = None
+    if batch > work.standing.planned:
+        plan = plan_of(work, batch)
     if plan is None or plan.metadata is None:
         return False
     planned_ms = {batch: plan.metadata.batch_timestamp_ms}
@@ -229,8 +244,14 @@ def _edits(standing: Standing, where: _Where, starts: Placed, why: str) -> tuple
     if where.number.batch == NONE:
         return _edits_before_first(standing, starts, why)
     number, checkpoint = where.number.batch, standing.checkpoint
-    committed = number - 1 if where.number.is_run else number
-    template = standing.plan(number) if number <= standing.committed else checkpoint.newest_offsets
+    if where.number.is_run:
+        committed = number - 1
+    else:
+        committed = number
+    if number <= standing.committed:
+        template = standing.plan(number)
+    else:
+        template = checkpoint.newest_offsets
     commit = standing.newest_commit
     if template is None or commit is None or committed == NONE:
         raise refuse(

@@ -131,7 +131,8 @@ class Work:
         )
         if self.standing.query_id is None:
             found = after.checkpoint.query
-            after = after if found is None else _seen(after)
+            if found is not None:
+                after = _seen(after)
         moved = (*self.standing.moved, *(edit.location for edit in repair.sinks))
         standing = Standing.of(after, self.spark, moved)
         require_micro_batch(standing)
@@ -303,7 +304,9 @@ def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
     found: dict[str, SourceOffset] = {}
     for path, content in mirror.items():
         folder, _, name = path.rpartition("/")
-        began = parse_initial_offset(content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        began = None
+        if name == "0" and folder.startswith(f"{SOURCES}/"):
+            began = parse_initial_offset(content)
         if isinstance(began, InitialOffset):
             found[folder.removeprefix(f"{SOURCES}/")] = began.offset
     return found
@@ -312,7 +315,9 @@ def begun_by_mirror(mirror: Mapping[str, bytes]) -> dict[str, SourceOffset]:
 def from_mirror(work: Work, path: str, why: str) -> Edit | None:
     """The mirror's copy of a file; None if it has none."""
     content = work.mirror.get(path)
-    return None if content is None else Edit(path, content, why)
+    if content is None:
+        return None
+    return Edit(path, content, why)
 
 
 def copy_of(path: str) -> str:
@@ -322,7 +327,9 @@ def copy_of(path: str) -> str:
 
 def _seen(world: Observation) -> Observation:
     query_id = getattr(world.checkpoint.query, "query_id", None)
-    return world if query_id is None else seen_as(world, query_id)
+    if query_id is None:
+        return world
+    return seen_as(world, query_id)
 
 
 def _state_version(path: str) -> int | None:
