@@ -57,7 +57,10 @@ def _predict(world: Observation, spark: SparkVersion) -> Restart:
     other = _Start(asynchronous, spark).run()
     if (other.outcome, other.batch, other.error) == (restart.outcome, restart.batch, restart.error):
         return restart
-    because = f"fails: {other.error}" if other.error else f"{other.outcome.value}, batch {other.batch}"
+    if other.error:
+        because = f"fails: {other.error}"
+    else:
+        because = f"{other.outcome.value}, batch {other.batch}"
     unknown = (
         "whether the holes in the logs are a loss: with asyncProgressTrackingEnabled they are none, and Spark"
         f" {restart.spark} {because}"
@@ -97,7 +100,10 @@ class _Start:
             for table in self._world.tables.values():
                 delta_source.opening(table)
             self._query_metadata()
-            restart = self._continuous() if self._checkpoint.mode is Mode.CONTINUOUS else self._micro_batch()
+            if self._checkpoint.mode is Mode.CONTINUOUS:
+                restart = self._continuous()
+            else:
+                restart = self._micro_batch()
             restart = replace(restart, next_stop=self._next_stop)
         except StoppedError as stopped:
             restart = self._failed(stopped.stop)
@@ -113,7 +119,9 @@ class _Start:
         if self._planned is None:
             return self._begin()
         self._logs.read()
-        return self._resume(self._planned) if self._committed == self._planned else self._rerun(self._planned)
+        if self._committed == self._planned:
+            return self._resume(self._planned)
+        return self._rerun(self._planned)
 
     def _continuous(self) -> Restart:
         """Continuous mode goes on after the newest commit; later plans are thrown away."""
@@ -143,7 +151,10 @@ class _Start:
     def _begin(self) -> Restart:
         """No plan at all: batch 0, over whatever commits there are."""
         state = self._checkpoint.state
-        left = ["state"] if state is not None and state.operators else []
+        if state is not None and state.operators:
+            left = ["state"]
+        else:
+            left = []
         logs = (self._checkpoint.offsets, self._checkpoint.commits)
         left += [log.folder for log in logs if _has_files(log.listing)]
         if self._spark >= SPARK_4_1 and left:
@@ -357,7 +368,9 @@ class _Start:
             stop = self._next_stop = self._stop_after(batch)
         if self._is_skipped():
             return
-        told = None if stop is None else f"{stop.error} ({stop.subject})"
+        told = None
+        if stop is not None:
+            told = f"{stop.error} ({stop.subject})"
         if told is None and self._spark >= SPARK_4_2:
             told = f"{NOT_RUN}, once, after its commit"
         if told is not None:
@@ -392,7 +405,10 @@ class _Start:
         for source_id, end, _ in self._logs.ranges(committed):
             log = self._source(source_id)
             newest = log.listing.newest_listed
-            reached = 0 if newest is None else newest + 1
+            if newest is None:
+                reached = 0
+            else:
+                reached = newest + 1
             if isinstance(end, FileOffset) and reached < end.log_offset:
                 because = f"it holds entries up to {newest}, and {end.log_offset} is committed"
                 raise StoppedError(Stop(StartStage.PLANNED, "assertion failed", log.folder, because))
