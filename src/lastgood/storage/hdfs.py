@@ -282,6 +282,7 @@ class _Dependable:
         draft = f"{folder}/{draft_name(name)}"
         try:
             self._upload(draft, value)
+            # Safe: whole by now; that what is there may go is argued where it is written over, and `create` refuses.
             self._rename(draft, path, "NONE" if mode == "create" else "OVERWRITE")
         except BaseException:
             with contextlib.suppress(OSError):
@@ -313,6 +314,7 @@ class _Dependable:
 
     def mv(self, path1: str, path2: str, **_: Any) -> None:
         """Rename a file or folder; FileExistsError if there is something at `path2`."""
+        # Safe: `NONE` refuses what is there already.
         self._rename(path1, path2, "NONE")
 
     def _rename(self, path: str, to: str, options: str) -> None:
