@@ -154,9 +154,8 @@ def _was_purged(world: Observation) -> bool:
         isinstance(line.offset, FileOffset) and line.offset.log_offset >= count for line in newest.sources
     ):
         return True
-    stores = (
-        store for operator in (checkpoint.state.operators if checkpoint.state else ()) for store in operator.stores
-    )
+    operators = checkpoint.state.operators if checkpoint.state else ()
+    stores = (store for operator in operators for store in operator.stores)
     if any((store.versions.oldest or oldest + 1) <= oldest for store in stores):
         return True
     made, first, last = facts.metadata_modified_ms, facts.oldest_plan_modified_ms, checkpoint.offsets.newest_modified_ms

@@ -146,13 +146,17 @@ def _subject(failure: Failure) -> str:
 
 
 def _evidence(failure: Failure) -> dict[str, Any]:
-    code = failure.user_code
-    told = {
+    code, offsets = failure.user_code, failure.offsets
+    told: dict[str, Any] = {
         "exception": failure.condition or failure.class_name,
         "message": failure.message or None,
         "file": failure.checkpoint_file,
-        "offsets": [f"{each.topic}-{each.partition}: {each.start} to {each.end}" for each in failure.offsets] or None,
-        "code": f"{code.file}:{code.line}" if code else None,
-        "log_lines": list(failure.lines) if failure.lines else None,
+        "offsets": [f"{each.topic}-{each.partition}: {each.start} to {each.end}" for each in offsets] or None,
+        "code": None,
+        "log_lines": None,
     }
+    if code:
+        told["code"] = f"{code.file}:{code.line}"
+    if failure.lines:
+        told["log_lines"] = list(failure.lines)
     return {name: value for name, value in told.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.query.observation import Observation
@@ -41,14 +42,16 @@ def find_seal(world: Observation) -> Iterator[Finding]:
         way_on = seal.sign
     else:
         way_on = seal.finish or undo
-    evidence = {
+    evidence: dict[str, Any] = {
         "recovery": seal.recovery,
         "stage": seal.stage,
         "seal": list(seal.paths),
-        "finish": None if seal.refused else seal.finish,
-        "undo": None if seal.refused else undo,
+        "finish": seal.finish,
+        "undo": undo,
         "refused": seal.refused,
     }
+    if seal.refused:
+        evidence |= {"finish": None, "undo": None}
     yield Finding(SEALED_BY_LASTGOOD, seal.paths[0], effect, evidence, way_on)
 
 

@@ -312,10 +312,16 @@ def _versions_gone(
         effect = f"The query cannot start, and what is unread is no longer in the log: {left.because}."
     else:
         effect = f"The query cannot start, though nothing unread is missing: {asked.because}."
+    missing_versions = None
+    if asked.lost_versions:
+        missing_versions = [asked.lost_versions.start, asked.lost_versions.stop]
+    unread_versions = None
+    if lost:
+        unread_versions = [lost.start, lost.stop]
     found = {
         **evidence,
         "because": asked.because,
-        "missing_versions": [asked.lost_versions.start, asked.lost_versions.stop] if asked.lost_versions else None,
-        "unread_versions": [lost.start, lost.stop] if lost else None,
+        "missing_versions": missing_versions,
+        "unread_versions": unread_versions,
     }
     return Finding(conditions.SOURCE_VERSIONS_GONE, table.location, effect, found, command)

@@ -17,6 +17,7 @@ from lastgood.query.prediction.skipping import version_loaded
 from lastgood.query.prediction.spark_version import SPARK_4_1
 from lastgood.query.prediction.state_load import is_about_format, is_about_single_partition, is_about_skipping
 from lastgood.query.prediction.state_partitions import repinned, uncounted
+from lastgood.query.prediction.unsound import Unsound
 
 _SHOWN = 20
 
@@ -244,12 +245,14 @@ def _unsound(world: Observation, batch: int, restart: Restart) -> Iterator[Findi
         "passed": "Spark goes past it to an older snapshot, as long as that and all changes since are there.",
         "unnoticed": "It was changed since it was written: Spark may fail at it, or read other values, without a word.",
     }
+
+    def kind_of(file: Unsound) -> str:
+        if not file.stops(restart.spark):
+            return "unnoticed"
+        return "stops" if is_stopped else "passed"
+
     for kind, effect in effects.items():
-        found = {
-            name: each
-            for name, each in world.unsound.items()
-            if kind == (("stops" if is_stopped else "passed") if each.stops(restart.spark) else "unnoticed")
-        }
+        found = {name: each for name, each in world.unsound.items() if kind == kind_of(each)}
         if found:
             name, first = next(iter(found.items()))
             evidence = {"files": list(found)[:_SHOWN], "damage": str(first.damage)}
