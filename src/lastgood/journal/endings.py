@@ -101,19 +101,28 @@ def _ending(storage: Storage, checkpoint: Location, keys: KeyRing, recovery: str
     if raw is None or begun_ms is None or at_ms is None:  # it was given up before it had begun
         return None
     plan = parse_plan(raw, str(file), keys, (checkpoint, recovery))
-    return _closed(plan, at_ms) if stage is RecoveryStage.CLOSED else _taken_back(plan, begun_ms, at_ms)
+    if stage is RecoveryStage.CLOSED:
+        return _closed(plan, at_ms)
+    return _taken_back(plan, begun_ms, at_ms)
 
 
 def _closed(plan: Plan, at_ms: int) -> Ending:
     batch, outcome = plan.promise.batch or 0, plan.promise.outcome
-    planned = batch if outcome == Outcome.RERUNS.value else batch - 1
+    planned, committed = batch - 1, batch - 1
+    if outcome == Outcome.RERUNS.value:
+        planned = batch
+    if outcome == Outcome.STARTS.value:
+        planned, committed = NONE, NONE
     before, after = _of_logs(files_before(plan.steps)), _of_logs(files_after(plan.steps))
-    query_id = _id_in(after[METADATA]) if METADATA in after else plan.query_id
+    if METADATA in after:
+        query_id = _id_in(after[METADATA])
+    else:
+        query_id = plan.query_id
     return Ending(
         at_ms,
         None,
-        NONE if outcome == Outcome.STARTS.value else planned,
-        NONE if outcome == Outcome.STARTS.value else batch - 1,
+        planned,
+        committed,
         {path: was for path, was in before.items() if was not in (None, digest(after[path]))},
         tuple(Copy(query_id, path, at_ms, None, content) for path, content in after.items() if query_id and content),
     )
@@ -123,11 +132,13 @@ def _taken_back(plan: Plan, begun_ms: int, at_ms: int) -> Ending:
     planned, committed = (plan.position.get(name) for name in ("planned", "committed"))
     before = _of_logs(files_before(plan.steps))
     after = {path: digest(content) for path, content in _of_logs(files_after(plan.steps)).items()}
+    planned_then = planned if isinstance(planned, int) else NONE
+    committed_then = committed if isinstance(committed, int) else NONE
     return Ending(
         at_ms,
         begun_ms,
-        planned if isinstance(planned, int) else NONE,
-        committed if isinstance(committed, int) else NONE,
+        planned_then,
+        committed_then,
         {path: then for path, then in after.items() if then not in (None, before[path])},
     )
 
@@ -138,7 +149,9 @@ def _of_logs(files: Mapping[str, _T]) -> dict[str, _T]:
 
 
 def _id_in(metadata: bytes | None) -> str | None:
-    parsed = None if metadata is None else parse_query_metadata(metadata)
+    parsed = None
+    if metadata is not None:
+        parsed = parse_query_metadata(metadata)
     return parsed.query_id if isinstance(parsed, QueryMetadata) else None
 
 
