@@ -273,7 +273,10 @@ def recover(
 
 
 def _where(goal: Goal | None) -> tuple[str, StartChoice]:
-    name = "resume" if goal is None else type(goal).__name__.lower()
+    if goal is None:
+        name = "resume"
+    else:
+        name = type(goal).__name__.lower()
     return name, goal if isinstance(goal, StartChoice) else StartChoice()
 
 
@@ -282,12 +285,16 @@ def _asked(evidence: Evidence) -> EvidenceOptions:
     if unknown:  # a sink that is left out by a wrong name would change every guarantee without a word
         raise TypeError(f"unexpected keyword argument '{min(unknown)}'")
     sink, properties = evidence.get("sink", ()), evidence.get("kafka_config")
+    sinks = (sink,) if isinstance(sink, str) else tuple(sink)
+    kafka_config = None
+    if properties is not None:
+        kafka_config = Path(properties)
     return EvidenceOptions(
-        sinks=(sink,) if isinstance(sink, str) else tuple(sink),
+        sinks=sinks,
         kafka=evidence.get("kafka"),
         topics=tuple(evidence.get("topics", ())),
         subscribe_pattern=evidence.get("subscribe_pattern"),
-        kafka_config=None if properties is None else Path(properties),
+        kafka_config=kafka_config,
         txn_app_id=evidence.get("txn_app_id"),
         source_replays=evidence.get("source_replays", False),
     )
