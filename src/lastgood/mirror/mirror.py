@@ -152,9 +152,9 @@ class MirrorWriter:
     def _file_with_room(self, size: int) -> Location:
         """This writer's newest file of the day, or the next one where that would grow beyond what is read of a file."""
         day = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
-        numbers = ("" if number == 0 else f"-{number}" for number in itertools.count())
-        files = (self._folder / f"{day}-{self._writer}{number}.jsonl.gz" for number in numbers)
-        return next(file for file in files if self._has_room(file, size))
+        first = self._folder / f"{day}-{self._writer}.jsonl.gz"
+        others = (self._folder / f"{day}-{self._writer}-{number}.jsonl.gz" for number in itertools.count(1))
+        return next(file for file in itertools.chain([first], others) if self._has_room(file, size))
 
     def _has_room(self, file: Location, size: int) -> bool:
         there = self._target.stat(file)
@@ -175,7 +175,9 @@ class MirrorWriter:
     def _see_metadata(self) -> str | None:
         """The id of the query whose files are there now."""
         raw = self._storage.read(self._checkpoint / METADATA, limit=FILE_BYTES_MAX)
-        parsed = None if raw is None else parse_query_metadata(raw)
+        parsed = None
+        if raw is not None:
+            parsed = parse_query_metadata(raw)
         if isinstance(parsed, QueryMetadata) and parsed.query_id != self._query_id:
             if self._query_id is not None:
                 self._known = {}  # another query: its batches begin anew under the same names
@@ -276,7 +278,10 @@ def read_mirror(storage: Storage, folder: Location, *, days: int | None = None, 
     """
     seen: set[bytes] = set()
     for name, raw in _mirror_files(storage, folder, days):
-        lines = decompressed_lines(raw, str(folder / name)) if name.endswith(".gz") else io.BytesIO(raw)
+        if name.endswith(".gz"):
+            lines = decompressed_lines(raw, str(folder / name))
+        else:
+            lines = io.BytesIO(raw)
         for copy in decode_lines(without_batches_before(lines, since) if since else lines):
             what = f"{copy.query_id} {copy.modified_ms} {copy.path}\n".encode(errors="replace")
             key = blake2b(what + copy.content, digest_size=12).digest()
