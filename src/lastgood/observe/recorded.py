@@ -119,6 +119,8 @@ def _batch(record: Progress) -> RecordedBatch:
     kafka = [source for source in record.sources if source.subscription is not None]
     read = [_between(source.start_offset, source.end_offset) for source in kafka]
     behind = [_between(source.end_offset, source.latest_offset) for source in kafka]
+    state_rows = record.num_state_rows if record.state_operators else None
+    state_bytes = record.state_memory_used_bytes if record.state_operators else None
     return RecordedBatch(
         batch_id=record.batch_id,
         run_id=record.run_id,
@@ -129,8 +131,8 @@ def _batch(record: Progress) -> RecordedBatch:
         offsets=_sum(read),
         behind=_sum(behind),
         has_watermark=record.batch_watermark_ms is not None,
-        state_rows=record.num_state_rows if record.state_operators else None,
-        state_bytes=record.state_memory_used_bytes if record.state_operators else None,
+        state_rows=state_rows,
+        state_bytes=state_bytes,
     )
 
 
