@@ -36,10 +36,11 @@ def set_aside(checkpoint: Checkpoint) -> tuple[Edit, ...]:
 def every_partition(offsets: Offsets, facts: KafkaFacts | None) -> Offsets:
     """The same with the partitions that are newer: Spark wants all of them named; these begin at their earliest."""
     topics = facts.topics if facts else {}
-    return {
-        topic: {**dict.fromkeys(topics[topic].partitions if topic in topics else (), OFFSET_EARLIEST), **parts}
-        for topic, parts in offsets.items()
-    }
+    every = {}
+    for topic, parts in offsets.items():
+        there = topics[topic].partitions if topic in topics else ()
+        every[topic] = {**dict.fromkeys(there, OFFSET_EARLIEST), **parts}
+    return every
 
 
 def require_room_at_zero(standing: Standing, *, otherwise: str) -> None:
@@ -82,11 +83,18 @@ def numbers_do_not_count(standing: Standing, *, told: bool) -> None:
     unknown = [each.sink for each in standing.sinks if not _goes_by_id(each.sink)]
     if told or (standing.sinks and not unknown):
         return
+    subject = None
+    if unknown:
+        subject = unknown[0].location
+    if unknown:
+        because = unknown[0].because
+    else:
+        because = "no sink was asked"
     raise refuse(
         standing,
         "the query would begin at batch 0, and nobody knows whether its sinks go by numbers",
-        subject=unknown[0].location if unknown else None,
-        found=unknown[0].because if unknown else "no sink was asked",
+        subject=subject,
+        found=because,
         expected="--sink LOCATION of each sink, or --takes-any-number if a person knows that none of them does",
         effect="a sink that does would drop the first batches without a word",
         next=otherwise,
@@ -103,7 +111,10 @@ def marks_of(sinks: tuple[SinkEvidence, ...], query_id: str | None) -> dict[str,
     found = {}
     for sink in sinks:
         if _goes_by_id(sink):
-            own = {} if query_id is None or sink.last_batch is None else {query_id: sink.last_batch}
+            if query_id is None or sink.last_batch is None:
+                own = {}
+            else:
+                own = {query_id: sink.last_batch}
             found[sink.location] = {**sink.others, **own}
     return found
 
@@ -134,7 +145,10 @@ def begins_as_told(standing: Standing, left: LeftBehind) -> Outlook:
         lines.append(f"the assumption that {left.file.location} still says so: it was not named, and not looked at")
     silent = untold(standing.world)
     if silent or not standing.sinks:
-        whom = f"{silent[0]} does not tell" if silent else "no sink was asked"
+        if silent:
+            whom = f"{silent[0]} does not tell"
+        else:
+            whom = "no sink was asked"
         lines.append(f"the assumption that the query has not run since: {whom}")
         word = weakest((word, Guarantee.AT_LEAST_ONCE))
     else:
@@ -165,7 +179,9 @@ def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
 def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
     topics = standing.kafka.topics if standing.kafka else {}
     for name, topic_id in left.topic_ids.items():
-        now = topics[name].topic_id if name in topics else None
+        now = None
+        if name in topics:
+            now = topics[name].topic_id
         if now not in (None, topic_id):
             raise refuse(
                 standing,

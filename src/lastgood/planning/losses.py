@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, topics_of
-from lastgood.diagnosis.rules_kafka_broker import identities, suspicions
+from lastgood.diagnosis.rules_kafka_broker import Suspicion, identities, suspicions
 from lastgood.planning import unread_files
 from lastgood.planning.left_out import kafka_gaps
 from lastgood.planning.price import Guarantee, SourcePrice
@@ -136,7 +136,10 @@ def _without_topics(standing: Standing) -> Outlook | None:
     offsets = [offset for stand in stands(standing.checkpoint) for offset in (stand.start, stand.end)]
     named = dict.fromkeys(topic for offset in offsets for topic in topics_of(offset))
     facts = standing.kafka
-    gone = [] if facts is None else [topic for topic in named if facts.exists(topic) is False]
+    if facts is None:
+        gone = []
+    else:
+        gone = [topic for topic in named if facts.exists(topic) is False]
     if not gone:
         return None
     line = f"{', '.join(gone)} does not exist: what was unread of it is lost"
@@ -155,16 +158,18 @@ def _untold(standing: Standing) -> str | None:
     return "Spark goes on without an error where records expired, and no Kafka told (--kafka)"
 
 
+def _suspicion(topic: Suspicion) -> str:
+    if topic.is_open:
+        return f"{topic.topic} may have been created again: {topic.answer.because}{_SETTLED}"
+    return f"{topic.topic} looks as if it was created again: {topic.answer.because}"
+
+
 def _looks_recreated(standing: Standing) -> Outlook | None:
     """Topics of which the query would leave out the beginning, if they are not those that it has read."""
     found = [each for each in suspicions(standing.world, standing.restart) if each.is_strong and each.costs]
     if not found:
         return None
-    lines = tuple(
-        f"{each.topic} {'may have been' if each.is_open else 'looks as if it was'} created again: {each.answer.because}"
-        f"{_SETTLED if each.is_open else ''}"
-        for each in found
-    )
+    lines = tuple(map(_suspicion, found))
     ids = list(ends(standing.checkpoint.newest_offsets))
     prices = [
         SourcePrice(ids.index(each.source_id), KafkaOffset.kind, lost=union(each.gone, each.never_read), bound=True)
@@ -211,7 +216,10 @@ def _not_marked(standing: Standing) -> Iterator[str]:
     for each, shown in zip(standing.sinks, standing.shown, strict=True):
         done = range(each.shown + 1, each.done + 1)
         if shown is None and each.sink.known and each.may_any_have_rows(done):
-            least = "no batch of this query" if each.shown == NONE else f"batch {each.shown} as its newest"
+            if each.shown == NONE:
+                least = "no batch of this query"
+            else:
+                least = f"batch {each.shown} as its newest"
             yield f"the assumption that no mark was due in {each.sink.location} since: it shows {least}"
 
 

@@ -187,9 +187,12 @@ class _Where:
         first = begun(standing)
         # Else a sink has what an older plan read, which no log tells.
         is_bounded = not (standing.planned_anew or is_doubtful)
+        furthest = ends(most) or None
+        if furthest is None and high == NONE:
+            furthest = first
         reached = Reached(
             ends(least) or first,
-            (ends(most) or (first if high == NONE else None)) if is_bounded else None,
+            furthest if is_bounded else None,
             ends(standing.plan(standing.planned)) or ends(stays) or first,
         )
         return cls(number, ends(stays) or first, reached, (*_lines(standing, low, high), *number.rests_on))
@@ -306,11 +309,10 @@ def _offer_earliest(world: Observation) -> Iterator[Offer]:
     offsets = {}
     for source_id, offset in ends(newest).items():
         topics = facts.topics if facts else {}
-        named = topics_of(offset)
-        there = {
-            t: dict.fromkeys(topics[t].partitions if t in topics else parts, OFFSET_EARLIEST)
-            for t, parts in named.items()
-        }
+        there: dict[str, dict[int, int]] = {}
+        for topic, parts in topics_of(offset).items():
+            partitions = topics[topic].partitions if topic in topics else parts
+            there[topic] = dict.fromkeys(partitions, OFFSET_EARLIEST)
         if there:
             offsets[source_id] = there
     if offsets:

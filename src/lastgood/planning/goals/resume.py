@@ -101,7 +101,9 @@ def resumed(work: Work) -> Draft:
     done = repaired(work, (*LOGS, lifted, lifted_by_mirror, *_SINKS, stale_state))
     found = done.draft(foreseen(done))
     is_lifted = len(done.repairs) > len(work.repairs)
-    return replace(found, alternatives=_unlifted(work)) if is_lifted else found
+    if not is_lifted:
+        return found
+    return replace(found, alternatives=_unlifted(work))
 
 
 def _unlifted(work: Work) -> tuple[Alternative, ...]:
@@ -112,7 +114,9 @@ def _unlifted(work: Work) -> tuple[Alternative, ...]:
     except RepairRefusedError:
         return ()
     because = "Spark's own restart, if the application is started as it stands; rests on"
-    return (Alternative(ResumeGoal.name, found.guarantee, f"{because} {found.rests_on[-1]}"),) if found.is_plain else ()
+    if not found.is_plain:
+        return ()
+    return (Alternative(ResumeGoal.name, found.guarantee, f"{because} {found.rests_on[-1]}"),)
 
 
 def foreseen(work: Work) -> Outlook:
@@ -292,12 +296,14 @@ def outlook(standing: Standing) -> Outlook:
     """
     restart = standing.restart
     if not standing.runs:
+        subject = restart.stop.subject if restart.stop else None
+        effect = "a start would leave one more plan that cannot run" if restart.leaves_orphan else None
         raise refuse(
             standing,
             f"Spark {standing.spark} would not run: {restart.because}",
-            subject=restart.stop.subject if restart.stop else None,
+            subject=subject,
             found=restart.error,
-            effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
+            effect=effect,
             next=standing.world.command("diagnose"),
         )
     require_next(standing)
@@ -308,7 +314,10 @@ def outlook(standing: Standing) -> Outlook:
         require_files(standing)
         _require_agreement(standing)
         require_no_gap(standing)
-        found = _rerun(standing) if restart.outcome is Outcome.RERUNS else _resumes(standing)
+        if restart.outcome is Outcome.RERUNS:
+            found = _rerun(standing)
+        else:
+            found = _resumes(standing)
     found = replace(found, rests_on=(*found.rests_on, *assumptions(standing)))
     found = _from_earliest(standing, found)
     lost = silently_lost(standing)
@@ -318,7 +327,10 @@ def outlook(standing: Standing) -> Outlook:
     if gone:
         return Outlook(Guarantee.LOSSY, (*found.rests_on, *gone), found.prices)
     twice = tuple(doubled_already(standing))
-    word = weakest((found.word, Guarantee.AT_LEAST_ONCE)) if twice else found.word
+    if twice:
+        word = weakest((found.word, Guarantee.AT_LEAST_ONCE))
+    else:
+        word = found.word
     return Outlook(word, (*found.rests_on, *twice), found.prices)
 
 
@@ -339,7 +351,10 @@ def _first_start(standing: Standing) -> Outlook:
     others = [each.sink.location for each in standing.sinks if each.sink.others]
     if standing.sinks_known and not others:
         return Outlook(Guarantee.EXACTLY_ONCE, ("no batch was ever planned", *standing.marks()))
-    doubt = f"{others[0]} holds batches of another query" if others else "not every sink tells whether it is empty"
+    if others:
+        doubt = f"{others[0]} holds batches of another query"
+    else:
+        doubt = "not every sink tells whether it is empty"
     return Outlook(Guarantee.AT_LEAST_ONCE, (f"no batch was ever planned; {doubt}",))
 
 
@@ -416,7 +431,10 @@ def _price_of_skipped(
     standing: Standing, start: dict[str, SourceOffset], *, is_repeated: bool
 ) -> tuple[SourcePrice, ...]:
     """At most what every batch read that Spark takes for done, and that no commit or sink tells to be."""
-    shown = [_shown(batch) for batch in standing.shown] if standing.sinks_known else []
+    if standing.sinks_known:
+        shown = [_shown(batch) for batch in standing.shown]
+    else:
+        shown = []
     done = ends(standing.plan(min([standing.committed, *shown]))) or begun(standing)
     end = ends(standing.plan(standing.planned))
     reached = Reached(done, end if is_repeated else start, end)
@@ -427,7 +445,10 @@ def _price_of_skipped(
 def _taken_for_done(standing: Standing) -> str:
     """That plans below the newest have no commit, and who could tell whether they were carried out."""
     first, last = standing.committed + 1, standing.planned - 1
-    which = f"batch {first} has" if first == last else f"batches {first} to {last} have"
+    if first == last:
+        which = f"batch {first} has"
+    else:
+        which = f"batches {first} to {last} have"
     who = "" if standing.sinks_known else "; a sink that is named (--sink) and answers tells whether it has them"
     return f"{which} no commit, and Spark takes what is below batch {standing.planned} for done{who}"
 
