@@ -327,7 +327,12 @@ class _Start:
             )
             self._unknowns.append(f"source {source_id}: {asked}")
             return
-        self._unknowns += [f"Kafka{f', {name}' if name else ''}: {why}" for name, why in facts.unknowns.items()]
+        for name, why in facts.unknowns.items():
+            if name:
+                cluster = f"Kafka, {name}"
+            else:
+                cluster = "Kafka"
+            self._unknowns.append(f"{cluster}: {why}")
 
     def _initial(self, source_id: str) -> SourceOffset | None:
         initial = self._source(source_id).initial
