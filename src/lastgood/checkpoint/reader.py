@@ -222,6 +222,8 @@ class _Reader:
                 presence = Presence.PRESENT
             else:
                 presence = Presence.EMPTY
+            listed = names or ()
+            foreign = tuple(name for name in listed if name not in _OWN_NAMES and not _is_side_file(name, listed))
             return Checkpoint(
                 location=str(self._location),
                 presence=presence,
@@ -231,9 +233,7 @@ class _Reader:
                 commits=commits,
                 sources=tuple(self._as_planned(log, offsets) for log in sources.result()),
                 state=None if found is None else self._state(found, offsets, commits),
-                foreign=tuple(
-                    name for name in names or () if name not in _OWN_NAMES and not _is_side_file(name, names)
-                ),
+                foreign=foreign,
             )
 
     def _root(self) -> list[str] | None:
@@ -255,12 +255,10 @@ class _Reader:
         held = {batch_id: raw for batch_id, raw in zip(wanted, contents, strict=True) if raw is not None}
         checked = ((n, _check(held[n], found)) for n, found in zip(sums, checksums, strict=True) if n in held)
         newest = facts.result()
-        return replace(
-            log,
-            entries={batch_id: parse(raw) for batch_id, raw in held.items()},
-            checksum_damage={batch_id: wrong for batch_id, wrong in checked if wrong},
-            newest_modified_ms=newest.modified_ms if newest else None,
-        )
+        entries = {batch_id: parse(raw) for batch_id, raw in held.items()}
+        checksum_damage = {batch_id: wrong for batch_id, wrong in checked if wrong}
+        newest_modified_ms = newest.modified_ms if newest else None
+        return replace(log, entries=entries, checksum_damage=checksum_damage, newest_modified_ms=newest_modified_ms)
 
     def _content(self, folder: str, batch_id: int) -> bytes | None:
         return self._storage.read(self._location / f"{folder}/{batch_id}", limit=ENTRY_BYTES_MAX + 1)
