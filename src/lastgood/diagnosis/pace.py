@@ -69,13 +69,18 @@ def pace_of(batches: Sequence[RecordedBatch]) -> Pace | None:
     if len(worked) < BATCHES_MIN:
         return None
     left = [batch.behind for batch in worked if batch.behind is not None]
+    rates = [(batch.offsets or 0) * 1000 / (batch.duration_ms or 1) for batch in worked]
+    durations_ms = [batch.duration_ms or 0 for batch in worked]
+    behind = None
+    if len(left) >= BATCHES_MIN:
+        behind = (left[0], left[-1])
     return Pace(
-        rate_per_second=median((batch.offsets or 0) * 1000 / (batch.duration_ms or 1) for batch in worked),
-        duration_ms=round(median(batch.duration_ms or 0 for batch in worked)),
+        rate_per_second=median(rates),
+        duration_ms=round(median(durations_ms)),
         longest=max(worked, key=lambda batch: batch.duration_ms or 0),
         interval_ms=_interval(worked),
         limit=_limit(worked),
-        behind=(left[0], left[-1]) if len(left) >= BATCHES_MIN else None,
+        behind=behind,
     )
 
 
