@@ -99,22 +99,25 @@ class IncidentReport:
         plan = None
         if incident.plan is not None:
             plan = dict(incident.plan)
+        timeline = [
+            {
+                "at_ms": turn.at_ms,
+                "after_seconds": (turn.at_ms - incident.failed_at_ms) / 1000,
+                "what": turn.what,
+                "seconds": turn.seconds,
+            }
+            for turn in self.timeline
+        ]
+        recoveries = [each.to_json() for each in self.recoveries]
+        lost = [each.to_json() for each in self.lost]
         return {
             **incident.to_json(),
             "outcome": self.outcome,
             "by_hand": self.is_by_hand,
             "signature": signature,
             "back_after_seconds": incident.back_after_seconds,
-            "timeline": [
-                {
-                    "at_ms": turn.at_ms,
-                    "after_seconds": (turn.at_ms - incident.failed_at_ms) / 1000,
-                    "what": turn.what,
-                    "seconds": turn.seconds,
-                }
-                for turn in self.timeline
-            ],
+            "timeline": timeline,
             "plan": plan,
-            "recoveries": [each.to_json() for each in self.recoveries],
-            "lost": [each.to_json() for each in self.lost],
+            "recoveries": recoveries,
+            "lost": lost,
         }
