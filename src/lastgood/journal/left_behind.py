@@ -57,6 +57,9 @@ def _left(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) ->
         return None
     try:
         (source_id,) = plan.options["offsets"]  # `plan_fresh` refuses several
+        marks = {sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()}
+        told_ids = plan.options.get("topic_ids", {})
+        topic_ids = {name: each for name, each in told_ids.items() if each is not None}
         return LeftBehind(
             recovery=plan.recovery,
             at_ms=plan.made_at_ms if at_ms is None else int(at_ms),
@@ -64,8 +67,8 @@ def _left(plan: Plan, closed: Mapping[str, Any], undo_words: tuple[str, ...]) ->
             starts={source_id: read_offsets(plan.options["starts_at"])},
             query_id=plan.query_id,
             word=plan.guarantee.value,
-            marks={sink: dict(names) for sink, names in plan.options.get(MARKS, {}).items()},
-            topic_ids={name: each for name, each in plan.options.get("topic_ids", {}).items() if each is not None},
+            marks=marks,
+            topic_ids=topic_ids,
             asked=tuple(map(str, plan.options.get(ASKED, ()))),
             undo_words=undo_words,
         )
