@@ -62,15 +62,14 @@ def store_batches(
     for table in _OF_BATCH:
         changed = ranges if table is tables.offset_range else batches
         if changed:
-            # Safe: in the transaction that puts in their place what was merged with them (`_store` of the ledger's
+            # Safe: in the transaction that puts in their place what was merged with them (`_put_batches` of the
             # store).
             connection.execute(sa.delete(table).where(table.c.query == query, table.c.batch_id.in_(list(changed))))
-    rows = {
-        tables.batch: [_batch_row(each) for each in batches.values()],
-        tables.source: [row for each in batches.values() for row in _source_rows(each)],
-        tables.state: [row for each in batches.values() for row in _state_rows(each)],
-        tables.offset_range: [{"batch_id": at, **row} for at, each in ranges.items() for row in each],
-    }
+    rows: dict[sa.Table, list[Mapping[str, Any]]] = {}
+    rows[tables.batch] = [_batch_row(each) for each in batches.values()]
+    rows[tables.source] = [row for each in batches.values() for row in _source_rows(each)]
+    rows[tables.state] = [row for each in batches.values() for row in _state_rows(each)]
+    rows[tables.offset_range] = [{"batch_id": at, **row} for at, each in ranges.items() for row in each]
     for table, made in rows.items():
         if made:
             connection.execute(sa.insert(table), [fitted(table, {"query": query, **row}) for row in made])
@@ -212,19 +211,22 @@ def _progress(row: Any, sources: list[Any], operators: list[Any]) -> Progress:
     recorded = sorted(
         (each for each in sources if each["description"] is not None), key=lambda each: int(each["source_id"])
     )
+    state_operators = [
+        RecordedOperator(**{name: each[name] for name in _STATE})
+        for each in sorted(operators, key=lambda each: each["position"])
+    ]
+    sink = RecordedSink(
+        description=row["sink"], num_output_rows=row["num_output_rows"], metrics=row["sink_metrics"] or {}
+    )
+    others = {name: row[name] for name in _PROGRESS if name not in _DERIVED}
     return Progress(
         batch_id=row["batch_id"],
         batch_watermark_ms=row["batch_watermark_ms"],
         duration_ms=row["duration_ms"] or {},
-        sources=tuple(_source(each) for each in recorded),
-        state_operators=tuple(
-            RecordedOperator(**{name: each[name] for name in _STATE})
-            for each in sorted(operators, key=lambda each: each["position"])
-        ),
-        sink=RecordedSink(
-            description=row["sink"], num_output_rows=row["num_output_rows"], metrics=row["sink_metrics"] or {}
-        ),
-        **{name: row[name] for name in _PROGRESS if name not in _DERIVED},
+        sources=tuple(map(_source, recorded)),
+        state_operators=tuple(state_operators),
+        sink=sink,
+        **others,
     )
 
 

@@ -73,15 +73,17 @@ def _query(query_id: str, checkpoint: str, records: list[Record]) -> QueryFacts:
             else:
                 batches[record.batch_id] = known.with_other(facts)
             topics += _topics(record)
+    named = [(each.recorded_at_ms, each.query_name) for each in records if each.query_name]
+    runs = (run for run in map(_run, records) if run is not None)
     return QueryFacts(
         query_id=query_id,
         checkpoint=checkpoint,
-        named=max(((each.recorded_at_ms, each.query_name) for each in records if each.query_name), default=None),
+        named=max(named, default=None),
         first_seen_ms=min(times),
         last_seen_ms=max(times),
         batches=batches,
         topics=_joined_by(topics, lambda each: (each.topic, each.topic_id)),
-        runs=_joined_by((run for run in map(_run, records) if run is not None), lambda each: each.run_id),
+        runs=_joined_by(runs, lambda each: each.run_id),
     )
 
 
