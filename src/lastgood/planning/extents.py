@@ -90,11 +90,14 @@ def extent_of_rows(
     against = [*((Guarantee.LOSSY, line) for line in looks), *_against(judged, found, reads), *doubts]
     holds = "which hold every offset once" if not against else "which tell where each partition ends"
     ground = f"the columns {columns} of {found.location}, version {found.version}, {holds} ({found.told})"
+    least = _by_source((each.source_id, each.topic, each.partition, each.least) for each in judged)
+    most = _by_source((each.source_id, each.topic, each.partition, each.most) for each in judged)
+    words, lines = [word for word, _ in against], [line for _, line in against]
     return Extent(
-        least=_by_source((each.source_id, each.topic, each.partition, each.least) for each in judged),
-        most=_by_source((each.source_id, each.topic, each.partition, each.most) for each in judged),
-        word=weakest([Guarantee.EXACTLY_ONCE, *(word for word, _ in against)]),
-        rests_on=(ground, *(line for _, line in against)),
+        least=least,
+        most=most,
+        word=weakest([Guarantee.EXACTLY_ONCE, *words]),
+        rests_on=(ground, *lines),
         tables={found.location: found.version},
         anew=tuple(created_again),
     )

@@ -35,9 +35,10 @@ def edited(checkpoint: Checkpoint, edits: Iterable[Edit]) -> Checkpoint:
         if content is not None:
             query = parse_query_metadata(content)
     is_there = checkpoint.presence is Presence.PRESENT or any(content is not None for content in after.values())
+    presence = Presence.PRESENT if is_there else checkpoint.presence
     return replace(
         checkpoint,
-        presence=Presence.PRESENT if is_there else checkpoint.presence,
+        presence=presence,
         mode=mode,
         query=query,
         offsets=replace(offsets, entries=in_mode(offsets, mode)),

@@ -73,7 +73,9 @@ def expected(promise: Promise, then: Checkpoint) -> Expected:
     plan = None
     if promise.outcome == Outcome.RERUNS.value:
         plan = entries.get(batch)
-    return Expected(batch, starts, None if plan is None else tuple(line.offset for line in plan.sources))
+    if plan is None:
+        return Expected(batch, starts, None)
+    return Expected(batch, starts, tuple(line.offset for line in plan.sources))
 
 
 def _begun(then: Checkpoint) -> tuple[SourceOffset | None, ...]:

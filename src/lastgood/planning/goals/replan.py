@@ -79,7 +79,9 @@ def _newest_in_sinks(standing: Standing) -> int | None:
     shown = standing.common
     if shown is None or not standing.committed < shown < standing.planned or standing.world.is_stateful:
         return None
-    return shown if all(each.sink.would_skip(shown) for each in standing.sinks) else None
+    if not all(each.sink.would_skip(shown) for each in standing.sinks):
+        return None
+    return shown
 
 
 def _sinks_at_the_commit(work: Work) -> Work:

@@ -78,7 +78,8 @@ def priced(
         *(f"{topic} was created again: what was unread of it before is lost" for topic in recreated),
     ]
     unresolved = list(unresolved_ends(starts.starts, reached, standing.kafka))
-    words = [*(price.guarantee for price in prices), *(word for word, _ in unresolved)]
+    words = [price.guarantee for price in prices]
+    words += [word for word, _ in unresolved]
     if doubts:
         words += [Guarantee.LOSSY]
     moved = [f"{name} starts at the earliest offset that Kafka has" for name in starts.moved]

@@ -195,7 +195,9 @@ def source_logs(work: Work) -> Repair | None:
     name = stop.subject.split("/")[1]
     folder = f"{SOURCES}/{name}"
     log = next((log for log in work.standing.checkpoint.sources if log.name == name), None)
-    sound = {} if log is None else {f"{folder}/{log.entry_name(n)}" for n in log.listing.ids} - set(log.damage)
+    sound: set[str] = set()
+    if log is not None:
+        sound = {f"{folder}/{log.entry_name(n)}" for n in log.listing.ids} - set(log.damage)
     missing = [path for path in source_files(work.mirror, folder) if path not in sound]
     edits = tuple(Edit(path, work.mirror[path], "the source reads it when it starts") for path in missing)
     if not edits:

@@ -261,11 +261,11 @@ class Work:
         """The files that were there and that the answer goes by."""
         checkpoint = self.began.checkpoint
         newest = checkpoint.offsets.ids.last(2)
-        return [
-            *([METADATA] if checkpoint.query is not None else []),
-            *(f"{OFFSETS}/{batch_id}" for batch_id in newest),
-            *(f"{COMMITS}/{batch_id}" for batch_id in checkpoint.commits.ids.last(1)),
-        ]
+        paths = [f"{OFFSETS}/{batch_id}" for batch_id in newest]
+        paths += [f"{COMMITS}/{batch_id}" for batch_id in checkpoint.commits.ids.last(1)]
+        if checkpoint.query is not None:
+            paths.insert(0, METADATA)
+        return paths
 
 
 def refuse(
