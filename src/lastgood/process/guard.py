@@ -48,7 +48,8 @@ def _parents() -> dict[int, int]:
     """Every process on the machine with its parent."""
     if sys.platform != "linux":
         listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
-        return {int(pid): int(ppid) for pid, ppid in (line.split() for line in listing.stdout.splitlines())}
+        lines = (line.split() for line in listing.stdout.splitlines())
+        return {int(pid): int(ppid) for pid, ppid in lines}
     parents = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - a thousand Path objects a call otherwise
         if entry.isdigit():
