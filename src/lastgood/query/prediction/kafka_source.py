@@ -101,7 +101,10 @@ def replay_gaps(start: Offsets, end: Offsets, facts: KafkaFacts | None, *, is_pa
         last = end.get(topic, {}).get(partition, first)
         if last < first:  # Spark compares the numbers, also where one of them is no position
             gaps.append(KafkaGap(Gap.WENT_BACK, topic, partition, first, last))
-    reads = {topic: {p: at for p, at in start.get(topic, {}).items() if p in parts} for topic, parts in end.items()}
+    reads = {}
+    for topic, parts in end.items():
+        begun = start.get(topic, {})
+        reads[topic] = {partition: at for partition, at in begun.items() if partition in parts}
     gaps += _negative(reads)
     if facts is None:
         return _sorted(gaps)

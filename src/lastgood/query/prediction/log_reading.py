@@ -184,7 +184,8 @@ class LogReading:
     def kind(self, source_id: str) -> str | None:
         """What a source is, as most of its offsets say; None if none can be read."""
         read = [entry for entry in self._checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
-        offsets = [line.offset for line in (entry.source(source_id) for entry in read) if line]
+        lines = (entry.source(source_id) for entry in read)
+        offsets = [line.offset for line in lines if line]
         kinds = [offset.kind for offset in offsets if not isinstance(offset, VoidOffset | TextOffset)]
         return max(kinds, key=kinds.count, default=None)
 
