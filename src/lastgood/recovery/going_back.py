@@ -53,8 +53,7 @@ def _is_beyond(sources: Iterable[Offsets], again: Ranges) -> bool:
     ends = {(topic, each): spans[-1][1] for topic, parts in again.items() for each, spans in parts.items()}
     for offsets in sources:
         stands = {(topic, each): offsets.get(topic, {}).get(each, -1) for topic, each in ends}
-        if all(stands[each] >= end for each, end in ends.items()) and any(
-            stands[each] > end for each, end in ends.items()
-        ):
+        is_reached = all(stands[each] >= end for each, end in ends.items())
+        if is_reached and any(stands[each] > end for each, end in ends.items()):
             return True
     return False
