@@ -183,11 +183,10 @@ def word_of_death(checkpoint: str, config: Config) -> tuple[str, ...]:
 
 
 def _unknown(text: str, pipelines: Iterable[Pipeline], config: Path) -> UsageError:
-    names = [
-        name
-        for pipeline in pipelines
-        for name in (pipeline.name, *(f"{pipeline.name}.{query.name}" for query in pipeline.queries))
-    ]
+    names = []
+    for pipeline in pipelines:
+        names.append(pipeline.name)
+        names += [f"{pipeline.name}.{query.name}" for query in pipeline.queries]
     known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
     near = difflib.get_close_matches(text, names, n=1)
     folder = f"./{text} for a folder that is not there yet"
