@@ -55,11 +55,9 @@ def history_of(commits: Sequence[TableCommit], app_id: str) -> History:
     for position, commit in enumerate(commits):
         walk.step(commit, commits[:position] if commit.operation == RESTORE else ())
     live = {at.version for at in _each(walk.shown.live)}
+    written = ((commit, txn, _is_live(commit, live, walk.unclear_before)) for commit, txn in walk.written)
     return History(
-        batches=tuple(
-            _batch(commit, transaction, is_live=_is_live(commit, live, walk.unclear_before))
-            for commit, transaction in walk.written
-        ),
+        batches=tuple(_batch(commit, txn, is_live=is_live) for commit, txn, is_live in written),
         shown=walk.shown,
         last_version=walk.last.version if walk.last else None,
         restored=walk.last is not None and walk.last.operation == RESTORE,

@@ -302,6 +302,9 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
             notes=notes,
         )
     newest = log.listing.newest_listed
+    complete_from = None
+    if log.ids.runs:
+        complete_from = log.ids.runs[-1].start
     return SinkEvidence(
         kind=FileSink.kind,
         location=location,
@@ -311,7 +314,7 @@ def evidence_of(log: FileSinkLog | None, location: str) -> SinkEvidence:
         because=f"the newest entry of {SINK_LOG}",
         skips_up_to=newest,
         batches=tuple(_batch(log, batch_id) for batch_id in sorted(log.entries)),
-        complete_from=log.ids.runs[-1].start if log.ids.runs else None,
+        complete_from=complete_from,
         unreadable=log.unreadable,
         log_names=log.names,
         back_to=log.oldest_boundary,

@@ -115,11 +115,13 @@ def parse_iceberg_metadata(raw: bytes) -> IcebergMetadata | Damage:
     snapshots = [snapshot for found in listed if isinstance(found, dict) and (snapshot := _snapshot(found))]
     heads = {name: ref.get("snapshot-id") for name, ref in refs.items() if isinstance(ref, dict)}
     current = fields.get("current-snapshot-id")
+    current_snapshot_id = current if is_long(current) and current >= 0 else None
+    numbered_heads = {name: head for name, head in heads.items() if is_long(head)}
     return IcebergMetadata(
         table_id=table_id,
-        current_snapshot_id=current if is_long(current) and current >= 0 else None,
+        current_snapshot_id=current_snapshot_id,
         snapshots={snapshot.snapshot_id: snapshot for snapshot in snapshots},
-        refs={name: head for name, head in heads.items() if is_long(head)},
+        refs=numbered_heads,
     )
 
 
