@@ -65,10 +65,11 @@ class DeltaServing:
 def facts_of(location: str, listing: DeltaLogListing, table_id: str | None) -> DeltaFacts:
     """What a listing of the log shows."""
     unbroken = listing.unbroken
+    earliest_version = unbroken.start if unbroken else None
     return DeltaFacts(
         location=location,
         table_id=table_id,
-        earliest_version=unbroken.start if unbroken else None,
+        earliest_version=earliest_version,
         latest_version=listing.newest,
         checkpoint_versions=tuple(checkpoint.version for checkpoint in listing.checkpoints),
     )

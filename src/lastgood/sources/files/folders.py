@@ -93,9 +93,11 @@ def written_again(
         folders.setdefault(file.path.rpartition("/")[0], []).append(file)
     asked = list(folders.items())[:_FOLDERS_MAX]
     opened = _Storages(open_at)
+    ways = [partial(opened.times, folder) for folder, _ in asked]
+    samples = [files[0] for _, files in asked]
     answers = ask_all(
-        [partial(opened.times, folder) for folder, _ in asked],
-        parallel=opened.parallel([files[0] for _, files in asked]),
+        ways,
+        parallel=opened.parallel(samples),
         deadline=Deadline.after(timeout_seconds),
         subject="the folders of the source",
     )

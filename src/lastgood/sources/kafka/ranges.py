@@ -117,10 +117,14 @@ def offset_count(ranges: Ranges) -> int:
 
 def ranges_to_json(ranges: Ranges) -> dict[str, dict[str, list[list[int]]]]:
     """As plans and reports show them: `{"orders": {"0": [[10, 20]]}}`."""
-    return {
-        topic: {str(partition): [list(span) for span in parts[partition]] for partition in sorted(parts)}
-        for topic, parts in sorted(ranges.items())
-    }
+    shown = {}
+    for topic, parts in sorted(ranges.items()):
+        shown[topic] = {str(partition): _pairs(parts[partition]) for partition in sorted(parts)}
+    return shown
+
+
+def _pairs(spans: Iterable[tuple[int, int]]) -> list[list[int]]:
+    return [list(span) for span in spans]
 
 
 def _each(offsets: Offsets) -> Iterable[tuple[str, int, int]]:
