@@ -217,6 +217,9 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints; ranges are `[from, to)` in offsets."""
+        compared = _by_topic((each, each.begin, each.end) for each in self.ranges)
+        not_served = _by_topic((each, each.start, each.begin) for each in self.ranges)
+        differences = {kind: difference.to_json() for kind, difference in self.differences()}
         return {
             "checkpoint": self.checkpoint,
             "last_committed": self.last_committed,
@@ -227,8 +230,8 @@ class Audit:
                 "isolation_level": self.isolation_level,
                 "offsets": self.source_offsets,
                 "records": self.source_records,
-                "compared": _by_topic((each, each.begin, each.end) for each in self.ranges),
-                "not_served": _by_topic((each, each.start, each.begin) for each in self.ranges),
+                "compared": compared,
+                "not_served": not_served,
             },
             "sink": {
                 "table": self.sink,
@@ -238,7 +241,7 @@ class Audit:
                 "rows_after": self.rows_after,
                 "rows_not_verifiable": self.rows_not_verifiable,
             },
-            **{kind: difference.to_json() for kind, difference in self.differences()},
+            **differences,
             "aborted": {"records": self.aborted_records, "in_sink": self.aborted_rows},
             "seconds": round(self.seconds, 1),
         }

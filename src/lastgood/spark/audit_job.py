@@ -287,8 +287,9 @@ class KeyComparison:
         places, unknown, not_verifiable = self._locate(totals)
         kinds = {**{kind: totals[kind] for kind in ("lost", "duplicated", "changed")}, "unknown": unknown}
         nowhere: dict[str, Any] = {"partitions": [], "samples": []}
+        isolation_level = "both" if self._both else self._level
         return {
-            "isolation_level": "both" if self._both else self._level,
+            "isolation_level": isolation_level,
             "keys": list(self.columns.keys.values()),
             "sink_version": self.sink.version,
             "sink_rows": sink_rows,

@@ -62,6 +62,12 @@ def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dic
     event_time = told.get("eventTime") or {}
     durations = told.get("durationMs") or {}
     duration = told.get("batchDuration")  # since Spark 4.0
+    if duration is None:
+        duration = durations.get("triggerExecution")
+    state_operators = [
+        {field: operator.get(name) for field, name in _STATE_FIELDS.items()}
+        for operator in told.get("stateOperators") or ()
+    ]
     return record(
         "progress",
         at_ms,
@@ -71,7 +77,7 @@ def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dic
         checkpoint=checkpoint,
         batch_id=told["batchId"],
         trigger_at_ms=time_ms(told.get("timestamp")),
-        batch_duration_ms=durations.get("triggerExecution") if duration is None else duration,
+        batch_duration_ms=duration,
         duration_ms=dict(durations),
         num_input_rows=told.get("numInputRows"),
         batch_watermark_ms=time_ms(event_time.get("watermark")),
@@ -79,10 +85,7 @@ def progress(told: Mapping[str, Any], checkpoint: str | None, at_ms: int) -> dic
         event_time_max_ms=time_ms(event_time.get("max")),
         event_time_avg_ms=time_ms(event_time.get("avg")),
         sources=[_source(source) for source in told.get("sources") or ()],
-        state_operators=[
-            {field: operator.get(name) for field, name in _STATE_FIELDS.items()}
-            for operator in told.get("stateOperators") or ()
-        ],
+        state_operators=state_operators,
         sink=_sink(told.get("sink") or {}),
     )
 

@@ -41,11 +41,8 @@ class KafkaTopics:
             plan: The query's analyzed logical plan, in Java.
         """
         self._jvm = jvm
-        self._brokers = [
-            KafkaAdmin(jvm, options)
-            for options in (dict(leaf) for leaf in _kafka_options(plan))
-            if _BOOTSTRAP in options
-        ]
+        leaves = (dict(leaf) for leaf in _kafka_options(plan))
+        self._brokers = [KafkaAdmin(jvm, options) for options in leaves if _BOOTSTRAP in options]
 
     def fill_in(self, sources: Iterable[dict[str, Any]]) -> None:
         """Write `topic_ids` and the time of the answer into the sources of a progress record."""
