@@ -63,7 +63,8 @@ def require_account(connection: str, host: str) -> None:
     Raises:
         AccountMismatchError: it leads to another account, or does not say to which.
     """
-    told = {name.lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
+    parts = (part.partition("=") for part in connection.split(";"))
+    told = {name.lower(): value for name, _, value in parts}
     account, endpoint = host.partition(".")[0], told.get("blobendpoint", "")
     place = urlsplit(endpoint).hostname or f"{account}.blob.{told.get('endpointsuffix', 'core.windows.net')}"
     is_azure = ".blob." in place  # any other is a place that somebody chose: an emulator, a domain of one's own

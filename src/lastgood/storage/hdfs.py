@@ -112,7 +112,8 @@ def webhdfs_settings(
     else:
         addresses = [authority if ":" in authority or "port" not in given else f"{authority}:{given['port']}"]
     default = HTTPS_PORT if is_https else HTTP_PORT
-    pairs = [(host, int(port or default)) for host, _, port in (address.partition(":") for address in addresses)]
+    parted = (address.partition(":") for address in addresses)
+    pairs = [(host, int(port or default)) for host, _, port in parted]
     settings: dict[str, Any] = {"host": pairs[0][0], "port": pairs[0][1], "use_https": is_https}
     protocol = "https" if is_https else "http"
     settings["namenodes"] = tuple(f"{protocol}://{host}:{port}" for host, port in pairs)
