@@ -8,9 +8,11 @@ from __future__ import annotations
 import ast
 import collections
 import functools
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -237,3 +239,137 @@ def test_one_module_reads_the_configuration() -> None:
                 case ast.ImportFrom(module="tomllib"):
                     reading.add(name)
     assert reading == {"settings/config.py"}
+
+
+FOLDED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+CHOICES_MAX = 17
+"""Conditional expressions per 1,000 lines."""
+STILL_FOLDED = frozenset(
+    {
+        "_ask_kafka",
+        "_by_hand",
+        "_incident_json",
+        "_kafka_question",
+        "_kafka_topics",
+        "_reckoned",
+        "_require_judged",
+        "_tables",
+        "answers",
+        "batch_json",
+        "diagnose_and_save",
+        "find_offset",
+        "goal_words",
+        "inspect_state",
+        "offsets_after",
+        "reading",
+        "record",
+        "to_json",
+        "with_batches",
+    }
+)
+"""Functions that choose twice in one statement."""
+UNARGUED = ("testing/",)
+"""Doubles do on demand what a real part does."""
+TAKES_AWAY = frozenset(
+    {"_rename", "_unlink", "kill", "killpg", "release", "rm_file", "rmtree", "take_down", "terminate", "unlink"}
+)
+"""Calls after which something is gone: a file, a process, what keeps others away."""
+ARGUED_ABOVE = 4
+"""Within so many lines above such a call begins, or ends, the comment that says why it is safe."""
+
+
+def parts_of(statement: ast.stmt) -> list[ast.AST]:
+    """What a statement evaluates itself: of a compound one its head."""
+    match statement:
+        case ast.If(test=head) | ast.While(test=head) | ast.For(iter=head) | ast.Match(subject=head):
+            return [head]
+        case ast.With(items=items):
+            return [item.context_expr for item in items]
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Try():
+            return []
+    return [statement]
+
+
+def choices(node: ast.AST) -> int:
+    """How many conditional expressions it holds."""
+    return sum(isinstance(each, ast.IfExp) for each in ast.walk(node))
+
+
+def folded(tree: ast.Module) -> Iterator[str]:
+    """What holds a statement that chooses twice, or chooses for each of several things: a function, by its name."""
+    functions = list(nodes(tree, ast.FunctionDef))
+    for statement in nodes(tree, ast.stmt):
+        inside = [each for part in parts_of(statement) for each in ast.walk(part)]
+        chosen_for_each = any(isinstance(each, FOLDED) and choices(each) for each in inside)
+        if chosen_for_each or sum(isinstance(each, ast.IfExp) for each in inside) > 1:
+            around = [each for each in functions if each.lineno <= statement.lineno <= each.end_lineno]
+            yield max(around, key=lambda each: each.lineno).name if around else f"line {statement.lineno}"
+
+
+def takes_away(call: ast.Call) -> bool:
+    """Whether something is gone after it that was there before."""
+    match call:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in TAKES_AWAY
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)) if owner in {"os", "sa"}:
+            return name in TAKES_AWAY | {"delete", "remove", "rename", "replace"}
+        case ast.Call(func=ast.Attribute(attr="replace" | "rename"), args=[_], keywords=[]):
+            return True  # of a path: a text has two arguments, a time has keywords
+        case ast.Call(func=ast.Attribute(value=owner, attr="remove")):
+            return ast.unparse(owner).endswith(("storage", "_target", "self", "open_writable(self.location)"))
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in TAKES_AWAY
+    return False
+
+
+def unargued(name: str, tree: ast.Module) -> Iterator[int]:
+    """Lines that take something away, with no comment beside them."""
+    text = (SOURCE / name).read_text()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    commented = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    for call in nodes(tree, ast.Call):
+        if takes_away(call) and not commented.intersection(range(call.lineno - ARGUED_ABOVE, call.end_lineno + 1)):
+            yield call.lineno
+
+
+def test_no_statement_chooses_twice_or_for_each_of_several_things() -> None:
+    """One idea a line: an early return, an `if`, a named value or a small function says what is chosen."""
+    assert {each for _, tree in modules() for each in folded(tree)} <= STILL_FOLDED
+
+
+def test_choices_within_a_line_stay_few() -> None:
+    chosen = sum(choices(tree) for _, tree in modules())
+    lines = sum((SOURCE / name).read_text().count("\n") for name, _ in modules())
+    assert chosen / lines * 1000 < CHOICES_MAX
+
+
+def test_what_takes_something_away_has_a_comment_beside_it_that_argues_why_that_is_safe() -> None:
+    assert [
+        (name, line) for name, tree in modules() if not name.startswith(UNARGUED) for line in unargued(name, tree)
+    ] == []
+
+
+def test_detectors_see_what_is_folded_and_what_takes_something_away() -> None:
+    """Each once: a detector that sees nothing proves nothing."""
+    ways = (
+        "x = f(a if b else c, d if e else g)",
+        "x = [a if b else c for a in d]",
+        "x = {a: (b if c else d) for a in e}",
+        "x = sum(a if b else 0 for a in d)",
+    )
+    assert [way for way in ways if not list(folded(ast.parse(way)))] == []
+    assert not list(folded(ast.parse("x = a if b else c")))
+    calls = (
+        "os.unlink(name)",
+        "os.kill(pid, signum)",
+        "path.replace(other)",
+        "os.replace(old, new)",
+        "shutil.rmtree(folder)",
+        "self._storage.remove(file)",
+        "connection.execute(sa.delete(table))",
+        "lease.release()",
+        "take_down(room, seal)",
+    )
+    seen = [call for call in calls if any(takes_away(node) for node in nodes(ast.parse(call), ast.Call))]
+    assert seen == list(calls)
+    assert not any(takes_away(node) for node in nodes(ast.parse("text.replace('a', 'b'); names.remove(a)"), ast.Call))
