@@ -15,6 +15,7 @@ from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     TEXT_VARIABLE,
     KeyMissingError,
+    changing,
     default_file,
     key_file,
     keys_of,
@@ -123,9 +124,11 @@ def rotate(file: Path | None = None, *, config: Config | None = None) -> KeyList
         KeyFileOpenError, KeyInvalidError, StorageError: it cannot be read or written (subclasses).
         UsageError: the keys that count come from no file.
     """
-    place, ring = _file(file, config)
-    rotated = KeyRing((new_key(), *ring.keys), ring.origin)
-    write_key_file(place, rotated, is_new=False)
+    place = _file(file, config)
+    with changing(place):
+        ring = _ring(place)
+        rotated = KeyRing((new_key(), *ring.keys), ring.origin)
+        write_key_file(place, rotated, is_new=False)
     return KeyList.of(rotated)
 
 
@@ -142,7 +145,15 @@ def remove(key_id: str, file: Path | None = None, *, config: Config | None = Non
         UsageError: it is the only one, or the keys that count come from no file.
         KeyFileOpenError, KeyInvalidError, StorageError: the file cannot be read or written (subclasses).
     """
-    place, ring = _file(file, config)
+    place = _file(file, config)
+    with changing(place):
+        rest = _without(key_id, place)
+        write_key_file(place, rest, is_new=False)
+    return KeyList.of(rest)
+
+
+def _without(key_id: str, place: Path) -> KeyRing:
+    ring = _ring(place)
     left = tuple(key for key in ring.keys if key.id != key_id)
     if len(left) == len(ring.keys):
         known = ", ".join(key.id for key in ring.keys)
@@ -154,9 +165,7 @@ def remove(key_id: str, file: Path | None = None, *, config: Config | None = Non
             expected="another key first, or the file removed by hand",
             next=command_line("key", "rotate", place),
         )
-    rest = KeyRing(left, ring.origin)
-    write_key_file(place, rest, is_new=False)
-    return KeyList.of(rest)
+    return KeyRing(left, ring.origin)
 
 
 def key_list(*, config: Config | None = None) -> KeyList:
@@ -219,7 +228,7 @@ def _content(told: Mapping[str, Any]) -> bytes:
     return json.dumps(told, ensure_ascii=True).encode() + b"\n"
 
 
-def _file(file: Path | None, config: Config | None) -> tuple[Path, KeyRing]:
+def _file(file: Path | None, config: Config | None) -> Path:
     """The file whose keys are to be changed."""
     if file is None and os.environ.get(TEXT_VARIABLE) and not os.environ.get("LASTGOOD_KEY_FILE"):
         raise UsageError(
@@ -228,13 +237,17 @@ def _file(file: Path | None, config: Config | None) -> tuple[Path, KeyRing]:
             expected="the file that they were taken from",
             next=command_line("key", "rotate", "FILE"),
         )
-    place = file or key_file(config)[0]
+    return file or key_file(config)[0]
+
+
+def _ring(place: Path) -> KeyRing:
+    """The keys in a file."""
     ring = read_key_file(place)
     if ring is None:
         raise KeyMissingError(
             "there is no such file of keys", subject=str(place), next=command_line("key", "create", place)
         )
-    return place, ring
+    return ring
 
 
 def counted(files: Iterable[SignedFile]) -> str:

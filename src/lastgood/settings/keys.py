@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import platformdirs
@@ -154,6 +156,32 @@ def read_key_file(file: Path) -> KeyRing | None:
     return parse_keys(raw.decode(errors="replace"), str(file))
 
 
+@contextlib.contextmanager
+def changing(file: Path) -> Iterator[None]:
+    """Let no other command change a file of keys between its reading and its writing; it waits until this one is done.
+
+    Raises:
+        StorageError: its folder takes no lock.
+    """
+    try:
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # no folder, no file of keys: who reads it says so
+        yield
+        return
+    try:
+        _lock(folder, file)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, file: Path) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError as error:
+        raise StorageError("the file of keys cannot be locked", subject=str(file), found=error.strerror) from error
+
+
 def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
     """Write keys to a file that only its owner can read.
 
@@ -179,8 +207,8 @@ def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
             if is_new:
                 os.link(draft, file)  # refuses what is there
             else:
-                # Safe: only `rotate` comes here, with a ring that holds every key of the file beside the new one; and
-                # the draft is whole, and safe on the disk.
+                # Safe: whoever changes keys has read the file under `changing`, so that none is lost that somebody else
+                # has just put there; and the draft is whole, and safe on the disk.
                 draft.replace(file)
         finally:
             # Safe: the draft is ours, created above where no file was; the keys have their name by now, or never get

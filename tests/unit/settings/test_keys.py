@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from lastgood.errors import ConfigError, LastgoodError, UsageError
-from lastgood.operations.key import create, key_list, remove, rotate
+from lastgood.operations import key as operation
+from lastgood.operations.key import KeyList, create, key_list, remove, rotate
 from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     KeyFileExistsError,
@@ -19,7 +21,7 @@ from lastgood.settings.keys import (
     keys_of,
     read_key_file,
 )
-from lastgood.signing import KeyInvalidError, new_key
+from lastgood.signing import Key, KeyInvalidError, new_key
 
 PIPELINE = '[pipeline.a]\ncommand = ["true"]\ncheckpoint = "chk"\n'
 
@@ -149,6 +151,28 @@ def test_a_rotation_puts_a_new_key_first_and_an_old_one_can_be_removed(tmp_path:
     assert remove(old, file).ids == (new,)
     with pytest.raises(UsageError, match="only key"):
         remove(new, file)
+
+
+def test_of_two_rotations_at_once_neither_loses_the_key_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    create(file)
+    others: list[KeyList] = []
+    second = threading.Thread(target=lambda: others.append(rotate(file)))
+
+    def start_second() -> Key:
+        monkeypatch.setattr(operation, "new_key", new_key)
+        second.start()
+        second.join(timeout=1)  # where nothing holds it up, it is done by then
+        return new_key()
+
+    monkeypatch.setattr(operation, "new_key", start_second)
+    first = rotate(file)
+    second.join()
+    ring = read_key_file(file)
+    assert ring is not None
+    assert {first.ids[0], others[0].ids[0]} <= {key.id for key in ring.keys}
 
 
 def test_a_key_from_a_variable_is_not_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
