@@ -189,7 +189,7 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         *_told_the_same(standing),
         *unread_files.unknown(standing),
         *_runs_what_it_has(standing),
-        *_writes_elsewhere(standing),
+        *standing.written_elsewhere(),
     )
     return (*topics, *others, *_not_marked(standing))
 
@@ -225,12 +225,6 @@ def _runs_what_it_has(standing: Standing) -> Iterator[str]:
     is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
     if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
         yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
-
-
-def _writes_elsewhere(standing: Standing) -> Iterator[str]:
-    """A query has one sink, but a function may write to several: those that nobody has named take a batch again."""
-    if standing.has_orphan and any(each.is_by_function for each in standing.sinks):
-        yield f"the assumption that the function writes batch {standing.planned} into the named sinks and nowhere else"
 
 
 def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:

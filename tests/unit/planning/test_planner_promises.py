@@ -255,6 +255,9 @@ def test_that_a_function_writes_nowhere_else_is_named_where_a_batch_runs_again(t
     by_function = delta(3, batches=tuple(batch(n, is_streaming=False) for n in range(4)))
     found = drafted(known(tmp_path, by_function, kafka=KEPT), ResumeGoal())
     assert (found.guarantee, line in found.rests_on) == (EXACT, True)
+    shown = tuple(batch(n, is_streaming=False) for n in range(3))
+    anew = drafted(known(tmp_path, delta(2, batches=shown), kafka=KEPT), ReplanGoal())
+    assert (anew.guarantee, line in anew.rests_on) == (EXACT, True)
     by_spark = drafted(known(tmp_path, delta(3), kafka=KEPT), ResumeGoal())
     assert (by_spark.guarantee, line in by_spark.rests_on) == (EXACT, False)
 

@@ -130,6 +130,10 @@ class TopicIdentity(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_NO_SIGN = (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
+"""So it is answered where nothing, or next to nothing, speaks for another topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdentityAnswer:
     """What was found out about the identity of a topic."""
@@ -170,7 +174,8 @@ def identify_topic(
         is_told_the_same: Whether a person says that it is the topic that was read: settles what clocks leave open.
         max_clock_skew_ms: How far clocks may be apart.
     """
-    first = _first_offsets(topic, asked.get(FROM_THE_FIRST_MS, {}))
+    oldest = asked.get(FROM_THE_FIRST_MS, {})
+    first = _first_offsets(topic, oldest)
     asked = {after_ms: records for after_ms, records in asked.items() if after_ms != FROM_THE_FIRST_MS}
     found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
     if found is None or found.identity is TopicIdentity.SAME:
@@ -180,7 +185,9 @@ def identify_topic(
             by_time = _written_anew(topic, reads[0].ends, newer, found, first)
         else:
             by_time = _by_time(topic, reads, newest, newer, first)
-        is_open = by_time.identity in (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
+        if by_time.identity in _NO_SIGN:
+            by_time = _cut(newer, [*asked.values(), oldest]) or by_time
+        is_open = by_time.identity in _NO_SIGN
         is_proven = found is not None
         since = None
         if is_open:
@@ -301,6 +308,35 @@ def _written_anew(
         " was lost and has grown again, or a clock is wrong"
     )
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, anew)
+
+
+def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]) -> IdentityAnswer | None:
+    """A log whose end was lost (by an unclean election, or with a broker that had not written it) and grew again.
+
+    Then what is newer than the batch was written under a later leader than what stands before it. A clock that is ahead
+    has nothing to do with who leads. A topic that was created again begins with the numbers of leaders anew.
+    """
+    found: dict[int, int] = {}
+    for number, each in newer.items():
+        offset, epoch = each.record.offset, each.record.leader_epoch
+        told = [records[number] for records in asked if number in records]
+        older = [
+            (record.offset, record.leader_epoch)
+            for record in told
+            if record.offset is not None and offset is not None and record.offset < offset
+        ]
+        _, before = max(older, key=lambda one: one[0], default=(None, None))
+        if offset is not None and epoch is not None and before is not None and before < epoch:
+            found[number] = offset
+    if not found:
+        return None
+    number, offset = next(iter(found.items()))
+    because = (
+        f"from offset {offset} of partition {number} on, what it holds below the committed end is newer than the batch"
+        " that read up to there, and was written under a later leader than what stands before: the end of its log was"
+        " lost and has grown again, or a clock is wrong"
+    )
+    return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, tuple(found))
 
 
 def _by_time(
