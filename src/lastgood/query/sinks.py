@@ -187,7 +187,8 @@ class SinkView:
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
 
-        A batch is done before the next one is planned. One that the sink shows shows that it was there by then.
+        A batch is done before the next one is planned; of the newest nobody tells when it was done, so that it counts
+        where the sink was made long after it was planned. One that the sink shows shows that it was there by then.
         """
         created_ms, sink = self.sink.created_at_ms, self.sink
         live = [each.batch_id for each in sink.batches if each.is_live is not False]
@@ -195,6 +196,8 @@ class SinkView:
             return []
         planned_ms = (self._planned_ms(number) for number in sorted(self.checkpoint.offsets.entries))
         done = [number - 1 for number, at_ms in planned_ms if at_ms is not None and at_ms < created_ms]
+        _, last_ms = self._planned_ms(self.done)
+        done += [self.done] if last_ms is not None and last_ms + MAX_CLOCK_SKEW_MS < created_ms else []
         newest = min(max(done, default=NONE), min(live, default=self.done + 1) - 1)
         return self.may_have_rows(self.batches_done(0, newest))
 

@@ -17,6 +17,7 @@ from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
@@ -247,6 +248,13 @@ def test_table_lacks_what_was_written_before_it_was_made(tmp_path: Path, sink: S
     assert ("it was made after them" in lines(found)) == (word is LOSSY)
     told = [each.condition.name for each in judge(world).findings if "made after" in each.effect]
     assert told == (["SINK_BEHIND"] if word is LOSSY else [])
+
+
+def test_newest_batch_counts_where_the_table_was_made_long_after_it_was_planned(tmp_path: Path) -> None:
+    query(tmp_path, 1)
+    at_once, late = made(written_ms(0), None), made(written_ms(0) + MAX_CLOCK_SKEW_MS, None)
+    words = [drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal()).guarantee for sink in (at_once, late)]
+    assert words == [TWICE, LOSSY]
 
 
 def test_that_a_function_writes_nowhere_else_is_named_where_a_batch_runs_again(tmp_path: Path) -> None:
