@@ -15,6 +15,10 @@ MAX_CLOCK_SKEW_MS = 5 * 60 * 1000
 """How far the clocks of producers, brokers and drivers are taken to be apart."""
 
 
+_ELECTION_MS = 5000
+"""No leader that says nothing is replaced sooner (`broker.session.timeout.ms` is nine seconds), and no clock that is
+kept is wrong by as much: what is newer by less than this is no sign of an election."""
+
 FROM_THE_FIRST_MS = 0
 """Asked for the first record from this time on, a broker tells the oldest that it has, whatever was compacted."""
 
@@ -232,6 +236,8 @@ class _Newer:
     record: FoundRecord
     is_sure: bool
     """By more than clocks may be apart."""
+    ahead_ms: int
+    """By how much, at least."""
     is_of_newest: bool
     """Whether the plan is the newest that read anything: else a clock would have to be wrong over several batches."""
 
@@ -260,7 +266,8 @@ def _newer_than_read(
             if read is None or written_ms <= read.batch_timestamp_ms or (number in found and found[number].is_sure):
                 continue
             is_sure = record.timestamp_ms is None or written_ms > read.batch_timestamp_ms + max_clock_skew_ms
-            found[number] = _Newer(record, is_sure, read.ends[number] in _newest_ends(reads, number))
+            ahead_ms = written_ms - read.batch_timestamp_ms
+            found[number] = _Newer(record, is_sure, ahead_ms, read.ends[number] in _newest_ends(reads, number))
     return dict(sorted(found.items()))
 
 
@@ -314,7 +321,7 @@ def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]
     """A log whose end was lost (by an unclean election, or with a broker that had not written it) and grew again.
 
     Then what is newer than the batch was written under a later leader than what stands before it. A clock that is ahead
-    has nothing to do with who leads. A topic that was created again begins with the numbers of leaders anew.
+    has nothing to do with who leads; but leaders change, and what is known to stand before it may be much older.
     """
     found: dict[int, int] = {}
     for number, each in newer.items():
@@ -326,7 +333,8 @@ def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]
             if record.offset is not None and offset is not None and record.offset < offset
         ]
         _, before = max(older, key=lambda one: one[0], default=(None, None))
-        if offset is not None and epoch is not None and before is not None and before < epoch:
+        is_late = each.ahead_ms > _ELECTION_MS
+        if is_late and offset is not None and epoch is not None and before is not None and before < epoch:
             found[number] = offset
     if not found:
         return None
@@ -334,7 +342,7 @@ def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]
     because = (
         f"from offset {offset} of partition {number} on, what it holds below the committed end is newer than the batch"
         " that read up to there, and was written under a later leader than what stands before: the end of its log was"
-        " lost and has grown again, or a clock is wrong"
+        " lost and has grown again, which no id would show, or a clock is wrong"
     )
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, tuple(found))
 
