@@ -187,19 +187,19 @@ class SinkView:
     def older(self) -> list[int]:
         """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
 
-        A batch is done before the next one is planned; of the newest nobody tells when it was done, so that it counts
+        A batch is done before the next one is planned. Where that was planned later, as after a pause, the batch counts
         where the sink was made long after it was planned. One that the sink shows shows that it was there by then.
         """
         created_ms, sink = self.sink.created_at_ms, self.sink
         live = [each.batch_id for each in sink.batches if each.is_live is not False]
-        if created_ms is None or (sink.last_batch is not None and not live):
+        if created_ms is None or sink.complete_from is None:
             return []
-        planned_ms = (self._planned_ms(number) for number in sorted(self.checkpoint.offsets.entries))
-        done = [number - 1 for number, at_ms in planned_ms if at_ms is not None and at_ms < created_ms]
-        _, last_ms = self._planned_ms(self.done)
-        done += [self.done] if last_ms is not None and last_ms + MAX_CLOCK_SKEW_MS < created_ms else []
+        times = ((number, self._planned_ms(number)) for number in self.checkpoint.offsets.entries)
+        planned_ms = {number: at_ms for number, at_ms in times if at_ms is not None}
+        done = [number - 1 for number, at_ms in planned_ms.items() if at_ms < created_ms]
+        done += [number for number, at_ms in planned_ms.items() if at_ms + MAX_CLOCK_SKEW_MS < created_ms]
         newest = min(max(done, default=NONE), min(live, default=self.done + 1) - 1)
-        return self.may_have_rows(self.batches_done(0, newest))
+        return self.may_have_rows(self.batches_done(max(0, sink.complete_from), newest))
 
     @property
     def is_surely_made_later(self) -> bool:
@@ -207,14 +207,14 @@ class SinkView:
         created_ms, older = self.sink.created_at_ms, self.older()
         if created_ms is None or not older:
             return False
-        _, next_ms = self._planned_ms(older[0] + 1)
+        next_ms = self._planned_ms(older[0] + 1)
         return next_ms is not None and next_ms + MAX_CLOCK_SKEW_MS < created_ms
 
-    def _planned_ms(self, number: int) -> tuple[int, int | None]:
-        """A number, and when it was planned, as far as the plan was read."""
+    def _planned_ms(self, number: int) -> int | None:
+        """When a batch was planned, as far as its plan was read."""
         entry = self.checkpoint.offsets.entries.get(number)
         metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
-        return number, None if metadata is None else metadata.batch_timestamp_ms
+        return None if metadata is None else metadata.batch_timestamp_ms
 
     @property
     def would_drop(self) -> range:

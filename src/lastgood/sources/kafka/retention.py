@@ -190,7 +190,7 @@ def identify_topic(
         else:
             by_time = _by_time(topic, reads, newest, newer, first)
         if by_time.identity in _NO_SIGN:
-            by_time = _cut(newer, [*asked.values(), oldest]) or by_time
+            by_time = _cut(newer, [*asked.values(), oldest], first) or by_time
         is_open = by_time.identity in _NO_SIGN
         is_proven = found is not None
         since = None
@@ -317,7 +317,9 @@ def _written_anew(
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, anew)
 
 
-def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]) -> IdentityAnswer | None:
+def _cut(
+    newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]], first: Mapping[int, int]
+) -> IdentityAnswer | None:
     """A log whose end was lost (by an unclean election, or with a broker that had not written it) and grew again.
 
     Then what is newer than the batch was written under a later leader than what stands before it. A clock that is ahead
@@ -326,15 +328,10 @@ def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]
     found: dict[int, int] = {}
     for number, each in newer.items():
         offset, epoch = each.record.offset, each.record.leader_epoch
-        told = [records[number] for records in asked if number in records]
-        older = [
-            (record.offset, record.leader_epoch)
-            for record in told
-            if record.offset is not None and offset is not None and record.offset < offset
-        ]
-        _, before = max(older, key=lambda one: one[0], default=(None, None))
-        is_late = each.ahead_ms > _ELECTION_MS
-        if is_late and offset is not None and epoch is not None and before is not None and before < epoch:
+        if offset is None or epoch is None or each.ahead_ms <= _ELECTION_MS:
+            continue
+        before = _leader_before(number, offset, asked, first)
+        if before is not None and before < epoch:
             found[number] = offset
     if not found:
         return None
@@ -345,6 +342,26 @@ def _cut(newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]]
         " lost and has grown again, which no id would show, or a clock is wrong"
     )
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, tuple(found))
+
+
+def _leader_before(
+    partition: int, offset: int, asked: Sequence[Mapping[int, FoundRecord]], first: Mapping[int, int]
+) -> int | None:
+    """Under which leader the newest record before an offset was written, of those that are known; None: not told.
+
+    Where no record is left before it, it was the first leader: its number is 0.
+    """
+    oldest = first.get(partition)
+    if oldest is not None and oldest >= offset:
+        return 0
+    found: FoundRecord | None = None
+    for records in asked:
+        record = records.get(partition)
+        if record is None or record.offset is None or record.offset >= offset:
+            continue
+        if found is None or found.offset is None or record.offset > found.offset:
+            found = record
+    return None if found is None else found.leader_epoch
 
 
 def _by_time(

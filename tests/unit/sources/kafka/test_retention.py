@@ -123,8 +123,10 @@ def test_log_of_the_same_topic_that_was_lost_and_has_grown_again_is_told_by_its_
     assert (found.identity, found.partitions) == (TopicIdentity.MAY_BE_RECREATED, (0,))
     assert found.because.startswith("its id is still new, and yet all that it holds")
     assert identity(BOTH, anew, recorded_topic_id="new", is_told_the_same=True) is TopicIdentity.SAME
-    within = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS), 1: LATER}  # a record is left alone, and a clock is ahead
-    assert identity(BOTH, within, recorded_topic_id="new") is TopicIdentity.SAME
+    for leader, wanted in ((None, TopicIdentity.SAME), (0, TopicIdentity.SAME), (1, TopicIdentity.MAY_BE_RECREATED)):
+        # A record is left alone, and a clock is ahead; but the first leader of a partition has the number 0.
+        within = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS, leader_epoch=leader), 1: LATER}
+        assert identity(BOTH, within, recorded_topic_id="new") is wanted
 
 
 @pytest.mark.parametrize(
