@@ -28,7 +28,8 @@ from lastgood.testing.checkpoints import PINNED_CONF, QUERY_ID, STARTED_MS
 Place = tuple[str, int]
 """Topic and partition."""
 Record = tuple[str, int, int, int]
-"""Topic, how often it had been created, partition, offset."""
+"""Topic, how often it had been created (and how often its end had been lost, `_ENDS` times), partition, offset."""
+_ENDS = 1000
 Ends = dict[Place, int]
 
 
@@ -47,6 +48,21 @@ class Partition:
     """Offsets that hold no record: a transaction ends there, or it was compacted."""
     compacted: set[int] = field(default_factory=set)
     """Of these, what a broker does not find by its time."""
+    leader: int = 0
+    """How often its end was lost: each time another one leads."""
+    leaders: list[int] = field(default_factory=list)
+    """Who led when each record was written."""
+
+    def write(self, at_ms: int) -> None:
+        self.times_ms.append(at_ms)
+        self.leaders.append(self.leader)
+
+    def lose_end(self, first: int) -> None:
+        """An election of one that has not got what comes from `first` on."""
+        del self.times_ms[first:], self.leaders[first:]
+        self.holes = {at for at in self.holes if at < first}
+        self.compacted = {at for at in self.compacted if at < first}
+        self.leader += 1
 
     @property
     def latest(self) -> int:
@@ -66,6 +82,9 @@ class Topic:
     @property
     def topic_id(self) -> str:
         return f"{self.name}-{self.created}"
+
+    def record(self, number: int, at: int) -> Record:
+        return self.name, self.created + _ENDS * self.partitions[number].leaders[at], number, at
 
 
 @dataclass
@@ -107,6 +126,8 @@ class Sink:
     """Versions below are no longer in its log: the checkpoint of the log keeps rows and mark alone."""
     unclear_before: int = 0
     """A RESTORE went back to a version that is no longer in its log: what of the ones before is live is not told."""
+    made_ms: int = STARTED_MS
+    """When the table was made."""
 
     @property
     def is_delta(self) -> bool:
@@ -132,6 +153,11 @@ class Sink:
             self.unclear_before = len(self.log)
         for each in self.log:
             each.is_live = each.is_live and each.number <= newest
+
+    def make_again(self, now_ms: int) -> None:
+        """The table is dropped, and another one made in its place."""
+        self.mark, self.marked_ms, self.log, self.made_ms = -1, None, [], now_ms
+        self.is_restored, self.forgotten, self.unclear_before = False, 0, 0
 
     def take_back(self, newest: int) -> None:
         """Rows and mark."""
@@ -194,6 +220,7 @@ class Sink:
             unclear="it went back to a version that is gone from its log" if self.unclear_before else None,
             times_by_driver=True,
             log_names=tuple(str(each.number) for each in self.log) if self.kind == "file" else (),
+            created_at_ms=self.made_ms if self.is_delta else None,
             app_id={"delta": QUERY_ID, "txn": "etl"}.get(self.kind),
             back_to=(first if self.forgotten else 0) if can_go_back else None,
         )
@@ -239,19 +266,26 @@ class Life:
         for number, partition in topic.partitions.items():
             for _ in range(count):
                 self.now_ms += 1
-                self.produced.add((topic.name, topic.created, number, partition.latest))
-                partition.times_ms.append(self.now_ms + self.producer_ms)
+                partition.write(self.now_ms + self.producer_ms)
+                self.produced.add(topic.record(number, partition.latest - 1))
             if topic.is_transactional and count:
                 partition.holes.add(partition.latest)
-                partition.times_ms.append(self.now_ms + self.producer_ms)
+                partition.write(self.now_ms + self.producer_ms)
 
     def compact(self, topic: Topic, gone: Mapping[int, set[int]]) -> None:
         """Records whose key came again are taken out; nobody is owed them."""
         for number, offsets in gone.items():
             topic.partitions[number].holes |= offsets
             topic.partitions[number].compacted |= offsets
-        owed = {(topic.name, topic.created, number, at) for number, offsets in gone.items() for at in offsets}
+        owed = {topic.record(number, at) for number, offsets in gone.items() for at in offsets}
         self.produced -= owed
+
+    def lose_ends(self, topic: Topic, count: int) -> None:
+        """The newest records of each partition are gone: nobody is owed them."""
+        for number, each in topic.partitions.items():
+            first = max(each.earliest, each.latest - count)
+            self.produced -= {topic.record(number, at) for at in range(first, each.latest)}
+            each.lose_end(first)
 
     def recreate(self, topic: Topic) -> None:
         topic.created += 1
@@ -291,7 +325,7 @@ class Life:
         if self.begun is None:
             self.begun = [self._earliest(topics) for topics in self.sources]
             self._forget({place: at for begin in self.begun for place, at in begin.items()})
-            self.produced = {each for each in self.produced if each[1] == self.topics[each[0]].created}
+            self.produced = {each for each in self.produced if each[1] % _ENDS == self.topics[each[0]].created}
             self.ids_begun = {topic.name: topic.topic_id for topic in self.topics.values()}
         return self.begun
 
@@ -304,7 +338,7 @@ class Life:
         self.produced = {
             (name, times, p, at)
             for name, times, p, at in self.produced
-            if at >= below.get((name, p), 0) or times != created[name]
+            if at >= below.get((name, p), 0) or times % _ENDS != created[name]
         }
 
     def _plan(self, number: int, limit: int) -> bool:
@@ -359,7 +393,7 @@ class Life:
                         self._forget({(name, p): partition.earliest} if partition.earliest > first else {})
                 there = range(first, last) if partition is None else range(partition.earliest, partition.latest)
                 holes = set() if partition is None else partition.holes
-                rows += [(name, topic.created, p, at) for at in range(first, last) if at in there and at not in holes]
+                rows += [topic.record(p, at) for at in range(first, last) if at in there and at not in holes]
         return rows
 
     # What is told of it.
@@ -459,7 +493,7 @@ class Life:
 def _first(partition: Partition, time: int) -> FoundRecord:
     for offset in range(partition.earliest, partition.latest):
         if partition.times_ms[offset] >= time and offset not in partition.compacted:
-            return FoundRecord(offset, partition.times_ms[offset])
+            return FoundRecord(offset, partition.times_ms[offset], leader_epoch=partition.leaders[offset])
     return FoundRecord()
 
 

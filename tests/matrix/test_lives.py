@@ -27,6 +27,7 @@ from lastgood.planning.planner import draft
 from lastgood.planning.price import Guarantee
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SPARK_4_2
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 EXACT, TWICE = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 GOALS: tuple[Goal, ...] = (ResumeGoal(), ReplanGoal(), RepositionGoal({}, "it stands"))
@@ -38,6 +39,8 @@ KINDS_OF = {
 }
 SKEWS_MS = (0, 0, 100, -100, 3000, -3000, 60_000, -60_000, 100_000, -100_000)
 WAITS_MS = (2, 500, 5000, 70_000, 700_000)
+ELECTION_MS = 9000
+"""How long Kafka waits for a leader that says nothing."""
 LIVES, LIVES_PROOF = 20, 600
 ALL_READ = 60
 """Batches after which a query has caught up in any of these lives."""
@@ -108,6 +111,14 @@ class Fate:
         self.life.produce(topic, count)
         return f"{topic.name} with {count}"
 
+    def lose_ends(self) -> None:
+        """An unclean election, in the end: the newest records go, and others come under their offsets."""
+        topic, lost, count = self._topic(), self.chance.randint(1, 8), self.chance.randint(0, 15)
+        self.life.lose_ends(topic, lost)
+        self.life.wait(ELECTION_MS)
+        self.life.produce(topic, count)
+        self.told.append(f"{lost} newest of {topic.name} are lost, and {count} come")
+
     def _retain(self) -> str | None:
         topic = self._topic()
         if topic.created and not self.life.ids_before:  # what would tell that it is another would be gone
@@ -139,6 +150,15 @@ class Fate:
         newest = self.chance.randint(0, sink.mark)
         sink.restore(newest)
         return f"{sink.location} to batch {newest}"
+
+    def _make_again(self) -> str | None:
+        """A table is dropped and made again, later than clocks differ."""
+        sink = self.chance.choice(self.life.sinks)
+        if not sink.is_delta:
+            return None
+        self.life.wait(MAX_CLOCK_SKEW_MS + 1)
+        sink.make_again(self.life.now_ms)
+        return sink.location
 
     def _clean_log(self) -> str | None:
         """Old versions go out of the log of a table."""
@@ -207,6 +227,8 @@ ACTS = {
     "mirrors": (*RUNS, "run", "run", "mirror", "mirror", "lose", "restore"),
     "transactions": (*RUNS, "compact", "compact", "recreate", "lose_commit"),
     "ids and clocks": (*PEOPLE, "recreate", "change_driver"),
+    "ends of logs": (*PEOPLE, "note_ids"),
+    "tables made again": (*PEOPLE, "run", "run", "make_again"),
 }
 
 
@@ -228,6 +250,8 @@ def lived(folder: Path, kind: str, seed: int) -> Fate:
         life.produce(topic, chance.randint(3, 12))
     fate = Fate(chance, life, [f"{kind} {seed}: {[each.kind for each in sinks]}, strict {life.is_strict}"])
     fate.happen(ACTS[kind])
+    if kind == "ends of logs":
+        fate.lose_ends()
     return fate
 
 

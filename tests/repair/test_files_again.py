@@ -11,8 +11,11 @@ from conformance.sparks import RunningSpark
 from repair.seeded import SCRIPT
 
 from lastgood.observe.evidence import gather
+from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.inspect import file_now, find_file
+from lastgood.planning.price import Guarantee
+from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import Then
 
@@ -47,6 +50,12 @@ def told(folder: Path) -> dict[str, list[str]]:
     return {name: [Path(str(file)).name for file in found[name]["files"]] for name in wanted if name in found}
 
 
+def word(folder: Path) -> Guarantee:
+    """What a plan says of a plain restart."""
+    evidence = EvidenceOptions(sinks=(f"file:{folder / 'table'}",))
+    return make_plan(resolve_target(str(folder / "checkpoint")), PlanOptions(evidence=evidence)).guarantee
+
+
 def fate(folder: Path, name: str) -> Then | None:
     """What `inspect --file` says that Spark will do with a file."""
     _, path, _ = find_file(resolve_target(str(folder / "checkpoint")), name)
@@ -60,7 +69,7 @@ def test_file_that_comes_again_is_ignored_until_its_name_is_forgotten(spark: Run
     put(tmp_path, "a.json", 1, day=0)
     put(tmp_path, "b.json", 2, day=1)
     assert start(spark, tmp_path) == [1, 2]
-    assert (told(tmp_path), fate(tmp_path, "a.json")) == ({}, None)
+    assert (told(tmp_path), fate(tmp_path, "a.json"), word(tmp_path)) == ({}, None, Guarantee.EXACTLY_ONCE)
 
     put(tmp_path, "a.json", 1, day=2)  # touched
     assert (told(tmp_path), fate(tmp_path, "a.json")) == ({"SOURCE_FILE_IGNORED": ["a.json"]}, Then.IGNORED)
@@ -68,7 +77,7 @@ def test_file_that_comes_again_is_ignored_until_its_name_is_forgotten(spark: Run
     (tmp_path / "input/a.json").unlink()
     put(tmp_path, "a.json", 11, day=3)  # delivered again, and something else is in it
     put(tmp_path, "c.json", 3, day=6.5)
-    assert told(tmp_path) == {"SOURCE_FILE_IGNORED": ["a.json"]}
+    assert (told(tmp_path), word(tmp_path)) == ({"SOURCE_FILE_IGNORED": ["a.json"]}, Guarantee.LOSSY)
     assert start(spark, tmp_path) == [1, 2, 3]
 
     put(tmp_path, "d.json", 4, day=7.5)  # a was read with a time that is older by more than seven days, b was not

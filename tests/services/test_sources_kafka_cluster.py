@@ -135,14 +135,14 @@ def test_recreated_topic_has_another_id_and_older_offsets_with_newer_times(broke
     assert identity(healthy) is TopicIdentity.SAME
     assert identity(after) is TopicIdentity.LOOKS_RECREATED
     assert identity(after, before.topic_id) is TopicIdentity.ANOTHER
-    assert after.first_at[batch_timestamp_ms + 1][topic][0] == FoundRecord(0, 900_000)
+    assert after.first_at[batch_timestamp_ms + 1][topic][0] == FoundRecord(0, 900_000, leader_epoch=0)
 
 
 def test_offsets_are_found_by_a_time_for_each_partition(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic, partitions=3, config=KEPT)
     produce(broker, topic, {0: [1000, 2000, 3000], 1: [1000, 9000]})
     found = offsets_for_times(broker.bootstrap, {topic: {0: 1500, 1: 9001, 2: 0}})
-    assert found == {topic: {0: FoundRecord(1, 2000), 1: FoundRecord(), 2: FoundRecord()}}
+    assert found == {topic: {0: FoundRecord(1, 2000, leader_epoch=0), 1: FoundRecord(), 2: FoundRecord()}}
 
 
 def test_first_unread_record_tells_how_much_time_is_left(broker: KafkaBroker, topic: str) -> None:

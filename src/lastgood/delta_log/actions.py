@@ -21,6 +21,9 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 RESTORE = "RESTORE"
 DELETE = "DELETE"
 CLONE = "CLONE"
+CONVERT = "CONVERT"
+AS_SELECT = " AS SELECT"
+"""How the operations end that make a table of what a query brings."""
 FENCE, TAKE_BACK, USE_UP = "LASTGOOD FENCE", "LASTGOOD TAKE BACK", "LASTGOOD USE UP"
 RENEW, PUT_BACK = "LASTGOOD RENEW", "LASTGOOD PUT BACK"
 """What a recovery commits: a mark as it is, rows and mark taken back, a mark without rows, a mark that had expired made
@@ -59,6 +62,8 @@ class TableMetadata:
     table_id: str
     configuration: Mapping[str, str] = field(default_factory=dict)
     """Table properties, such as `delta.appendOnly`."""
+    created_at_ms: int | None = None
+    """When the table was made, by the clock of whoever made it; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,12 @@ class TableCommit:
         if self.operation == USE_UP and not self.added:
             return 0
         return next((rows for name in _ROW_METRICS if (rows := _number(self.metrics.get(name))) is not None), None)
+
+    @property
+    def brings_rows(self) -> bool:
+        """Whether it made a table of rows that were elsewhere: a clone, a folder of Parquet, what a query brings."""
+        operation = self.operation or ""
+        return operation in (CLONE, CONVERT) or operation.endswith(AS_SELECT)
 
     @property
     def restored_version(self) -> int | None:
@@ -209,7 +220,8 @@ def parse_metadata(body: Mapping[str, Any]) -> TableMetadata | None:
     configuration = {name: value for name, value in pairs.items() if value is not None}
     if not isinstance(table_id, str) or not _are_texts([*configuration, *configuration.values()]):
         return None
-    return TableMetadata(table_id, configuration)
+    created_at_ms = body.get("createdTime")
+    return TableMetadata(table_id, configuration, created_at_ms if is_long(created_at_ms) else None)
 
 
 def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:

@@ -20,9 +20,10 @@ _DONE_ALREADY = (
     source_conditions.SOURCE_OFFSET_WENT_BACK,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
     source_conditions.SOURCE_FILES_CHANGED,
+    source_conditions.SOURCE_FILE_IGNORED,
 )
-"""Those that are no error, since a query goes on with them: a batch that is done left something out, or what it has
-read comes once more."""
+"""Those that are no error, since a query goes on with them: a batch that is done left something out, what it has read
+comes once more, or what came under the name of a file that it has read is read by none."""
 ONLY_TWICE = (
     sink_conditions.SINK_WOULD_REPEAT,
     sink_conditions.SINK_BATCH_TWICE,

@@ -34,6 +34,7 @@ def find_sinks(world: Observation, restart: Restart) -> Iterator[Finding]:
         yield from _would_skip(reading)
         yield from _orphan(reading)
         yield from _behind(reading)
+        yield from _made_later(reading)
         yield from _rolled_back(reading)
         yield from _dropped(reading)
         yield from _missing(reading)
@@ -154,6 +155,21 @@ def _behind(reading: SinkReading) -> Iterator[Finding]:
     evidence = {"done": reading.done, "missing": missing[:_SHOWN_MAX], "missing_count": len(missing)}
     level = None if reading.has_every_mark else Severity.WARNING
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.inspect(missing[0]), level)
+
+
+def _made_later(reading: SinkReading) -> Iterator[Finding]:
+    """A table that was made after batches were done, which wrote to one that was there before."""
+    older = reading.older()
+    if not older:
+        return
+    is_sure = reading.is_surely_made_later
+    effect = f"It was made after {batches(older)} had been written"
+    effect += ": their rows are" if is_sure else ", unless clocks differ by so much: then their rows are"
+    evidence = {"done": reading.done, "missing": older[:_SHOWN_MAX], "missing_count": len(older)}
+    evidence |= {"created_at_ms": reading.sink.created_at_ms}
+    level = None if is_sure else Severity.WARNING
+    effect += " not in it, and no start brings them back."
+    yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.status(), level)
 
 
 def _rolled_back(reading: SinkReading) -> Iterator[Finding]:

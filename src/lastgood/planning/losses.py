@@ -47,6 +47,9 @@ def missing_already(standing: Standing, start: Mapping[str, SourceOffset] | None
         holes = [batch_id for batch_id in taken_back if not _is_read_again(each, batch_id, start)]
         if holes:
             yield f"{each.sink.location} lacks batches {tuple(holes)}, taken back before"
+        older = [batch_id for batch_id in each.older() if not _is_read_again(each, batch_id, start)]
+        if older:
+            yield f"{each.sink.location} lacks what batches up to {older[-1]} wrote: it was made after them"
         for batch_id, held in each.dropped().items():
             if _is_read_again(each, batch_id, start):
                 continue
@@ -191,6 +194,7 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         *_told_the_same(standing),
         *unread_files.unknown(standing),
         *_runs_what_it_has(standing),
+        *standing.written_elsewhere(),
     )
     return (*topics, *others, *_not_marked(standing))
 

@@ -151,6 +151,11 @@ class Standing:
         """Whether every sink is known to take the orphan once: those that hold it drop it, the others write it."""
         return bool(self.sinks) and all(each.recognises_orphan for each in self.sinks)
 
+    def written_elsewhere(self) -> Iterator[str]:
+        """What of the orphan no sink can tell: a query has one sink, and a function may write to others as well."""
+        if self.has_orphan and any(each.is_by_function for each in self.sinks):
+            yield f"the assumption that the function writes batch {self.planned} into the named sinks and nowhere else"
+
     def marks(self) -> Iterator[str]:
         """What the sinks that are known rest on; one line each."""
         for each, shown in zip(self.sinks, self.shown, strict=True):

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.query.sink_batches import Held, Origin, held_batches, planned_anew, reads_nothing
 from lastgood.query.spans import Span, orphan_of, read_nothing, spans
 from lastgood.sinks.evidence import CommittedBatch, DedupeKey, SinkEvidence
 from lastgood.sources.kafka.ranges import planned, ranges_to_json
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 
 NONE = -1
 """Below the first batch."""
@@ -129,6 +131,12 @@ class SinkView:
         return self.sink.known and self.sink.last_batch is None and self.skips == NONE
 
     @property
+    def is_by_function(self) -> bool:
+        """Whether a function (`foreachBatch`) is known to write here: it has written batches, or has its own mark."""
+        is_own = self.sink.dedupe_key is DedupeKey.APP_ID
+        return is_own or any(batch.is_streaming is False for batch in self.sink.batches)
+
+    @property
     def has_every_mark(self) -> bool:
         """Whether every batch of the query has left a mark here, also one without rows: a function need not do that."""
         by_function = any(batch.is_streaming is False for batch in self.sink.batches)
@@ -175,6 +183,38 @@ class SinkView:
             for batch_id, held in sorted(self.held.items())
             if batch_id <= self.planned and reads_nothing(self.checkpoint, batch_id) and self._has_others_rows(batch_id)
         }
+
+    def older(self) -> list[int]:
+        """Batches that may have had rows and were done before the sink was made: what they wrote cannot be in it.
+
+        A batch is done before the next one is planned. Where that was planned later, as after a pause, the batch counts
+        where the sink was made long after it was planned. One that the sink shows shows that it was there by then.
+        """
+        created_ms, sink = self.sink.created_at_ms, self.sink
+        live = [each.batch_id for each in sink.batches if each.is_live is not False]
+        if created_ms is None or sink.complete_from is None:
+            return []
+        times = ((number, self._planned_ms(number)) for number in self.checkpoint.offsets.entries)
+        planned_ms = {number: at_ms for number, at_ms in times if at_ms is not None}
+        done = [number - 1 for number, at_ms in planned_ms.items() if at_ms < created_ms]
+        done += [number for number, at_ms in planned_ms.items() if at_ms + MAX_CLOCK_SKEW_MS < created_ms]
+        newest = min(max(done, default=NONE), min(live, default=self.done + 1) - 1)
+        return self.may_have_rows(self.batches_done(max(0, sink.complete_from), newest))
+
+    @property
+    def is_surely_made_later(self) -> bool:
+        """Whether no clock explains that it seems to have been made after batches of the query were done."""
+        created_ms, older = self.sink.created_at_ms, self.older()
+        if created_ms is None or not older:
+            return False
+        next_ms = self._planned_ms(older[0] + 1)
+        return next_ms is not None and next_ms + MAX_CLOCK_SKEW_MS < created_ms
+
+    def _planned_ms(self, number: int) -> int | None:
+        """When a batch was planned, as far as its plan was read."""
+        entry = self.checkpoint.offsets.entries.get(number)
+        metadata = entry.metadata if isinstance(entry, OffsetEntry) else None
+        return None if metadata is None else metadata.batch_timestamp_ms
 
     @property
     def would_drop(self) -> range:

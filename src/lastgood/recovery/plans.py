@@ -34,7 +34,7 @@ from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_
 from lastgood.query.observation import LeftBehind
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.prediction.source_replay import taken_for_kafka
+from lastgood.query.prediction.source_replay import taken_for_kafka, taken_for_tables
 from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps
@@ -226,7 +226,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         checkpoint=str(location),
         query_id=found.evidence.query_id,
         guarantee=drafted.guarantee,
-        rests_on=(*drafted.rests_on, *taken_for_kafka(found.world, found.evidence.initial), *_still_to_come(found)),
+        rests_on=(*drafted.rests_on, *_taken_for_granted(found), *_still_to_come(found)),
         needs=_needs(drafted, options),
         accepted=options.accept,
         position=position.to_json(),
@@ -248,6 +248,11 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         listings={folder: listing_digest(storage, location / folder, folder) for folder in folders},
         guards={path: digest(contents[path]) for path in sorted(guarded)},
     )
+
+
+def _taken_for_granted(found: Survey) -> list[str]:
+    """What a promise rests on of sources that nobody was asked about, though they could be; one line each."""
+    return [*taken_for_kafka(found.world, found.evidence.initial), *taken_for_tables(found.world)]
 
 
 def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class SinkEvidence(JsonValue):
 
     json = form(
         "kind location dedupe_key last_batch known because skips_up_to skips_known batches complete_from identity "
-        "app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
+        "created_at_ms app_id presumed_app_id marked_at_ms times_by_driver others others_at_ms write_obstacles back_to "
         "back_because mark_lasts_ms unclear unreadable log_names files_gone notes is_silent"
     )
     """The fields by their names."""
@@ -79,6 +79,9 @@ class SinkEvidence(JsonValue):
     """A batch from this one on that is not among `batches` was not committed. None: absence says nothing."""
     identity: str | None = None
     """Id of the table: another one, if it was created again. None where there is none."""
+    created_at_ms: int | None = None
+    """When the table was made, by the clock of whoever made it; None where that is not told, or where it was made with
+    rows that are older."""
     app_id: str | None = None
     """Delta: the name under which the batches were written: query id, or `txnAppId`."""
     presumed_app_id: str | None = None

@@ -254,7 +254,8 @@ def retired(
     first = numbers[0]
     if standing.sinks_known and set(shown) == {after} and standing.would_take(first):
         exact = _used_up(standing, after, numbers, why, others) or drop
-        return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, tuple(standing.marks()))
+        lines = (*standing.marks(), *standing.written_elsewhere())
+        return _priced(exact, standing, before, batch_id, Guarantee.EXACTLY_ONCE, lines)
     begin = standing.plan(after)
     if standing.would_take(first):
         line = f"no sink drops a batch {first}; whether it is there already is not known of all"

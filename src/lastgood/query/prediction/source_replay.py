@@ -55,6 +55,20 @@ def taken_for_kafka(world: Observation, begun_before: Mapping[str, SourceOffset]
     ]
 
 
+def taken_for_tables(world: Observation) -> list[str]:
+    """What a promise rests on where a query reads a Delta table, and nobody has looked at that; one line each.
+
+    A table has its id from its log: an older copy that was put back has it as well, and once it is written on, other
+    rows have numbers that were read.
+    """
+    return [
+        f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
+        " nobody has looked"
+        for source_id, offset, _ in _reached(world, _NOTHING)
+        if isinstance(offset, DeltaOffset) and source_id not in world.tables
+    ]
+
+
 def _is_recorded_as_kafka(world: Observation) -> bool | None:
     """Whether a recorder has seen that every source that looks like Kafka is Kafka; None: nobody has."""
     recorded, newest = world.advice.kafka_sources, world.checkpoint.newest_offsets

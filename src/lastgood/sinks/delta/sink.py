@@ -169,6 +169,7 @@ def evidence_of(log: TableLog, app_id: str, *, now_ms: int, dedupe_key: DedupeKe
         batches=tuple(each for each in history.batches if each.batch_id in _MARKS),
         complete_from=complete_from,
         identity=identity,
+        created_at_ms=_created_at_ms(log),
         app_id=app_id,
         marked_at_ms=marked_at_ms,
         times_by_driver=True,
@@ -249,6 +250,12 @@ def _shown_before(
     if retention is not None:
         return None, True, f"no marker, but markers expire here ({TRANSACTION_RETENTION} = {retention})"
     return None, False, "the table has no marker of it"
+
+
+def _created_at_ms(log: TableLog) -> int | None:
+    """When the table was made; None where it does not say, or was made of rows that were there before."""
+    is_brought = any(each.brings_rows for each in log.commits)
+    return None if is_brought or log.metadata is None else log.metadata.created_at_ms
 
 
 def _retention(log: TableLog) -> str | None:

@@ -486,10 +486,12 @@ def _limits(answers: Mapping[str, _Answer[Any]]) -> PartitionFacts:
 def _found(answer: _Answer[Any]) -> FoundRecord:
     if answer.value is None:
         return FoundRecord(unknown=answer.because)
-    offset, timestamp_ms = answer.value.offset, answer.value.timestamp
-    if offset >= 0:
-        return FoundRecord(offset, timestamp_ms if timestamp_ms >= 0 else None)
-    return FoundRecord()
+    offset, timestamp_ms, epoch = answer.value.offset, answer.value.timestamp, answer.value.leader_epoch
+    if offset < 0:
+        return FoundRecord()
+    known_ms = timestamp_ms if timestamp_ms >= 0 else None
+    is_told = epoch is not None and epoch >= 0
+    return FoundRecord(offset, known_ms, leader_epoch=epoch if is_told else None)
 
 
 def _nested(flat: Mapping[Place, FoundRecord]) -> Found:

@@ -111,6 +111,8 @@ class FoundRecord:
     """Its time, as its producer or the broker set it; None if it has none or is unknown."""
     unknown: str | None = None
     """Why nobody knows; None if the answer is known, also if it is that there is none."""
+    leader_epoch: int | None = None
+    """Under which leader of its partition it was written; each has a higher number. None: not told."""
 
 
 Found = Mapping[str, Mapping[int, FoundRecord]]
@@ -329,7 +331,12 @@ def _found_to_json(found: Found) -> dict[str, Any]:
     return {
         topic: {
             str(number): _present(
-                {"offset": record.offset, "timestamp_ms": record.timestamp_ms, "unknown": record.unknown}
+                {
+                    "offset": record.offset,
+                    "timestamp_ms": record.timestamp_ms,
+                    "leader_epoch": record.leader_epoch,
+                    "unknown": record.unknown,
+                }
             )
             for number, record in records.items()
         }
@@ -353,6 +360,7 @@ def _record_from_json(value: object, where: str) -> FoundRecord:
         offset=_number(fields, "offset", where),
         timestamp_ms=_number(fields, "timestamp_ms", where),
         unknown=_typed(fields, "unknown", str, where),
+        leader_epoch=_number(fields, "leader_epoch", where),
     )
 
 

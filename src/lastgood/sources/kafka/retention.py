@@ -15,6 +15,10 @@ MAX_CLOCK_SKEW_MS = 5 * 60 * 1000
 """How far the clocks of producers, brokers and drivers are taken to be apart."""
 
 
+_ELECTION_MS = 5000
+"""No leader that says nothing is replaced sooner (`broker.session.timeout.ms` is nine seconds), and no clock that is
+kept is wrong by as much: what is newer by less than this is no sign of an election."""
+
 FROM_THE_FIRST_MS = 0
 """Asked for the first record from this time on, a broker tells the oldest that it has, whatever was compacted."""
 
@@ -130,6 +134,10 @@ class TopicIdentity(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_NO_SIGN = (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
+"""So it is answered where nothing, or next to nothing, speaks for another topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdentityAnswer:
     """What was found out about the identity of a topic."""
@@ -170,7 +178,8 @@ def identify_topic(
         is_told_the_same: Whether a person says that it is the topic that was read: settles what clocks leave open.
         max_clock_skew_ms: How far clocks may be apart.
     """
-    first = _first_offsets(topic, asked.get(FROM_THE_FIRST_MS, {}))
+    oldest = asked.get(FROM_THE_FIRST_MS, {})
+    first = _first_offsets(topic, oldest)
     asked = {after_ms: records for after_ms, records in asked.items() if after_ms != FROM_THE_FIRST_MS}
     found = _by_id(topic, recorded_topic_id) or _by_size(topic, reads[0].ends)
     if found is None or found.identity is TopicIdentity.SAME:
@@ -180,7 +189,9 @@ def identify_topic(
             by_time = _written_anew(topic, reads[0].ends, newer, found, first)
         else:
             by_time = _by_time(topic, reads, newest, newer, first)
-        is_open = by_time.identity in (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW)
+        if by_time.identity in _NO_SIGN:
+            by_time = _cut(newer, [*asked.values(), oldest], first) or by_time
+        is_open = by_time.identity in _NO_SIGN
         is_proven = found is not None
         since = None
         if is_open:
@@ -225,6 +236,8 @@ class _Newer:
     record: FoundRecord
     is_sure: bool
     """By more than clocks may be apart."""
+    ahead_ms: int
+    """By how much, at least."""
     is_of_newest: bool
     """Whether the plan is the newest that read anything: else a clock would have to be wrong over several batches."""
 
@@ -253,7 +266,8 @@ def _newer_than_read(
             if read is None or written_ms <= read.batch_timestamp_ms or (number in found and found[number].is_sure):
                 continue
             is_sure = record.timestamp_ms is None or written_ms > read.batch_timestamp_ms + max_clock_skew_ms
-            found[number] = _Newer(record, is_sure, read.ends[number] in _newest_ends(reads, number))
+            ahead_ms = written_ms - read.batch_timestamp_ms
+            found[number] = _Newer(record, is_sure, ahead_ms, read.ends[number] in _newest_ends(reads, number))
     return dict(sorted(found.items()))
 
 
@@ -301,6 +315,53 @@ def _written_anew(
         " was lost and has grown again, or a clock is wrong"
     )
     return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, anew)
+
+
+def _cut(
+    newer: Mapping[int, _Newer], asked: Sequence[Mapping[int, FoundRecord]], first: Mapping[int, int]
+) -> IdentityAnswer | None:
+    """A log whose end was lost (by an unclean election, or with a broker that had not written it) and grew again.
+
+    Then what is newer than the batch was written under a later leader than what stands before it. A clock that is ahead
+    has nothing to do with who leads; but leaders change, and what is known to stand before it may be much older.
+    """
+    found: dict[int, int] = {}
+    for number, each in newer.items():
+        offset, epoch = each.record.offset, each.record.leader_epoch
+        if offset is None or epoch is None or each.ahead_ms <= _ELECTION_MS:
+            continue
+        before = _leader_before(number, offset, asked, first)
+        if before is not None and before < epoch:
+            found[number] = offset
+    if not found:
+        return None
+    number, offset = next(iter(found.items()))
+    because = (
+        f"from offset {offset} of partition {number} on, what it holds below the committed end is newer than the batch"
+        " that read up to there, and was written under a later leader than what stands before: the end of its log was"
+        " lost and has grown again, which no id would show, or a clock is wrong"
+    )
+    return IdentityAnswer(TopicIdentity.MAY_BE_RECREATED, because, tuple(found))
+
+
+def _leader_before(
+    partition: int, offset: int, asked: Sequence[Mapping[int, FoundRecord]], first: Mapping[int, int]
+) -> int | None:
+    """Under which leader the newest record before an offset was written, of those that are known; None: not told.
+
+    Where no record is left before it, it was the first leader: its number is 0.
+    """
+    oldest = first.get(partition)
+    if oldest is not None and oldest >= offset:
+        return 0
+    found: FoundRecord | None = None
+    for records in asked:
+        record = records.get(partition)
+        if record is None or record.offset is None or record.offset >= offset:
+            continue
+        if found is None or found.offset is None or record.offset > found.offset:
+            found = record
+    return None if found is None else found.leader_epoch
 
 
 def _by_time(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from lastgood.query.observation import Observation
 from lastgood.query.prediction.delta_source import opening, reading
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import StartStage, StoppedError
+from lastgood.query.prediction.source_replay import taken_for_tables
 from lastgood.query.prediction.spark_version import SPARK_4_2
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -92,3 +94,12 @@ def test_whether_data_files_that_are_to_be_read_are_there_no_log_tells(
         if unread is None
         else [f"/t: whether the data files of versions {unread} are there, which VACUUM may have taken away"]
     )
+
+
+def test_that_a_table_is_as_it_was_read_is_assumed_where_nobody_has_looked(tmp_path: Path) -> None:
+    """An older copy of it has the same id; written on, it has other rows under the versions that were read."""
+    CheckpointBuilder(tmp_path, Lines([offset(4).to_text()])).run(1)
+    world = Observation(read_checkpoint(LocalStorage(), parse_location(str(tmp_path))))
+    (told,) = taken_for_tables(world)
+    assert told.startswith("the assumption that the table of source 0 is as it was read")
+    assert taken_for_tables(replace(world, tables={"0": WHOLE})) == []

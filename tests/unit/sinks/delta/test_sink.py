@@ -75,6 +75,22 @@ def test_table_shows_the_batch_of_its_marker(table: Path) -> None:
     assert (found.notes, found.write_obstacles, found.others) == ((), (), {})
 
 
+def test_table_tells_when_it_was_made_unless_its_rows_are_older(table: Path) -> None:
+    made_ms = evidence(table).created_at_ms
+    assert made_ms is not None
+    assert NOW - DAY_MS < made_ms < NOW + DAY_MS
+    clean_up(table)
+    assert evidence(table).created_at_ms == made_ms
+    first = table / "_delta_log" / commit_name(3)
+    for operation in ("CLONE", "CONVERT", "CREATE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"):
+        lines = [json.loads(line) for line in first.read_text().splitlines()]
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["operation"] = operation
+        first.write_text("\n".join(map(json.dumps, lines)))
+        assert evidence(table).created_at_ms is None
+
+
 def test_would_skip_up_to_the_marker_and_no_further(table: Path) -> None:
     found = evidence(table)
     assert [found.would_skip(batch_id) for batch_id in (0, 3, 4)] == [True, True, False]

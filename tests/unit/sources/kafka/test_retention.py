@@ -123,8 +123,40 @@ def test_log_of_the_same_topic_that_was_lost_and_has_grown_again_is_told_by_its_
     assert (found.identity, found.partitions) == (TopicIdentity.MAY_BE_RECREATED, (0,))
     assert found.because.startswith("its id is still new, and yet all that it holds")
     assert identity(BOTH, anew, recorded_topic_id="new", is_told_the_same=True) is TopicIdentity.SAME
-    within = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS), 1: LATER}  # a record is left alone, and a clock is ahead
-    assert identity(BOTH, within, recorded_topic_id="new") is TopicIdentity.SAME
+    for leader, wanted in ((None, TopicIdentity.SAME), (0, TopicIdentity.SAME), (1, TopicIdentity.MAY_BE_RECREATED)):
+        # A record is left alone, and a clock is ahead; but the first leader of a partition has the number 0.
+        within = {0: FoundRecord(0, NOW + MAX_CLOCK_SKEW_MS, leader_epoch=leader), 1: LATER}
+        assert identity(BOTH, within, recorded_topic_id="new") is wanted
+
+
+@pytest.mark.parametrize(
+    "ahead_ms",
+    [2000, 10_000, MAX_CLOCK_SKEW_MS * 2],
+    ids=["sooner than a leader is elected", "a little", "more than clocks differ"],
+)
+@pytest.mark.parametrize("recorded", [None, "new"], ids=["no id is known", "the same id"])
+def test_end_of_a_log_that_was_lost_and_has_grown_again_is_told_by_its_leader(
+    ahead_ms: int, recorded: str | None
+) -> None:
+    """An unclean election takes the newest records; what is written then has their offsets, and is not read."""
+    before = ReadUpTo(NOW - 60_000, {0: 10, 1: 10})
+
+    def found(first: int | None, newer: int | None, **more: Any) -> TopicIdentity:
+        asked = {
+            FROM_THE_FIRST_MS: {0: FoundRecord(0, NOW - 90_000, leader_epoch=0)},
+            NOW - 59_999: {0: FoundRecord(10, NOW - 50_000, leader_epoch=first), 1: FoundRecord(10, NOW - 50_000)},
+            NOW + 1: {0: FoundRecord(12, NOW + ahead_ms, leader_epoch=newer), 1: LATER},
+        }
+        return identify_topic(BOTH, reads=[READ, before], asked=asked, recorded_topic_id=recorded, **more).identity
+
+    is_far = ahead_ms > MAX_CLOCK_SKEW_MS and recorded is None
+    otherwise = TopicIdentity.SAME if recorded else TopicIdentity.WITHIN_SKEW
+    cut, clock = [TopicIdentity.LOOKS_RECREATED] * 2 if is_far else [TopicIdentity.MAY_BE_RECREATED, otherwise]
+    cut = otherwise if ahead_ms == 2000 else cut
+    assert (found(3, 4), found(3, 3), found(4, 3)) == (cut, clock, clock)
+    assert (found(3, None), found(None, 3)) == (clock, clock)
+    told = TopicIdentity.LOOKS_RECREATED if is_far else otherwise if ahead_ms == 2000 else TopicIdentity.SAME
+    assert found(3, 4, is_told_the_same=True) is told
 
 
 def test_clock_that_would_be_wrong_over_several_batches_is_as_likely_another_topic() -> None:
