@@ -398,3 +398,62 @@ def test_table_whose_log_is_damaged_is_no_question_for_later_either(tmp_path: Pa
 def test_table_that_cannot_be_asked_now_is_asked_later(tmp_path: Path) -> None:
     told = answer(tmp_path / "chk", "--sink", f"delta:webhdfs://127.0.0.1:{free_port()}/table", code=75)
     assert told["decision"] == "later"
+
+
+@pytest.fixture
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a checkpoint was, with nothing beside it; a ledger knows its seven batches."""
+    checkpoint = tmp_path / "chk"
+    CheckpointBuilder(checkpoint).run(7)
+    made = call("backup", "create", checkpoint, "--ledger", "ledger.db")
+    assert made.returncode == 0, made.stderr
+    shutil.rmtree(checkpoint)
+    shutil.rmtree(tmp_path / "chk.lastgood")
+    monkeypatch.setenv("LASTGOOD_LEDGER", "ledger.db")
+    return checkpoint
+
+
+@pytest.mark.parametrize("is_there", ["missing", "empty", "metadata"])
+def test_checkpoint_of_which_a_ledger_knows_batches_is_lost_and_no_first_start(remembered: Path, is_there: str) -> None:
+    if is_there == "empty":
+        remembered.mkdir()
+    if is_there == "metadata":  # somebody has started the application on it, and it failed before its first batch
+        CheckpointBuilder(remembered)
+    for words in ((), ("--first-start",), ("--sink", "delta:no-table")):
+        told = answer(remembered, *words, code=3)
+        assert told["decision"] == "person"
+        assert "the ledger" in told["because"]
+    for verb in ("status", "diagnose"):
+        done = call(verb, remembered, "--format", "json")
+        told = json.loads(done.stdout)
+        lost = next(each for each in told["findings"] if each["condition"] == "CHECKPOINT_LOST")
+        assert lost["evidence"]["remembered"] == [0, 6]
+        assert done.returncode == call(verb, remembered).returncode != 0
+    refused = call("plan", remembered, "--format", "json")
+    assert refused.returncode != 0
+    assert "knows batches" in refused.stdout + refused.stderr
+
+
+def test_way_on_from_what_a_ledger_knows_can_be_gone(remembered: Path) -> None:
+    told = answer(remembered, code=3)
+    done = call(*shlex.split(told["next"])[1:], "--accept", "loss", "-o", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert "it starts at the end of batch 6" in done.stdout
+    assert call("apply", "plan.json", DEAD).returncode == 0
+    # It is begun anew on purpose, and no batch of it is lost.
+    assert answer(remembered)["decision"] == "start"
+    assert "CHECKPOINT_LOST" not in call("diagnose", remembered).stdout
+
+
+def test_ledger_that_does_not_answer_holds_no_first_start_up_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LASTGOOD_LEDGER", str(tmp_path / "none.db"))
+    assert "ledger" not in answer(tmp_path / "new")["warning"]["effect"]  # it is made with the first batch
+    Path("ledger.db").write_bytes(b"no database at all, and long enough to be one" * 100)
+    monkeypatch.setenv("LASTGOOD_LEDGER", str(tmp_path / "ledger.db"))
+    told = answer(tmp_path / "new")
+    assert (told["decision"], told["warning"]["condition"]) == ("start", "FIRST_START_UNPROVEN")
+    assert f"the ledger sqlite:///{tmp_path}/ledger.db does not either" in told["warning"]["effect"]
+    CheckpointBuilder(tmp_path / "begun")
+    assert "the ledger" in call("diagnose", tmp_path / "begun").stdout

@@ -8,7 +8,7 @@ from typing import Any
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
 from lastgood.diagnosis.sink_conditions import SINK_KNOWS_OTHER_QUERY
-from lastgood.query.observation import Observation
+from lastgood.query.observation import LedgerMemory, Observation
 from lastgood.sources.kafka.starting_offsets import offsets_to_json
 
 CHECKPOINT_LEFT_BEHIND = Condition(
@@ -34,11 +34,12 @@ A checkpoint that was lost looks like one that never was: no plan, no commit, an
 nothing beside it. A query that starts on it begins at batch 0, where its own options say: with `latest` all that came
 meanwhile is left out, with `earliest` everything is written once more.
 
-A sink can tell the two apart, so name it: `--sink` of `recover`, `sink` of the pipeline in `lastgood.toml`. A Delta
+A ledger tells where one is configured and knows batches of this checkpoint (`CHECKPOINT_LOST`). A sink can tell the two
+apart as well, so name it: `--sink` of `recover`, `sink` of the pipeline in `lastgood.toml`. A Delta
 table, a folder of Spark's file sink, an Iceberg table and a fence table show batches of the query that wrote them.
 `--kafka` and `--topic` beside it let a lost checkpoint be seeded anew. Where it surely is the first start,
-`--first-start` says so, and nothing is warned of. It stands against nothing that a sink or a mirror knows. There is no
-such key in `lastgood.toml`: it would be true once, and wrong on the day on which the checkpoint is lost.""",
+`--first-start` says so, and nothing is warned of. It stands against nothing that a sink, a mirror or a ledger knows.
+There is no such key in `lastgood.toml`: it would be true once, and wrong on the day on which the checkpoint is lost.""",
 )
 CONDITIONS = (CHECKPOINT_LEFT_BEHIND, FIRST_START_UNPROVEN)
 
@@ -91,17 +92,22 @@ def not_of_the_left(world: Observation, findings: Sequence[Finding]) -> list[Fin
     return [finding for finding in findings if finding.condition is not SINK_KNOWS_OTHER_QUERY]
 
 
-def first_start_unproven(checkpoint: str, silent: Sequence[str], left_by: str | None = None) -> Finding:
+def first_start_unproven(
+    checkpoint: str, silent: Sequence[str], left_by: str | None = None, memory: LedgerMemory | None = None
+) -> Finding:
     """The warning before a start of which nobody can tell that it is the first.
 
     Args:
         checkpoint: Its location.
         silent: The sinks that were asked and do not tell.
         left_by: The recovery after which nobody can tell whether the query has run; None: whether it ever has.
+        memory: The answer of the ledger that was asked; None without one.
     """
     since = "ever run" if left_by is None else f"run since recovery {left_by} left its checkpoint behind"
     begins = "where the options of the application say" if left_by is None else "where that recovery said"
     why = f"{', '.join(silent)} does not tell" if silent else "no sink was named"
+    if memory is not None and memory.unknown is not None:
+        why = f"{why}, and the ledger {memory.place} does not either ({memory.unknown})"
     effect = (
         f"Whether the query has {since} nobody can tell: {why}. If it has, its checkpoint is lost, and this start"
         f" begins at batch 0, {begins}: records are left out, or written twice."

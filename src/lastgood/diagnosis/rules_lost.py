@@ -1,34 +1,48 @@
-"""What is wrong where both logs of a checkpoint are lost, and a mirror still knows them. Pure."""
+"""What is wrong where both logs of a checkpoint are lost, and a mirror or a ledger still knows them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lastgood.diagnosis.findings import Condition, Finding, Severity
+from lastgood.query.lost import KnownElsewhere, known_elsewhere
 from lastgood.query.observation import Observation
 
 CHECKPOINT_LOST = Condition(
     "CHECKPOINT_LOST",
     Severity.ERROR,
-    "both logs are lost, and the mirror holds them",
+    "both logs are lost, and mirror or ledger know of them",
     """\
-The checkpoint has neither plans nor commits, and its mirror (`CHECKPOINT.lastgood`) shows that it had some: the folder
-was deleted, emptied, or another one stands in its place.
+The checkpoint has neither plans nor commits, and its mirror (`CHECKPOINT.lastgood`), or the ledger that is configured,
+shows that it had some: the folder was deleted, emptied, or another one stands in its place.
 
 A start on it as it is begins at batch 0, where the application's own options say: with `earliest` everything is read
 again, with `latest`, Kafka's default, all that was written since the last batch is left out. A sink that goes by the
 numbers of batches drops those that it has seen under the same query id.
 
-`lastgood backup restore` puts back what the mirror holds, byte for byte.""",
+`lastgood backup restore` puts back what the mirror holds, byte for byte. A ledger knows where batches ended, and holds
+no plan as it was: what it knows, `plan --goal fresh --batch N` begins the query anew with; a sink that is named with
+`--sink` tells how much of it is written already. A query that is to begin anew on purpose takes another folder, or
+`plan --goal fresh --earliest`: a ledger forgets nothing.""",
 )
 CONDITIONS = (CHECKPOINT_LOST,)
 
 
 def find_lost(world: Observation) -> Iterator[Finding]:
-    """The one finding, if the mirror knows of batches that the checkpoint does not."""
-    if world.mirrored is None:
+    """The one finding, if mirror or ledger know of batches that the checkpoint does not."""
+    known = known_elsewhere(world)
+    if known is None:
         return
-    first, last = world.mirrored.oldest, world.mirrored.newest
-    effect = f"A start begins at batch 0; the mirror holds batches {first} to {last}."
-    evidence = {"mirrored": [first, last]}
-    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, world.command("backup restore"))
+    effect = f"A start begins at batch 0; {known.holder} {'holds' if known.is_mirror else 'knows'} batches"
+    evidence = {"mirrored" if known.is_mirror else "remembered": [known.first, known.last]}
+    effect = f"{effect} {known.first} to {known.last}."
+    yield Finding(CHECKPOINT_LOST, "offsets, commits", effect, evidence, way_back(world, known))
+
+
+def way_back(world: Observation, known: KnownElsewhere) -> str | None:
+    """The command that goes on from what is known elsewhere; None where nobody knows offsets of Kafka."""
+    if known.is_mirror:
+        return world.command("backup restore")
+    if known.offsets_after is None:
+        return None
+    return world.command("plan", "--goal", "fresh", "--batch", str(known.offsets_after))

@@ -28,6 +28,15 @@ def find_unknowns(world: Observation, restart: Restart) -> Iterator[str]:
     orphan = world.checkpoint.orphan
     if not world.sinks and orphan is not None:
         yield f"whether the sink has batch {orphan}: none was asked (--sink)"
+    if world.memory is not None and world.memory.unknown is not None:
+        yield f"whether the query has run here before: the ledger {world.memory.place}: {world.memory.unknown}"
+    yield from _of_sinks(world)
+    for topic, answer in identities(world, restart):
+        if answer.identity in _OPEN:
+            yield f"whether {topic} is the topic that was read: {answer.because}"
+
+
+def _of_sinks(world: Observation) -> Iterator[str]:
     for sink in world.sinks:
         if not sink.known:
             yield f"{sink.location}: what it shows: {sink.because}"
@@ -37,7 +46,4 @@ def find_unknowns(world: Observation, restart: Restart) -> Iterator[str]:
             yield f"{sink.location}: which of its batches are still there: {sink.unclear}"
         anew = planned_anew(world.checkpoint, sink)
         if anew is not None:
-            yield f"{sink.location}: which plan its batch {orphan} is of: {anew.because}"
-    for topic, answer in identities(world, restart):
-        if answer.identity in _OPEN:
-            yield f"whether {topic} is the topic that was read: {answer.because}"
+            yield f"{sink.location}: which plan its batch {world.checkpoint.orphan} is of: {anew.because}"

@@ -29,7 +29,7 @@ from lastgood.mirror.copies import Copy, packed, standing
 from lastgood.mirror.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
 from lastgood.observe.remembered import Remembered, remembered
 from lastgood.query.history import BatchRecord, InitialOffsets, merge
-from lastgood.query.observation import LeftBehind
+from lastgood.query.observation import LedgerMemory, LeftBehind
 from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, KeyRing
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
@@ -80,6 +80,8 @@ class GatheredQuery:
     left: LeftBehind | None = None
     """The recovery that left the checkpoint behind on purpose, where that was asked (`known_left`): what the mirror saw
     until then is of a query that is no more."""
+    memory: LedgerMemory | None = None
+    """What the ledger remembers where nothing else knows a batch, where that was asked (`with_memory`)."""
     remembered: Remembered | None = None
     """What the ledger knows of it; None without one."""
     recalled: tuple[BatchRecord, ...] = ()
@@ -107,6 +109,12 @@ class GatheredQuery:
             "damaged": {path: str(damage) for path, damage in checkpoint.damage.items()},
             "absent": list(checkpoint.absent),
         }
+
+    @property
+    def is_known(self) -> bool:
+        """Whether mirror, ledger or a recovery knows of the query: then also an empty checkpoint has something to tell."""
+        is_remembered = self.memory is not None and self.memory.newest is not None
+        return bool(self.mirror or self.left) or is_remembered
 
     @property
     def links(self) -> dict[str, str]:
@@ -415,22 +423,29 @@ def require_no_links(evidence: GatheredQuery, said: tuple[str, ...] = ()) -> Non
     )
 
 
-def require_checkpoint(location: Location, checkpoint: Checkpoint, said: tuple[str, ...] = ()) -> None:
-    """Refuse a folder that holds nothing of a checkpoint; `said` as of `gather`.
+def require_checkpoint(
+    location: Location, checkpoint: Checkpoint, said: tuple[str, ...] = (), memory: LedgerMemory | None = None
+) -> None:
+    """Refuse a folder that holds nothing of a checkpoint; `said` as of `gather`, `memory` what a ledger knows of it.
 
     Raises:
         CheckpointMissingError: there is nothing that Spark would read.
     """
     if checkpoint.is_there:
         return
-    found = {Presence.MISSING: "no such folder", Presence.EMPTY: "an empty folder"}
+    told = {Presence.MISSING: "no such folder", Presence.EMPTY: "an empty folder"}
+    found = told.get(checkpoint.presence, "a folder without offsets and commits")
     is_folder = checkpoint.presence is Presence.PRESENT
+    following = Asked(str(location), said).command("status") if is_folder else None
+    if memory is not None and memory.newest is not None:
+        found = f"{found}; the ledger {memory.place} knows batches {memory.oldest} to {memory.newest}"
+        following = Asked(str(location), said).command("diagnose")
     raise CheckpointMissingError(
         "there is no checkpoint",
         subject=str(location),
-        found=found.get(checkpoint.presence, "a folder without offsets and commits"),
+        found=found,
         expected="a folder with offsets and commits, or a mirror beside it",
-        next=Asked(str(location), said).command("status") if is_folder else None,
+        next=following,
     )
 
 

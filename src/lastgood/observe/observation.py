@@ -85,6 +85,7 @@ def world_of(
         seal=_seal(evidence, asked, keys),
         mirrored=mirrored_only(evidence),
         left=evidence.left,
+        memory=evidence.memory,
         rewritten=_rewritten(evidence, surroundings.sinks),
         links=evidence.links,
     )

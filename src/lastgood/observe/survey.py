@@ -16,6 +16,7 @@ from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather, known_left, now_ms, require_checkpoint
 from lastgood.observe.files_again import files_again
 from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, world_of
+from lastgood.observe.recalled import with_memory
 from lastgood.observe.sinks_back import fence_of
 from lastgood.observe.surroundings import EvidenceOptions, look_around
 from lastgood.observe.unread_files import files_after
@@ -159,9 +160,9 @@ def survey(
     checkpoint = found.checkpoint
     if with_mirror or len(checkpoint.offsets.ids) < BATCHES or checkpoint.damage:
         found = found.with_mirror(_mirror_since(checkpoint))
-    found = _as_left(found, ring)
+    found = with_memory(_as_left(found, ring))
     if not (found.mirror or found.left or may_be_missing):
-        require_checkpoint(found.location, found.checkpoint, said)
+        require_checkpoint(found.location, found.checkpoint, said, found.memory)
     asked = evidence.of(found.target)
     around = look_around(found, asked, now_ms=now_ms(), headroom=True)
     if any(sink.known and (sink.last_batch or 0) < found.mirror_since for sink in around.sinks):

@@ -20,6 +20,7 @@ from lastgood.observe.evidence import GatheredQuery, gather, known_left, now_ms,
 from lastgood.observe.files_again import files_again
 from lastgood.observe.hosts import open_named
 from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, asked_by, world_of
+from lastgood.observe.recalled import with_memory
 from lastgood.observe.surroundings import (
     TIMEOUT_SECONDS,
     EvidenceOptions,
@@ -159,7 +160,8 @@ def _gathered(target: Target, said: tuple[str, ...]) -> GatheredQuery:
     evidence = gather(target, batches=BATCHES, may_be_missing=True, may_have_links=True, said=said)
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
         evidence = known_left(evidence)
-    if not (evidence.mirror or evidence.left):
+    evidence = with_memory(evidence)
+    if not evidence.is_known:
         require_checkpoint(evidence.location, evidence.checkpoint, said)
     return evidence
 

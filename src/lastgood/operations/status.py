@@ -27,6 +27,7 @@ from lastgood.observe.evidence import GatheredQuery, gather_at, known_left, now_
 from lastgood.observe.exposure import exposure_to_kafka
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.observation import BATCHES
+from lastgood.observe.recalled import with_memory
 from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
 from lastgood.operations.diagnose import examine
 from lastgood.planning.plan import PlanInvalidError
@@ -255,8 +256,8 @@ def status(
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(_last_incident, storage, location)
-        evidence = _with_left(gather_at(target, storage, batches=BATCHES))
-        if not (evidence.mirror or evidence.left):
+        evidence = with_memory(_with_left(gather_at(target, storage, batches=BATCHES)))
+        if not evidence.is_known:
             require_checkpoint(location, evidence.checkpoint, options.words())
         at_ms = clock_ms()
         facts = beside.submit(query_facts, evidence, max_downtime_ms=max_downtime_ms)
@@ -335,7 +336,7 @@ def _one_of_many(
 
 
 def _read(config: Config, storage: Storage, location: Location) -> GatheredQuery:
-    return _with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES))
+    return with_memory(_with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES)))
 
 
 def _with_left(evidence: GatheredQuery) -> GatheredQuery:
@@ -372,8 +373,8 @@ def _look_again(
 
 
 def _is_any(evidence: GatheredQuery) -> bool:
-    """Whether there is a checkpoint, a mirror of one, or the recovery that left it behind."""
-    return bool(evidence.mirror or evidence.left) or evidence.checkpoint.is_there
+    """Whether there is a checkpoint, or somebody knows of one."""
+    return evidence.is_known or evidence.checkpoint.is_there
 
 
 def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:

@@ -70,6 +70,22 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerMemory:
+    """What a ledger remembers of the query whose checkpoint holds no batch."""
+
+    place: str
+    """The ledger, to show."""
+    query_id: str | None = None
+    oldest: int | None = None
+    """The oldest batch that it knows; None if it did not tell."""
+    newest: int | None = None
+    offsets_after: int | None = None
+    """The newest batch of which it knows where it ended in Kafka, committed if any is; None: it knows of none."""
+    unknown: str | None = None
+    """Why it did not tell; None if it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class RepairFacts:
     """What only a repair has to know of the files of a query."""
 
@@ -123,6 +139,8 @@ class Observation:
     """Where both logs are lost: the batches of which the mirror holds plans; None where that is not so."""
     left: LeftBehind | None = None
     """None: it was not left behind, or the query has planned a batch since."""
+    memory: LedgerMemory | None = None
+    """What the ledger remembers, where neither checkpoint nor mirror holds a batch; None: nothing, or nobody asked."""
     rewritten: Mapping[int, str] = field(default_factory=dict)
     """Batches that go back because a recovery of lastgood wrote their plan anew, with its id."""
     unsound: Mapping[str, Unsound] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from lastgood.asked import DEAD, Asked
 from lastgood.checkpoint.contents import Presence
 from lastgood.diagnosis.findings import Finding
 from lastgood.diagnosis.rules_left import first_start_unproven
+from lastgood.diagnosis.rules_lost import way_back
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.room import PlanNotOfThisPlaceError, RecoveryStage, Room, latest, open_recovery, recoveries_folder
 from lastgood.ladder.rungs import Rung, rungs
@@ -23,6 +24,7 @@ from lastgood.observe.survey import Survey, survey
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Guarantee, Waiver
+from lastgood.query.lost import KnownElsewhere, known_elsewhere
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
 from lastgood.recovery.attempts import Attempts
@@ -298,7 +300,7 @@ class _Work:
             self.tell(f"of which topics the offsets are is not noted down: {error.sentence}")
 
     def start_from_nothing(self, missing: CheckpointMissingError) -> Decision:
-        """There is no checkpoint, and no mirror of one: a first deployment, unless a sink knows better.
+        """There is no checkpoint, and no mirror of one: a first deployment, unless sink or ledger know better.
 
         Raises:
             LastgoodError: a sink does not let us look; the target may be a pipeline of another folder.
@@ -319,6 +321,9 @@ class _Work:
             if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
+        known = known_elsewhere(found.world)
+        if known is not None:
+            return self._lost(missing, found, known)
         if self.target.config.named is None:
             require_known(self.target)
         for sink in sinks:
@@ -331,13 +336,21 @@ class _Work:
         where = str(self.target.location)
         silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
-        warning = None if is_proven else first_start_unproven(where, silent)
+        warning = None if is_proven else first_start_unproven(where, silent, memory=found.world.memory)
         if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
             # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
             because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
             missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
             return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
         return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
+
+    def _lost(self, missing: CheckpointMissingError, found: Survey, known: KnownElsewhere) -> Decision:
+        """The checkpoint is lost, and of those that are asked only a ledger knows of its batches."""
+        because = f"there is no checkpoint, and {known.holder} knows batches {known.first} to {known.last} of it"
+        missing.effect = "a start from batch 0 leaves records out, or writes them twice"
+        missing.expected = "the checkpoint, or a backup of it; another folder for a query that begins anew"
+        missing.next = None
+        return Decision(Verdict.PERSON, because, error=missing, next=way_back(found.world, known))
 
     def _unproven(self, missing: CheckpointMissingError, sink: SinkEvidence) -> Decision:
         """There is a table, and it does not tell whether the query has written it; nor will it later."""

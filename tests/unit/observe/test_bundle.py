@@ -30,7 +30,7 @@ from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
 from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
-from lastgood.query.observation import LeftBehind, Observation, Seal
+from lastgood.query.observation import LedgerMemory, LeftBehind, Observation, Seal
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.records.record import (
     ChainedException,
@@ -149,6 +149,7 @@ def everything(evidence: GatheredQuery) -> Observation:
             topic_ids={"orders": "an id"},
             says=True,
         ),
+        memory=LedgerMemory("sqlite:///ledger.db", QUERY_ID, 0, 7, 6),
         rewritten={7: "20261121-160058-7f3a"},
         links={"/lake/chk/offsets/7": "elsewhere"},
         unsound={"state/0/0/8.zip": Unsound(Damage(DamageKind.CHECKSUM_MISMATCH), is_snapshot=True, by_spark=False)},

@@ -16,6 +16,7 @@ from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import OffsetStep, step
+from lastgood.diagnosis.rules_lost import way_back
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal, GoalKind, Offer
 from lastgood.planning.goals.values import ResumeGoal
@@ -49,6 +50,7 @@ from lastgood.planning.repairs.repair import MIRROR, Outlook, Repair, Work, refu
 from lastgood.planning.repairs.sinks import cut, lifted, orphan, several_open
 from lastgood.planning.repairs.sinks_back import mark_lowered, mark_renewed, run_again
 from lastgood.planning.standing import Standing
+from lastgood.query.lost import known_elsewhere
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import unasked_sources
@@ -346,6 +348,17 @@ def _first_start(standing: Standing) -> Outlook:
             effect="a new start would be dropped by the sink up to there, or write everything again",
             next=standing.world.command("plan", "--goal", "fresh"),
         )
+    known = known_elsewhere(standing.world)
+    if known is not None and not known.is_mirror:  # what the mirror has is put back before
+        raise refuse(
+            standing,
+            f"no batch is here, and {known.holder} knows batches of this checkpoint",
+            subject="offsets, commits",
+            found=f"batches {known.first} to {known.last}",
+            expected="the checkpoint, or a backup of it; another folder for a query that begins anew",
+            effect="a start from batch 0 leaves records out, or writes them twice",
+            next=way_back(standing.world, known),
+        )
     if standing.world.left is not None:
         return begins_as_told(standing, standing.world.left)
     others = [each.sink.location for each in standing.sinks if each.sink.others]
@@ -355,7 +368,14 @@ def _first_start(standing: Standing) -> Outlook:
         doubt = f"{others[0]} holds batches of another query"
     else:
         doubt = "not every sink tells whether it is empty"
-    return Outlook(Guarantee.AT_LEAST_ONCE, (f"no batch was ever planned; {doubt}",))
+    lines = (f"no batch was ever planned; {doubt}", *_untold_by_ledger(standing.world))
+    return Outlook(Guarantee.AT_LEAST_ONCE, lines)
+
+
+def _untold_by_ledger(world: Observation) -> Iterator[str]:
+    """That the ledger which would know of a lost checkpoint does not answer."""
+    if world.memory is not None and world.memory.unknown is not None:
+        yield f"the assumption that the query has not run here before: {world.memory.place}: {world.memory.unknown}"
 
 
 def _from_earliest(standing: Standing, found: Outlook) -> Outlook:
