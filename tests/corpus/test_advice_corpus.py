@@ -13,7 +13,7 @@ from lastgood.operations.diagnose import diagnose
 from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"
-LOGS = Path(__file__).parents[1] / "unit" / "diagnosis" / "logs"
+LOGS = Path(__file__).parents[1] / "unit" / "failures" / "logs"
 OF_THE_PLACE = "CHECKPOINT_ON_LOCAL_DISK"
 """True of every case, on a machine that has disks."""
 UNBOUNDED = {"UNBOUNDED_STATE"}

@@ -39,7 +39,8 @@ apart as well, so name it: `--sink` of `recover`, `sink` of the pipeline in `las
 table, a folder of Spark's file sink, an Iceberg table and a fence table show batches of the query that wrote them.
 `--kafka` and `--topic` beside it let a lost checkpoint be seeded anew. Where it surely is the first start,
 `--first-start` says so, and nothing is warned of. It stands against nothing that a sink, a mirror or a ledger knows.
-There is no such key in `lastgood.toml`: it would be true once, and wrong on the day on which the checkpoint is lost.""",
+There is no such key in `lastgood.toml`: it would be true once, and wrong on the day on which the checkpoint is
+lost.""",
 )
 CONDITIONS = (CHECKPOINT_LEFT_BEHIND, FIRST_START_UNPROVEN)
 

@@ -30,6 +30,7 @@ from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, read
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.sink_batches import origins
 from lastgood.query.sinks import Shown, shown_at_last
+from lastgood.query.topics import other_ids
 from lastgood.records.record import Progress, RecordedSource
 from lastgood.redaction import without_login
 from lastgood.sinks.evidence import SinkEvidence
@@ -346,10 +347,8 @@ def _other_topics(plan: Plan | None, progress: Progress | None) -> Iterator[str]
     else:
         planned = plan.options.get("topic_ids", {})
     for source in progress.sources if progress is not None else ():
-        for topic, found in (source.topic_ids or {}).items():
-            wanted = planned.get(topic)
-            if None not in (wanted, found) and wanted != found:
-                yield f"{topic} is the topic {found}, and the plan was made of {wanted}"
+        for topic, wanted, found in other_ids(planned, source.topic_ids or {}):
+            yield f"{topic} is the topic {found}, and the plan was made of {wanted}"
 
 
 def _changed(plan: Plan | None, batch: FirstBatch) -> Iterator[str]:

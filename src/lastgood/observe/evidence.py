@@ -112,7 +112,7 @@ class GatheredQuery:
 
     @property
     def is_known(self) -> bool:
-        """Whether mirror, ledger or a recovery knows of the query: then also an empty checkpoint has something to tell."""
+        """Whether mirror, ledger or a recovery knows of the query: then an empty checkpoint tells something, too."""
         is_remembered = self.memory is not None and self.memory.newest is not None
         return bool(self.mirror or self.left) or is_remembered
 

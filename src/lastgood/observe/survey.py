@@ -92,14 +92,21 @@ class Survey:
         )
         return replace(self, world=replace(self.world, repair=facts))
 
+    def shown_by(self, storage: Storage) -> Observation:
+        """The world with the checkpoint as `storage` shows it.
+
+        Raises:
+            StorageError: the storage does not answer (subclasses).
+        """
+        return replace(self.world, checkpoint=read_checkpoint(storage, self.location, batches=BATCHES))
+
     def promise(self, storage: Storage) -> Promise:
         """What Spark would do with the checkpoint as `storage` shows it.
 
         Raises:
             StorageError: the storage does not answer (subclasses).
         """
-        checkpoint = read_checkpoint(storage, self.location, batches=BATCHES)
-        restart = predict(replace(self.world, checkpoint=checkpoint), self.spark)
+        restart = predict(self.shown_by(storage), self.spark)
         because = restart.because if restart.stop is None else f"{restart.error}: {restart.because}"
         return Promise(str(self.spark), restart.outcome.value, restart.batch, because)
 
@@ -119,8 +126,7 @@ class Survey:
         """
         if told is None and self.world.fail_on_data_loss:
             return ()
-        world = replace(self.world, checkpoint=read_checkpoint(storage, self.location, batches=BATCHES))
-        return left_out(world, Outcome(promise.outcome), promise.batch or 0, told=told)
+        return left_out(self.shown_by(storage), Outcome(promise.outcome), promise.batch or 0, told=told)
 
 
 def survey(

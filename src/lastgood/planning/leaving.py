@@ -16,6 +16,7 @@ from lastgood.planning.repairs.repair import Outlook, refuse
 from lastgood.planning.standing import Standing
 from lastgood.query.observation import LeftBehind, Observation
 from lastgood.query.sinks import NONE
+from lastgood.query.topics import other_ids
 from lastgood.sinks.evidence import DedupeKey, SinkEvidence, is_query_id
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
@@ -178,20 +179,16 @@ def _require_nobody_since(standing: Standing, left: LeftBehind) -> None:
 
 def _require_same_topics(standing: Standing, left: LeftBehind) -> None:
     topics = standing.kafka.topics if standing.kafka else {}
-    for name, topic_id in left.topic_ids.items():
-        now = None
-        if name in topics:
-            now = topics[name].topic_id
-        if now not in (None, topic_id):
-            raise refuse(
-                standing,
-                "a topic was created again since this checkpoint was left behind",
-                subject=name,
-                found=f"topic id {now}",
-                expected=topic_id,
-                effect="the offsets that the application is told are of another topic",
-                next=standing.world.undoing(left),
-            )
+    for name, was, topic_id in other_ids(left.topic_ids, {name: topic.topic_id for name, topic in topics.items()}):
+        raise refuse(
+            standing,
+            "a topic was created again since this checkpoint was left behind",
+            subject=name,
+            found=f"topic id {topic_id}",
+            expected=was,
+            effect="the offsets that the application is told are of another topic",
+            next=standing.world.undoing(left),
+        )
 
 
 def _has_told(sink: SinkEvidence, marks: Mapping[str, Mapping[str, int]]) -> bool:

@@ -14,6 +14,7 @@ from lastgood.planning.pricing import ends
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.kafka_source import KafkaGap, planning_gaps, replay_gaps
 from lastgood.query.prediction.restart import Outcome
+from lastgood.query.prediction.skipping import may_be_skipped
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
 
@@ -21,8 +22,8 @@ from lastgood.sources.kafka.ranges import Offsets
 def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str, list[KafkaGap]]:
     """Where what the query reads next and what the broker serves part company, by source, in the order of the plan.
 
-    A batch that runs again has its recorded range, unless a sink has it and it is not read; the one after it begins
-    where that ends.
+    A batch that runs again has its recorded range, unless the sinks have it and what it reads is written nowhere; the
+    one after it begins where that ends.
 
     Args:
         world: With what Kafka serves; nothing is known to part where it was not asked.
@@ -42,18 +43,13 @@ def kafka_gaps(world: Observation, outcome: Outcome, batch: int) -> Mapping[str,
         for name, start in planned.items()
         if isinstance(start, KafkaOffset)
     }
-    if outcome is not Outcome.RERUNS or _is_dropped(world, batch):
+    if outcome is not Outcome.RERUNS or may_be_skipped(world.sinks, batch):
         return found
     for name, after in found.items():
         start, end = starts.get(name), planned[name]
         if isinstance(start, KafkaOffset) and isinstance(end, KafkaOffset):
             found[name] = [*replay_gaps(start.topics, end.topics, facts, is_pattern=world.is_pattern), *after]
     return found
-
-
-def _is_dropped(world: Observation, batch: int) -> bool:
-    """Whether one of the sinks has the batch already: what it reads when it runs again is written nowhere."""
-    return any(sink.would_skip(batch) for sink in world.sinks)
 
 
 def left_out(

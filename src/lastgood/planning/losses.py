@@ -15,15 +15,17 @@ from lastgood.planning.pricing import (
 )
 from lastgood.planning.repairs.repair import Outlook
 from lastgood.planning.standing import Standing
+from lastgood.query.kafka import expiring
 from lastgood.query.prediction.kafka_source import Gap, KafkaGap
 from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.skipping import is_skipped, may_be_skipped
 from lastgood.query.prediction.state_load import nothing_to_name
+from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import stands
 from lastgood.sinks.evidence import START_MS
-from lastgood.sources.kafka.ranges import Offsets, Ranges, planned, union
-from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity, headroom
+from lastgood.sources.kafka.ranges import Ranges, planned, union
+from lastgood.sources.kafka.retention import TopicIdentity
 
 _SETTLED = " (settled by an id from a mirror or a recorder, or by --topic-is-the-same)"
 
@@ -117,21 +119,16 @@ def silently_lost(standing: Standing) -> Outlook | None:
 
 def _expires_soon(standing: Standing) -> str | None:
     """That Kafka may delete what is unread before the query has started, which nobody would tell; None if not."""
-    facts = standing.kafka
-    for stand in stands(standing.checkpoint) if facts is not None else ():
-        for topic, partition, offset in _each(topics_of(stand.start)):
-            if facts is None or topic not in facts.topics:
-                continue
-            record = facts.unread.get(topic, {}).get(partition)
-            room = headroom(facts.topics[topic], partition, offset, record, standing.world.now_ms)
-            if room.kind is HeadroomKind.LIMITED and room.ms is not None and room.ms < START_MS:
-                return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
+    facts, world = standing.kafka, standing.world
+    if facts is None:
+        return None
+    is_held = is_in_sinks(world.checkpoint, world.sinks)  # then what the orphan reads is there already
+    for stand in stands(standing.checkpoint):
+        begins = stand.end if is_held and stand.is_rerun else stand.start
+        soon = expiring(topics_of(begins), facts, now_ms=world.now_ms, within_ms=START_MS)
+        for (topic, partition), room in soon.items():
+            return f"{topic}-{partition} may lose what is unread before a start: {room.because}"
     return None
-
-
-def _each(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
-    for topic, parts in offsets.items():
-        yield from ((topic, partition, offset) for partition, offset in parts.items())
 
 
 def _without_topics(standing: Standing) -> Outlook | None:

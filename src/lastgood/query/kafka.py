@@ -173,6 +173,24 @@ def not_served(ranges: Ranges, facts: KafkaFacts) -> Ranges:
     return minus(ranges, served(ranges, facts.earliest, facts.latest))
 
 
+def expiring(unread: Offsets, facts: KafkaFacts, *, now_ms: int, within_ms: int) -> dict[tuple[str, int], Headroom]:
+    """Partitions of which Kafka may delete, by age and within a time, what is still to be read; others it leaves out.
+
+    Args:
+        unread: First offset of each partition that is still to be read; `OFFSET_EARLIEST`, `OFFSET_LATEST` as well.
+        facts: What the cluster said; with `unread` as `look_around(headroom=True)` asks for it.
+        now_ms: The time by which to judge, milliseconds since 1970.
+        within_ms: How soon.
+    """
+    found: dict[tuple[str, int], Headroom] = {}
+    for name, parts in resolved(unread, facts).items():
+        for partition, offset in parts.items() if name in facts.topics else ():
+            room = _room(facts, name, partition, offset, now_ms)
+            if room.kind is HeadroomKind.LIMITED and room.ms is not None and room.ms < within_ms:
+                found[name, partition] = room
+    return found
+
+
 def exposure_of(
     reading: Reading,
     facts: KafkaFacts,
@@ -209,8 +227,7 @@ def exposure_of(
             if _is_gone(topic, partition):
                 gone.setdefault(name, {})[partition] = offset
                 continue
-            record = facts.unread.get(name, {}).get(partition)
-            rooms[name, partition] = headroom(topic, partition, offset, record, now_ms)
+            rooms[name, partition] = _room(facts, name, partition, offset, now_ms)
     first_left = _at_least(next_offsets, facts.earliest)
     there = planned(facts.earliest, facts.latest)
     left = {at: room for at, room in rooms.items() if room.kind is not HeadroomKind.LOST}
@@ -239,6 +256,12 @@ def exposure_of(
         headroom_at=next((at for at, room in left.items() if room is least), None),
         unknown=unknown,
     )
+
+
+def _room(facts: KafkaFacts, topic: str, partition: int, offset: int, now_ms: int) -> Headroom:
+    """How long what is unread of a partition is still served."""
+    record = facts.unread.get(topic, {}).get(partition)
+    return headroom(facts.topics[topic], partition, offset, record, now_ms)
 
 
 def _offset(offset: int) -> str:

@@ -226,7 +226,7 @@ class SinkView:
         if self.orphan is None:
             return range(first, max(first, self.marked + 1))
         is_lacking = self.sink.known and self.shown < self.orphan
-        if is_lacking or (self.is_planned_anew and not self._wrote_nothing(self.orphan)):
+        if (is_lacking or self.is_planned_anew) and not self._wrote_nothing(self.orphan):
             first = self.orphan
         return range(first, max(first, self.marked + 1))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
@@ -17,7 +17,6 @@ from lastgood.sources.kafka.retention import (
     ReadUpTo,
     TopicIdentity,
     identify_topic,
-    is_another,
 )
 
 
@@ -89,10 +88,24 @@ def recreated(world: Observation) -> tuple[str, ...]:
     if facts is None or facts.unknown is not None:
         return ()
     before = recorded_of(world)
-    others = {name for name, topic in facts.topics.items() if is_another(topic, before.get(name))}
+    now = {name: topic.topic_id for name, topic in facts.topics.items()}
+    others = {name for name, _, _ in other_ids(before, now)}
     if entry is not None:  # one that is lost names none
         others &= {topic for topics in entry.topics.values() for topic in topics}
     return tuple(sorted(others))
+
+
+def other_ids(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> Iterator[tuple[str, str, str]]:
+    """Topics whose ids prove that they are others now: each with the id before, and the id now.
+
+    Args:
+        before: Ids of topics as somebody wrote them down; None where he did not know.
+        now: The same, later.
+    """
+    for topic, topic_id in now.items():
+        was = before.get(topic)
+        if was is not None and topic_id is not None and was != topic_id:
+            yield topic, was, topic_id
 
 
 def identify(

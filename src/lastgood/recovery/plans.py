@@ -31,7 +31,7 @@ from lastgood.planning.planner import alternatives, draft, ranked
 from lastgood.planning.price import Guarantee, Waiver, needed
 from lastgood.planning.standing import seen_as
 from lastgood.planning.steps import FileStep, MoveStep, digest, files_after, in_order
-from lastgood.query.observation import LeftBehind
+from lastgood.query.observation import LeftBehind, Observation, views_of
 from lastgood.query.position import locate
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.source_replay import taken_for_kafka, taken_for_tables
@@ -206,7 +206,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     )
     then = OverlayStorage(storage, location, files_after(steps))
     promise = found.after(drafted.sinks).promise(then)
-    _require_run(found, promise, _sinks_then(found, drafted))
+    _require_run(found, promise, replace(found.shown_by(then), sinks=_sinks_then(found, drafted)))
     if not steps:
         _require_served(found, then, promise)
     position = locate(found.world.checkpoint, found.world.sinks)
@@ -333,8 +333,8 @@ def _sinks_then(found: Survey, drafted: Draft) -> tuple[SinkEvidence, ...]:
     return seen_as(world, query_id, asked_as=found.evidence.query_id).sinks
 
 
-def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence]) -> None:
-    """See that Spark runs in the end, and that no sink drops what it writes next."""
+def _require_run(found: Survey, promise: Promise, then: Observation) -> None:
+    """See that Spark runs in the end, and that no sink drops what it writes next; `then` is as the plan leaves it."""
     if promise.outcome not in _RUNS:
         raise RepairRefusedError(
             "no repair is known after which Spark would run",
@@ -343,14 +343,14 @@ def _require_run(found: Survey, promise: Promise, sinks: Iterable[SinkEvidence])
             effect="nothing has been changed",
             next=found.world.command("diagnose"),
         )
-    following = promise.batch if promise.outcome != Outcome.RERUNS.value else (promise.batch or 0) + 1
-    for sink in sinks:
-        if following is not None and sink.may_skip(following):
+    for view in views_of(then):
+        sink = view.sink
+        if view.next_new in view.would_drop:  # what it does with a batch that runs again, the word of the plan says
             would = "would" if sink.skips_known else "may"
             raise RepairRefusedError(
                 f"the sink {would} drop the next batch without a word",
                 subject=sink.location,
-                found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {following}",
+                found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {view.next_new}",
                 effect="nothing has been changed",
                 next=found.world.command("diagnose"),
             )

@@ -13,6 +13,7 @@ from lastgood.planning.goals.values import ResumeGoal
 from lastgood.planning.left_out import left_out
 from lastgood.planning.price import Guarantee
 from lastgood.query.prediction.restart import Outcome
+from lastgood.sinks.evidence import DedupeKey
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import FileInput
 
@@ -64,6 +65,15 @@ def test_nothing_is_left_out_where_spark_stops_or_the_sink_has_what_is_gone_or_n
     assert left_out(further, Outcome.RERUNS, 1) == ("orders-1 10..20 expired",)
     query(tmp_path / "files", 1, orphan=True, source=FileInput())
     assert told(tmp_path / "files", Outcome.RERUNS, 1, gone) == ()
+
+
+def test_what_one_of_two_tables_of_a_function_has_is_still_read_for_the_other(tmp_path: Path) -> None:
+    query(tmp_path, 1, orphan=True)
+    by_function = {"dedupe_key": DedupeKey.APP_ID, "location": "/lake/other"}
+    has, lacks = replace(delta(1), dedupe_key=DedupeKey.APP_ID), replace(delta(0), **by_function)
+    world = replace(known(tmp_path, has, lacks, kafka=broker((8, 40), (8, 40))), fail_on_data_loss=False)
+    assert left_out(world, Outcome.RERUNS, 1) == ("orders-0 5..8 expired", "orders-1 5..8 expired")
+    assert left_out(replace(world, sinks=(has, replace(has, location="/lake/other"))), Outcome.RERUNS, 1) == ()
 
 
 def test_nobody_knows_where_kafka_was_not_asked_or_does_not_answer(tmp_path: Path) -> None:

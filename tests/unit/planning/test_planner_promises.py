@@ -16,7 +16,7 @@ from lastgood.planning.goals.values import ReplanGoal, RepositionGoal, ResumeGoa
 from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
-from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
+from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts
 from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
@@ -141,6 +141,23 @@ def test_what_kafka_may_delete_before_a_start_is_lost_without_a_word(tmp_path: P
     assert word(START_MS - 1, fails=False) is LOSSY
     assert word(START_MS, fails=False) is EXACT
     assert word(0, fails=True) is EXACT  # Spark fails, and nothing is lost without a word
+
+
+def test_what_the_sinks_have_of_the_orphan_can_expire_and_nothing_is_lost(tmp_path: Path) -> None:
+    query(tmp_path, 3, orphan=True)
+    topic = replace(KEPT.topics["orders"], config={"cleanup.policy": "delete", "retention.ms": "3600000"})
+    now_ms = STARTED_MS + 7_200_000
+    unread = {"orders": {part: FoundRecord(15, now_ms - 3_600_000 + START_MS - 1) for part in (0, 1)}}
+
+    def word(sink: SinkEvidence, latest: int) -> Guarantee:
+        ends = {part: PartitionFacts(0, latest) for part in (0, 1)}
+        facts = replace(KEPT, topics={"orders": replace(topic, partitions=ends)}, unread=unread)
+        what = known(tmp_path, sink, kafka=facts, now_ms=now_ms, fail_on_data_loss=False)
+        return drafted(what, ResumeGoal()).guarantee
+
+    assert word(delta(3), 20) is EXACT
+    assert word(delta(3), 21) is LOSSY  # what comes after it is still to be read
+    assert word(delta(2), 20) is LOSSY
 
 
 def without(folder: Path, number: int, topics: dict[str, dict[int, int]]) -> None:

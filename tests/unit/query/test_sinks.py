@@ -80,6 +80,8 @@ def test_number_that_is_used_up_drops_nothing(tmp_path: Path) -> None:
     older = CommittedBatch(3, 3, committed_at_ms=STARTED_MS + 2500, row_count=10)
     found = view(tmp_path, delta(3, batches=(*before, older)))
     assert (list(found.would_drop), list(found.doubled())) == ([], [3])
+    assert list(view(tmp_path, delta(2, skips_up_to=3)).would_drop) == []  # nor where its rows are not there
+    assert list(view(tmp_path, delta(2, skips_up_to=4)).would_drop) == [4]
 
 
 def test_sink_that_has_passed_a_batch_has_it_and_one_that_is_behind_has_not() -> None:

@@ -202,13 +202,13 @@ def identify_topic(
     return found
 
 
-def is_another(topic: TopicFacts, recorded_topic_id: str | None) -> bool:
+def _is_another(topic: TopicFacts, recorded_topic_id: str | None) -> bool:
     """Whether the id of a topic proves that it is not the one whose id was written down."""
     return None not in (recorded_topic_id, topic.topic_id) and recorded_topic_id != topic.topic_id
 
 
 def _by_id(topic: TopicFacts, recorded_topic_id: str | None) -> IdentityAnswer | None:
-    if is_another(topic, recorded_topic_id):
+    if _is_another(topic, recorded_topic_id):
         return IdentityAnswer(TopicIdentity.ANOTHER, f"its id was {recorded_topic_id} and is {topic.topic_id}")
     if recorded_topic_id is None or topic.topic_id is None:
         return None
