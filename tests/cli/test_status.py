@@ -18,6 +18,10 @@ from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 
 LASTGOOD = Path(sys.executable).parent / "lastgood"
 LAST = "Nothing has been changed.\n"
+UNASKED = (
+    "source 0: what Kafka still serves was not asked, nor whether its topics are those that were read, nor whether it"
+    " is Event Hubs, which looks the same (--kafka)"
+)
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -45,6 +49,8 @@ def test_one_checkpoint_is_one_screen(root: Path) -> None:
         "  committed    batch 2",
         "  source 0     Kafka, orders: 2 partitions",
         "  data loss    not asked: --kafka SERVERS tells whether what is unread is still there, and for how long",
+        f"  not known    {UNASKED}",
+        "  not known    whether the sink holds what is committed, and no more: none was asked (--sink)",
         f"  next         lastgood inspect {root}/orders",
         LAST.strip(),
     ]
@@ -161,6 +167,7 @@ def test_sinks_and_kafka_stand_on_the_same_screen(root: Path, facts: Path, sink:
         "  lag          15 unread offsets that Kafka still has",
         "  headroom     14.0 h until Kafka deletes what is unread, orders/1 first; sooner by retention.bytes",
         f"  sink         file {sink}: ahead, see the problem above",
+        "  not known    whether orders is the topic that was read: it was not asked by time",
         f"  next         lastgood diagnose {root}/orders --sink {sink} --kafka {facts}",
         LAST.strip(),
     ]

@@ -81,14 +81,14 @@ def test_status_line_on_a_terminal_parses_no_markup() -> None:
     [
         events.Noticed(at=0.0, condition="X", sentence=EVIL),
         events.Waiting(at=0.0, because=EVIL, delay_seconds=1.0),
-        events.Diagnosed(at=0.0, checkpoint=EVIL, because=EVIL, seconds=0.1),
+        events.Diagnosed(at=0.0, checkpoint=EVIL, because=EVIL, guarantee=None, rests_on=[EVIL], seconds=0.1),
     ],
 )
 def test_event_of_run_stays_one_line(event: events.Event, capsys: pytest.CaptureFixture[str]) -> None:
     with timeline(console(), live=False) as listen:
         listen(event)
     told = _printed(capsys)
-    assert told.count("\n") == 1
+    assert told.count("\n") == 1 + len(getattr(event, "rests_on", []))  # each on a line of its own
     assert SHOWN in told
     print_json(event.to_json())
     line = _printed(capsys)

@@ -9,7 +9,7 @@ import click
 
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_facts, print_json, styled
-from lastgood.cli.repair import carry_out, print_plan, take_back, teller
+from lastgood.cli.repair import carry_out, print_guarantee, print_plan, take_back, teller
 from lastgood.cli.times import clock
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _print(decision: Decision, config: Config) -> None:
     out = console()
     if decision.plan is not None and decision.plan.steps:
         print_plan(decision.plan, out)
+    elif decision.plan is not None:
+        print_guarantee(decision.plan, out)
     if decision.warning is not None:
         words = ", ".join(decision.warning.evidence["name"])
         out.print(styled(f"Warning: {decision.warning.effect}", style="bold yellow"))

@@ -61,13 +61,18 @@ def naming_options(command: _F) -> _F:
     return command
 
 
-def print_plan(plan: Plan, out: Console) -> None:
-    """All of a plan that a person decides by."""
+def print_guarantee(plan: Plan, out: Console) -> None:
+    """The guarantee of a plan, and all that it rests on."""
     word = plan.guarantee.value
-    out.print(styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
     out.print(styled(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
     for ground in plan.rests_on:
         out.print(styled(f"          rests on {ground}", style="dim"))
+
+
+def print_plan(plan: Plan, out: Console) -> None:
+    """All of a plan that a person decides by."""
+    out.print(styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
+    print_guarantee(plan, out)
     for source in plan.sources:
         for line in source.lines:
             out.print(styled(f"          {line}"))

@@ -124,7 +124,8 @@ def _print_one(found: Status, out: Console) -> None:
     for source, topics in found.next_offsets().items():
         partitions = sum(len(each) for each in topics.values())
         out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions")
-    for label, line in (*_left(found), *_around(found), *_incident(found), *_failed(found)):
+    unknown = (("not known", line) for line in facts["unknowns"])
+    for label, line in (*_left(found), *_around(found), *unknown, *_incident(found), *_failed(found)):
         out.print(f"  {label:<12} {line}")
     out.print(f"  next         {found.next}")
     if found.undo is not None:

@@ -148,7 +148,10 @@ def _(event: events.Restarting) -> list[Text]:
 
 @_tell.register
 def _(event: events.Diagnosed) -> list[Text]:
-    return [styled(("diagnosed", "bold"), f"   {event.because} ", (f"{event.seconds:.2f} s", "dim"))]
+    told = [styled(("diagnosed", "bold"), f"   {event.because} ", (f"{event.seconds:.2f} s", "dim"))]
+    if event.guarantee is not None:
+        told.append(_more(event.guarantee.replace("_", " ")))
+    return told + [_more(f"rests on {ground}", "dim") for ground in event.rests_on]
 
 
 @_tell.register

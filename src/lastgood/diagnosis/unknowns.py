@@ -9,6 +9,7 @@ from lastgood.diagnosis.rules_links import that_matter
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 from lastgood.query.sink_batches import planned_anew
+from lastgood.sources.files.facts import least_age_to_hold, max_age_assumed
 from lastgood.sources.kafka.retention import TopicIdentity
 
 _OPEN = (TopicIdentity.UNKNOWN, TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
@@ -26,11 +27,17 @@ def find_unknowns(world: Observation, restart: Restart) -> Iterator[str]:
     for path, target in sorted(that_matter(world.links, world.folder).items())[:_LINKS_SHOWN]:
         yield f"what {path} holds: it is a link to {target}, which Spark follows and lastgood does not"
     orphan = world.checkpoint.orphan
-    if not world.sinks and orphan is not None:
-        yield f"whether the sink has batch {orphan}: none was asked (--sink)"
+    if not world.sinks:
+        has = "holds what is committed, and no more" if orphan is None else f"has batch {orphan}"
+        yield f"whether the sink {has}: none was asked (--sink)"
     if world.memory is not None and world.memory.unknown is not None:
         yield f"whether the query has run here before: the ledger {world.memory.place}: {world.memory.unknown}"
     yield from _of_sinks(world)
+    for source_id, again in world.files_again.items():
+        least_ms = least_age_to_hold(again)
+        if least_ms is not None:
+            told = max_age_assumed(source_id, least_ms)
+            yield f"whether {told}: else files that were written again are read once more"
     for topic, answer in identities(world, restart):
         if answer.identity in _OPEN:
             yield f"whether {topic} is the topic that was read: {answer.because}"

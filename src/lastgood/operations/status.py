@@ -59,6 +59,8 @@ class DiagnosedStatus:
     """Those of `diagnose` that are errors and warnings, worst first."""
     outcome: Outcome
     """What Spark would do, started as things stand."""
+    unknowns: tuple[str, ...]
+    """What nobody was asked, or did not tell, and may change the answer; one line each."""
     query_id: str | None
     """From `metadata`, else from the mirror of lost logs."""
     mode: Mode
@@ -191,6 +193,7 @@ class Status:
             "last_good": self.last_good,
             "time_ms": self.time_ms,
             "restart": stand.outcome.value if stand else None,
+            "unknowns": list(stand.unknowns) if stand else [],
             "problems": list(self.problems),
             "warnings": list(self.warnings),
             "findings": [finding.to_json() for finding in self.findings],
@@ -450,6 +453,7 @@ def _stand(evidence: GatheredQuery, report: Report) -> DiagnosedStatus:
         report.position,
         tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
         report.restart.outcome,
+        report.restart.unknowns,
         evidence.query_id,
         checkpoint.mode,
         checkpoint.is_stateful,

@@ -190,6 +190,7 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         *_not_told(standing),
         *_told_the_same(standing),
         *unread_files.unknown(standing),
+        *unread_files.ages_assumed(standing),
         *_runs_what_it_has(standing),
         *standing.written_elsewhere(),
     )

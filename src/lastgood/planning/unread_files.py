@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset
 from lastgood.planning.pricing import ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
-from lastgood.query.sinks import NONE
-from lastgood.sources.files.facts import FileFacts, FileState
+from lastgood.sources.files.facts import FileFacts, FileState, least_age_to_hold, max_age_assumed
 
 
 def left_out(standing: Standing) -> list[str]:
@@ -37,10 +35,13 @@ def unknown(standing: Standing) -> list[str]:
     ]
 
 
-def _log_offset(offset: SourceOffset | None) -> int:
-    if isinstance(offset, FileOffset):
-        return offset.log_offset
-    return NONE
+def ages_assumed(standing: Standing) -> Iterator[str]:
+    """What is taken to be so of `maxFileAge`, where files that were read have been written again; one line each."""
+    for source_id, again in standing.world.files_again.items():
+        least_ms = least_age_to_hold(again)
+        if least_ms is not None:
+            told = max_age_assumed(source_id, least_ms)
+            yield f"the assumption that {told}: else files that were written again are read once more"
 
 
 def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:

@@ -100,6 +100,10 @@ class Diagnosed(Event):
     checkpoint: str
     because: str
     """What Spark will do, and why nothing has to be changed."""
+    guarantee: str | None
+    """None where no batch was ever planned, and there is no plan."""
+    rests_on: list[str]
+    """What that rests on, a line each."""
     seconds: float
 
 

@@ -290,8 +290,16 @@ class Healer:
             named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
             sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
-        because = decision.because
-        self._tell(Diagnosed(at=time.time(), checkpoint=checkpoint, because=because, seconds=round(seconds, 3)))
+        self._tell(
+            Diagnosed(
+                at=time.time(),
+                checkpoint=checkpoint,
+                because=decision.because,
+                guarantee=None if query.plan is None else query.plan.guarantee.value,
+                rests_on=[] if query.plan is None else list(query.plan.rests_on),
+                seconds=round(seconds, 3),
+            )
+        )
         return None
 
     def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,18 @@ def test_files_of_the_orphan_are_planned_again(tmp_path: Path) -> None:
         ("file:///data/input/f003.json",),
     )
     assert predict(Observation(carried_out(tmp_path, found)), SPARK_4_2).batch == 3
+
+
+def test_age_up_to_which_files_are_found_again_is_an_assumption_where_they_are_older_than_others(
+    tmp_path: Path,
+) -> None:
+    query(tmp_path, 3, orphan=True, source=FileInput())
+    assert "maxFileAge" not in str(drafted(known(tmp_path, delta(2)), ReplanGoal()).rests_on)
+    entry = tmp_path / "sources/0/2"
+    now_ms = int(json.loads(entry.read_bytes().splitlines()[1])["timestamp"])
+    entry.write_bytes(entry.read_bytes().replace(str(now_ms).encode(), str(now_ms + 3_600_000).encode()))
+    found = drafted(known(tmp_path, delta(2)), ReplanGoal())
+    assert any("maxFileAge of source 0, which no file records, is 1.00 hours" in line for line in found.rests_on)
 
 
 def test_compaction_that_holds_the_orphan_is_refused(tmp_path: Path) -> None:

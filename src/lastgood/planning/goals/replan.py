@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
@@ -21,7 +22,7 @@ from lastgood.planning.standing import Standing
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion
 from lastgood.query.sink_batches import reads_nothing
-from lastgood.sources.files.facts import FileState, never_found_again
+from lastgood.sources.files.facts import FileState, least_age_to_find, max_age_assumed, never_found_again
 
 
 def plan_replan(world: Observation, spark: SparkVersion) -> Draft:
@@ -44,7 +45,9 @@ def plan_replan(world: Observation, spark: SparkVersion) -> Draft:
             return work.draft(foreseen(work))  # numbers are used up: their ranges are planned anew under the next ones
         after = work.standing.committed
     others = tuple(_planned_files(work.standing, after))
-    work = work.with_repair(retired(work.standing, work.standing.planned, "today's limits are to apply", others, after))
+    repair = retired(work.standing, work.standing.planned, "today's limits are to apply", others, after)
+    ages = tuple(_ages_assumed(work.standing, others))
+    work = work.with_repair(replace(repair, rests_on=(*repair.rests_on, *ages)))
     work = repaired(work, LOGS)
     return work.draft(foreseen(work))
 
@@ -105,6 +108,18 @@ def _planned_files(standing: Standing, after: int) -> Iterator[Edit]:
         for log_id in [log_id for log_id in log.listing.ids if log_id > newest]:
             _require_found_again(standing, log, log_id, newest)
             yield Edit(f"{log.folder}/{log_id}", None, "its files are to be found and planned again")
+
+
+def _ages_assumed(standing: Standing, dropped: tuple[Edit, ...]) -> Iterator[str]:
+    """What is taken to be so of `maxFileAge`, where files are older than some that stay in the log; one line each."""
+    paths = {edit.path for edit in dropped}
+    for log in standing.checkpoint.sources:
+        gone = [n for n in log.entries if f"{log.folder}/{n}" in paths]
+        files = [file for n in gone for file in _files(log.entries[n])]
+        kept = [file for n, entry in log.entries.items() if n not in gone for file in _files(entry)]
+        least_ms = least_age_to_find(files, kept)
+        if least_ms is not None:
+            yield f"the assumption that {max_age_assumed(log.name, least_ms)}: else files are never found again"
 
 
 def _require_found_again(standing: Standing, log: SourceLog, log_id: int, newest: int) -> None:

@@ -323,7 +323,8 @@ class _Start:
         facts = self._world.kafka
         if facts is None:
             asked = (
-                "what Kafka still serves was not asked, nor whether it is Event Hubs, which looks the same (--kafka)"
+                "what Kafka still serves was not asked, nor whether its topics are those that were read, nor whether"
+                " it is Event Hubs, which looks the same (--kafka)"
             )
             self._unknowns.append(f"source {source_id}: {asked}")
             return

@@ -115,3 +115,32 @@ class WrittenAgain:
             if fate is not None:
                 found.setdefault(fate, []).append(each)
         return found
+
+
+def least_age_to_find(dropped: Iterable[SourceFile], kept: Collection[SourceFile]) -> int | None:
+    """The smallest `maxFileAge`, in milliseconds, with which Spark finds all of these files again.
+
+    Args:
+        dropped: Files of the entries that would go.
+        kept: Files of those that would stay.
+
+    Returns:
+        None where it finds them with any.
+    """
+    newest_ms = max((file.timestamp_ms for file in kept), default=0)
+    return max((newest_ms - file.timestamp_ms for file in dropped if file.timestamp_ms < newest_ms), default=None)
+
+
+def least_age_to_hold(again: WrittenAgain) -> int | None:
+    """The smallest `maxFileAge`, in milliseconds, with which Spark holds the names that it is taken to hold.
+
+    None where it holds them with any: then it matters to no file that was written again.
+    """
+    held = [each.file.timestamp_ms for each in again.by_fate().get(Then.IGNORED, [])]
+    return max((again.newest_ms - time_ms for time_ms in held if time_ms < again.newest_ms), default=None)
+
+
+def max_age_assumed(source_id: str, least_ms: int) -> str:
+    """What is taken to be so of an option that neither checkpoint nor recorder tells, in words."""
+    hours = f"{least_ms / 3_600_000:,.2f} hours or more, as Spark's default of seven days is"
+    return f"maxFileAge of source {source_id}, which no file records, is {hours}"

@@ -39,6 +39,11 @@ def told(found: Report, *severities: Severity) -> list[str]:
     return [finding.condition.name for finding in found.findings if finding.severity in levels]
 
 
+def unknown_of_state(found: Report) -> list[str]:
+    """What is not known, but for the sink, which nobody was asked about."""
+    return [each for each in found.restart.unknowns if "--sink" not in each]
+
+
 def newest(name: str) -> SparkVersion:
     return SPARK_VERSIONS[-1] if name != "3.5-limit-hdfs" else SPARK_VERSIONS[0]
 
@@ -46,7 +51,7 @@ def newest(name: str) -> SparkVersion:
 @pytest.mark.parametrize("name", SINGLE)
 def test_operator_that_spark_runs_in_one_partition_is_not_damaged(name: str, tmp_path: Path) -> None:
     found = report(copied(name, tmp_path), newest(name))
-    assert (found.restart.outcome, found.restart.unknowns, told(found)) == (Outcome.RESUMES, (), [])
+    assert (found.restart.outcome, unknown_of_state(found), told(found)) == (Outcome.RESUMES, [], [])
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -77,13 +82,13 @@ def test_where_nothing_tells_of_keys_it_is_not_known_rather_than_damaged(
 ) -> None:
     found = report(copied(name, tmp_path, *keeping), SPARK_VERSIONS[-1])
     assert found.restart.outcome is Outcome.RESUMES
-    assert found.restart.unknowns == ("state/0: nothing tells how many partitions it is to have",)
+    assert unknown_of_state(found) == ["state/0: nothing tells how many partitions it is to have"]
     assert told(found) == ["STATE_PARTITIONS_UNKNOWN"]
 
 
 def test_name_of_the_operator_tells_of_a_limit_without_its_schema(tmp_path: Path) -> None:
     found = report(copied("4.3-limit-rocksdb-changelog", tmp_path, "state/0/0/_metadata"), SPARK_4_3)
-    assert (found.restart.unknowns, told(found)) == ((), [])
+    assert (unknown_of_state(found), told(found)) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_name_of_the_operator_tells_of_a_limit_without_its_schema(tmp_path: Path
 )
 def test_state_that_spark_has_repartitioned_is_not_damaged(name: str, tmp_path: Path) -> None:
     found = report(copied(name, tmp_path), SPARK_4_3)
-    assert (found.restart.outcome, found.restart.unknowns, told(found)) == (Outcome.RESUMES, (), [])
+    assert (found.restart.outcome, unknown_of_state(found), told(found)) == (Outcome.RESUMES, [], [])
 
 
 @pytest.mark.parametrize(
