@@ -233,6 +233,21 @@ def without_login(location: str, *, instead: str = "") -> str:
     return place
 
 
+def password_left_out(location: str) -> str | None:
+    """How a command that names a location without its password gets at it; None if nothing of it is left out.
+
+    Args:
+        location: As the user wrote it.
+    """
+    shown = without_login(location)
+    if shown == location:
+        return None
+    return (
+        f"commands name {shown} without its password: it is looked for where the database's driver does, such as"
+        " PGPASSWORD or ~/.pgpass; or name the sink in lastgood.toml, and the pipeline in the command"
+    )
+
+
 def without_rows(line: str) -> str:
     """An error line without values of the data that Spark, Java or Python quotes: cut from there on, and marked.
 

@@ -119,3 +119,20 @@ def test_where_only_its_name_can_say_it_a_query_goes_by_its_name(tmp_path: Path,
     assert asked
     for each in asked:
         assert parsed(each.line).words[1] == "app"
+
+
+def test_command_without_a_configuration_says_how_what_it_prints_finds_the_password(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    plan_torn(checkpoint)
+    (tmp_path / "app.py").write_text(FAILS)
+    sink = f"postgresql://me:{SECRET}@127.0.0.1:1/fences"
+    words = ("run", "--checkpoint", str(tmp_path / "chk"), "--sink", sink, "--format", "json", "--")
+    said = say(tmp_path, *words, sys.executable, str(tmp_path / "app.py"))
+    assert said.code not in (USAGE, BUG), said.out
+    assert SECRET not in said.out
+    assert "commands name postgresql://me@127.0.0.1:1/fences without its password" in said.out
+    assert "PGPASSWORD" in said.out
+    looked = say(tmp_path, "status", "chk", "--sink", sink)
+    assert "Note: commands name postgresql://me@127.0.0.1:1/fences without its password" in looked.out
+    assert SECRET not in looked.out

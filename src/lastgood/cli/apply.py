@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lastgood.cli.evidence import tell_passwords
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.repair import naming_options, print_plan, take_back, teller
 
@@ -68,6 +69,7 @@ def apply(
     from lastgood.observe.surroundings import EvidenceOptions
     from lastgood.recovery.applying import apply_plan
 
+    tell_passwords(sinks)
     progress = teller(console(stderr=output_format == "json"))
     done = apply_plan(
         plan,

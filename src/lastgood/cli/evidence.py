@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,6 +83,7 @@ def evidence_options(command: _F) -> _F:
     ) -> Any:
         from lastgood.observe.surroundings import EvidenceOptions
 
+        tell_passwords(sinks)
         options = EvidenceOptions(
             sinks=sinks,
             kafka=kafka,
@@ -99,3 +100,12 @@ def evidence_options(command: _F) -> _F:
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def tell_passwords(sinks: Iterable[str]) -> None:
+    """Say on standard error of which sinks no printed command holds the password, and how it is found then."""
+    from lastgood.cli.output import console, styled
+    from lastgood.redaction import password_left_out
+
+    for told in filter(None, map(password_left_out, sinks)):
+        console(stderr=True).print(styled(f"Note: {told}.", style="dim"))

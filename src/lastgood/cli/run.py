@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from lastgood.cli.evidence import tell_passwords
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
@@ -128,6 +129,7 @@ def run(
     from lastgood.operations.run import prepare, supervise
 
     pipeline = _pipeline(names, ctx.meta.get(_COMMAND), config, _Told(checkpoints, sink, kafka, source_replays))
+    tell_passwords(() if sink is None else (sink,))
     if show_data:
         pipeline = replace(pipeline, policy=replace(pipeline.policy, show_data=True))
     prepared = prepare(pipeline, agent=not no_agent, repairs=not restart_only, first_start=first_start, go_on=go_on)

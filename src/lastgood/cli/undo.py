@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lastgood.cli.evidence import tell_passwords
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.repair import naming_options, teller
 
@@ -42,6 +43,7 @@ def undo(
     from lastgood.recovery.applying import undo as operation
     from lastgood.settings.target import resolve_target
 
+    tell_passwords(sinks)
     progress = teller(console(stderr=output_format == "json"))
     done = operation(
         recovery,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lastgood.asked import Asked
 from lastgood.errors import LastgoodError, command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
@@ -26,6 +27,7 @@ from lastgood.recovery.decision import Decision, Verdict
 from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import Outage, after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions
+from lastgood.redaction import password_left_out, without_login
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
@@ -401,13 +403,19 @@ def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> Pe
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=target.checkpoint,
-        found=found,
-        expected=expected,
-        effect="the command is not started",
-        next=decision.next or otherwise or asked.command("diagnose"),
+        found=error.found if error is not None else None,
+        expected=error.expected if error is not None else None,
+        effect="; ".join(("the command is not started", *_passwords(asked, evidence))),
+        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
     )
     if decision.file is None:
         needed.file = None
     else:
         needed.file = str(decision.file)
     return needed
+
+
+def _passwords(asked: Asked, evidence: EvidenceOptions) -> list[str]:
+    """How the commands about a query get at sinks that they name without a password."""
+    named = [sink for sink in evidence.sinks if without_login(sink) in asked.evidence]
+    return [told for told in map(password_left_out, named) if told is not None]
