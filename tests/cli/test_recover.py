@@ -184,6 +184,20 @@ def test_what_the_policy_accepts_is_carried_out(checkpoint: Path, target: str) -
     assert (told["decision"], told["state"], told["accepted"]) == ("start", "applied", ["duplicates"])
 
 
+def test_command_that_accepts_the_price_carries_the_plan_out(checkpoint: Path) -> None:
+    config = f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\ndriver_check = ["true"]\n'
+    Path("lastgood.toml").write_text(config)
+    assert answer("orders", *REPLAN, code=3)["next"].endswith("--goal replan --accept duplicates")  # it is looked
+    Path("lastgood.toml").unlink()
+    told = answer(checkpoint, *REPLAN, code=3)
+    assert told["next"].endswith(f"--goal replan --accept duplicates {DEAD}")
+    assert (
+        "First see that the application has ended. Allow it with: lastgood recover" in run(checkpoint, *REPLAN).stdout
+    )
+    done = call(*shlex.split(told["next"])[1:])
+    assert (done.returncode, "Start the application now" in done.stdout) == (0, True)
+
+
 def test_policy_that_accepts_what_there_is_not_is_a_clear_error(checkpoint: Path) -> None:
     Path("lastgood.toml").write_text(
         f'[pipeline.orders]\ncommand = ["true"]\ncheckpoint = "{checkpoint}"\npolicy = {{ accept = ["everything"] }}\n'
@@ -370,7 +384,7 @@ def test_batch_that_fails_call_after_call_is_told_counted_and_left_to_a_person(c
     assert "batch 7 failed 2 times in a row without a new committed batch, and nobody has accepted duplicates" in (
         done.stdout
     )
-    assert "Allow it with: lastgood recover orders --goal replan --accept duplicates" in done.stdout
+    assert "Allow it with: lastgood recover orders --goal replan --accept duplicates --driver-is-dead" in done.stdout
     assert answer("orders", "--go-on")["failed"] is None
     assert answer("orders", "--observe")["failed"]["times"] == 1
 

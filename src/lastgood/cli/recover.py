@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lastgood.asked import DEAD
 from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_facts, print_json, styled
 from lastgood.cli.repair import carry_out, print_guarantee, print_plan, take_back, teller
@@ -124,7 +125,8 @@ def _print(decision: Decision, config: Config) -> None:
     if decision.file is not None:
         out.print(f"The plan is saved: {decision.file}")
     if decision.next is not None:
-        out.print(f"Allow it with: {decision.next}")
+        look = "First see that the application has ended. " if DEAD in decision.next.split() else ""
+        out.print(f"{look}Allow it with: {decision.next}")
     elif decision.file is not None and decision.plan is not None:
         out.print(carry_out(decision.plan, decision.file, config))
     if decision.recovery is not None and decision.recovery.plan.steps:

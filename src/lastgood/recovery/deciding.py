@@ -30,7 +30,7 @@ from lastgood.recovery.applying import Owner, Recovery, apply_plan, undo
 from lastgood.recovery.attempts import Attempts
 from lastgood.recovery.climb import FRESH, Climbed, climb, goal_of, if_it_can_be_gone
 from lastgood.recovery.decision import Decision, Verdict
-from lastgood.recovery.driver_death import DriverNotProvenDeadError
+from lastgood.recovery.driver_death import DriverNotProvenDeadError, word_needed
 from lastgood.recovery.engine import PlanStaleError
 from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import after_outage, outage_of
@@ -423,7 +423,11 @@ class _Work:
             return Decision(Verdict.LATER, error.sentence, error=error) if error.retry is Retry.LATER else None
 
     def _accepting(self, plan: Plan) -> str:
-        return self._again("--accept", plan.price)
+        """The command that accepts the price and carries the plan out: so it says of the driver what a plan needs."""
+        pipeline = self.target.pipeline
+        is_checked = pipeline is not None and bool(pipeline.driver_check)
+        dead = () if is_checked else word_needed(plan.checkpoint, self.target.config, plan)
+        return self._again("--accept", plan.price, *dead)
 
     def _again(self, *words: str) -> str:
         """The command of the same recovery, with more said."""

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from lastgood.checkpoint.contents import Mode
 from lastgood.checkpoint.file_logs import FileLogEntry
-from lastgood.checkpoint.layout import OFFSETS, SINK_LOG
+from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SINK_LOG, SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset, SourceOffset, VoidOffset
 from lastgood.checkpoint.source_order import OffsetStep, step
@@ -223,6 +223,13 @@ def require_sinks(standing: Standing) -> None:
             )
 
 
+def _where_else(standing: Standing) -> str:
+    """Which verb looks further where Spark would not run: a file of the logs may be in a backup, state never is."""
+    stop = standing.restart.stop
+    folder = "" if stop is None else stop.subject.partition("/")[0]
+    return "backup list" if folder in (OFFSETS, COMMITS, SOURCES, METADATA) else "diagnose"
+
+
 def require_next(standing: Standing) -> None:
     """See that the batch after the first can run.
 
@@ -305,8 +312,8 @@ def outlook(standing: Standing) -> Outlook:
             f"Spark {standing.spark} would not run: {restart.because}",
             subject=subject,
             found=restart.error,
-            effect=effect,
-            next=standing.world.command("diagnose"),
+            effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
+            next=standing.world.command(_where_else(standing)),
         )
     require_next(standing)
     if restart.outcome is Outcome.STARTS:
