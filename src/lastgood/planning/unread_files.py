@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastgood.checkpoint.source_offsets import FileOffset, SourceOffset
 from lastgood.planning.pricing import ends
 from lastgood.planning.standing import Standing
 from lastgood.query.prediction.restart import Outcome
+from lastgood.query.sinks import NONE
 from lastgood.sources.files.facts import FileFacts, FileState, least_age_to_hold, max_age_assumed
 
 
@@ -42,6 +44,12 @@ def ages_assumed(standing: Standing) -> Iterator[str]:
         if least_ms is not None:
             told = max_age_assumed(source_id, least_ms)
             yield f"the assumption that {told}: else files that were written again are read once more"
+
+
+def _log_offset(offset: SourceOffset | None) -> int:
+    if isinstance(offset, FileOffset):
+        return offset.log_offset
+    return NONE
 
 
 def _unread(standing: Standing) -> Iterator[tuple[str, FileFacts, bool]]:

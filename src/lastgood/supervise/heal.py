@@ -403,10 +403,10 @@ def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> Pe
     needed = PersonNeededError(
         f"a person is needed: {decision.because}",
         subject=target.checkpoint,
-        found=error.found if error is not None else None,
-        expected=error.expected if error is not None else None,
+        found=found,
+        expected=expected,
         effect="; ".join(("the command is not started", *_passwords(asked, evidence))),
-        next=decision.next or (error.next if error is not None else None) or asked.command("diagnose"),
+        next=decision.next or otherwise or asked.command("diagnose"),
     )
     if decision.file is None:
         needed.file = None

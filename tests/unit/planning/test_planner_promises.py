@@ -17,10 +17,12 @@ from lastgood.planning.price import Guarantee
 from lastgood.sinks.evidence import START_MS, CommittedBatch, SinkEvidence
 from lastgood.sources.files.facts import FileFacts, FileState, WrittenAgain
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts
+from lastgood.sources.kafka.retention import MAX_CLOCK_SKEW_MS
 from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInput
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 KEPT = broker((0, 40), (0, 40))
+FORMER = "11111111-2222-3333-4444-555555555555"
 
 
 def compacted(facts: KafkaFacts) -> KafkaFacts:
@@ -222,16 +224,88 @@ def test_file_that_comes_again_comes_twice_or_is_not_read(
 ) -> None:
     query(tmp_path, 3, source=FileInput())
     day = 24 * 60 * 60 * 1000
-    forgotten = FileFacts(SourceFile("file:/in/a", 0, 0), FileState.CHANGED, 9 * day)
-    for newest_ms, word in ((8 * day, TWICE), (2 * day, EXACT)):
-        again = {"0": WrittenAgain((forgotten,), newest_ms, 3, 3)}
-        found = drafted(known(tmp_path, delta(2), files_again=again), ResumeGoal())
-        assert (found.guarantee, found.is_plain) == (word, True)
-        assert ("SOURCE_FILES_CHANGED sources/0" in lines(found)) == (word is TWICE)
-        assumed = "maxFileAge of source 0, which no file records, is 48.00 hours or more"
-        assert (assumed in lines(found)) == (word is EXACT)
-        unknowns = judge(known(tmp_path, delta(2), files_again=again)).restart.unknowns
-        assert any(assumed in line for line in unknowns) == (word is EXACT)
+    changed = FileFacts(SourceFile("file:/in/a", 0, 0), FileState.CHANGED, 9 * day)
+    again = {"0": WrittenAgain((changed,), newest_day * day, 3, 3)}
+    found = drafted(known(tmp_path, delta(2), files_again=again), ResumeGoal())
+    assert (found.guarantee, found.is_plain) == (word, True)
+    assert f"{condition} sources/0" in lines(found)
+    assumed = "maxFileAge of source 0, which no file records, is 48.00 hours or more"
+    is_held = condition == "SOURCE_FILE_IGNORED"  # with a shorter one its name would be forgotten as well
+    assert (assumed in lines(found)) == is_held
+    unknowns = judge(known(tmp_path, delta(2), files_again=again)).restart.unknowns
+    assert any(assumed in line for line in unknowns) == is_held
+
+
+def made(created_ms: int, last: int | None, first: int = 0, **others: object) -> SinkEvidence:
+    """A table that was made at some time and that shows the batches from `first` to `last`."""
+    shown = () if last is None else tuple(batch(n) for n in range(first, last + 1))
+    return delta(last, batches=shown, created_at_ms=created_ms, **others)
+
+
+@pytest.mark.parametrize(
+    ("sink", "word"),
+    [
+        (made(STARTED_MS - 1, 4), EXACT),
+        (made(written_ms(0), 4), EXACT),
+        (made(written_ms(9), None), LOSSY),
+        (made(written_ms(0), None), TWICE),
+        (made(written_ms(2), 4, first=3), LOSSY),
+        (made(written_ms(9), 4, first=0), EXACT),
+        (made(written_ms(9), 4, first=5, complete_from=5), EXACT),
+    ],
+    ids=[
+        "made before",
+        "made by the first batch",
+        "made after all, and empty",
+        "made by the first batch of a function that leaves no mark",
+        "made anew by a later batch",
+        "its clock is ahead: it shows the first batch",
+        "only its mark is left",
+    ],
+)
+def test_table_lacks_what_was_written_before_it_was_made(tmp_path: Path, sink: SinkEvidence, word: Guarantee) -> None:
+    query(tmp_path, 5)
+    world = known(tmp_path, sink, kafka=KEPT)
+    found = drafted(world, ResumeGoal())
+    assert (found.guarantee, found.is_plain) == (word, True)
+    assert ("it was made after them" in lines(found)) == (word is LOSSY)
+    told = [each.condition.name for each in judge(world).findings if "made after" in each.effect]
+    assert told == (["SINK_BEHIND"] if word is LOSSY else [])
+
+
+def test_batch_before_a_pause_counts_where_the_table_was_made_long_after_it_was_planned(tmp_path: Path) -> None:
+    query(tmp_path, 1)
+    at_once, late = made(written_ms(0), None), made(written_ms(0) + MAX_CLOCK_SKEW_MS, None)
+    words = [drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal()).guarantee for sink in (at_once, late)]
+    assert words == [TWICE, LOSSY]
+
+
+def test_that_a_function_writes_nowhere_else_is_named_where_a_batch_runs_again(tmp_path: Path) -> None:
+    line = "the assumption that the function writes batch 3 into the named sinks and nowhere else"
+    query(tmp_path, 3, orphan=True)
+    by_function = delta(3, batches=tuple(batch(n, is_streaming=False) for n in range(4)))
+    found = drafted(known(tmp_path, by_function, kafka=KEPT), ResumeGoal())
+    assert (found.guarantee, line in found.rests_on) == (EXACT, True)
+    shown = tuple(batch(n, is_streaming=False) for n in range(3))
+    anew = drafted(known(tmp_path, delta(2, batches=shown), kafka=KEPT), ReplanGoal())
+    assert (anew.guarantee, line in anew.rests_on) == (EXACT, True)
+    by_spark = drafted(known(tmp_path, delta(3), kafka=KEPT), ResumeGoal())
+    assert (by_spark.guarantee, line in by_spark.rests_on) == (EXACT, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_ms", "is_named"),
+    [(FORMER, STARTED_MS - 1, True), (FORMER, written_ms(1), False), ("etl", STARTED_MS - 1, False)],
+    ids=["a query that had stopped before", "one that writes beside it", "a name that a user chose"],
+)
+def test_that_a_query_which_wrote_before_is_another_one_is_named(
+    tmp_path: Path, name: str, at_ms: int, is_named: bool
+) -> None:
+    query(tmp_path, 3)
+    sink = delta(2, others={name: 7}, others_at_ms={name: at_ms})
+    found = drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal())
+    line = f"the assumption that query {name}, which wrote to /lake/out before, is another one"
+    assert (found.guarantee, line in lines(found)) == (EXACT, is_named)
 
 
 def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(tmp_path: Path) -> None:

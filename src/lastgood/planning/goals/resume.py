@@ -312,7 +312,7 @@ def outlook(standing: Standing) -> Outlook:
             f"Spark {standing.spark} would not run: {restart.because}",
             subject=subject,
             found=restart.error,
-            effect="a start would leave one more plan that cannot run" if restart.leaves_orphan else None,
+            effect=effect,
             next=standing.world.command(_where_else(standing)),
         )
     require_next(standing)
