@@ -54,7 +54,10 @@ def _not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
     if sink.known or (sink.traits.keeps_log and sink.skips_known):
         return
-    twice = "" if orphan is None else f" Whether a start writes batch {orphan} a second time is not known."
+    if orphan is None:
+        twice = ""
+    else:
+        twice = f" Whether a start writes batch {orphan} a second time is not known."
     level = Severity.INFO if orphan is None else Severity.WARNING
     if sink.skips_known or sink.identity is not None or sink.batches:
         effect = f"Nobody can tell from it whether a batch is there.{twice}"
@@ -180,7 +183,11 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
     is_high = sink.known and reading.skips > reading.shown
     if not is_high and not holes:
         return
-    above = range(reading.shown + 1, reading.skips + 1) if is_high else range(0)  # as wide as a mark is high
+    # as wide as a mark is high
+    if is_high:
+        above = range(reading.shown + 1, reading.skips + 1)
+    else:
+        above = range(0)
     gone = [*holes, *above[:_SHOWN_MAX]]
     told = [batches(each) for each in (holes, above) if each]
     effect = f"The rows of {' and of '.join(told)} are gone from the sink"
@@ -379,7 +386,9 @@ def _apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Find
     """Several sinks, of which only some hold the batch that runs again."""
     known = [each for each in readings if each.sink.known and not each.shows_none]
     shown = {each.sink.location: each.sink.last_batch for each in known}
-    orphan = known[0].orphan if known else None
+    orphan = None
+    if known:
+        orphan = known[0].orphan
     if orphan is None or len(set(shown.values())) < 2:
         return
     holding = [each.sink.location for each in known if each.shown >= orphan]

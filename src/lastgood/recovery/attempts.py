@@ -150,7 +150,7 @@ def write_tally(
         told = signer.signed(ATTEMPTS, (), tally.to_json())
         storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
-        # Safe: a tally that counts nothing says the same as none.
+        # Safe: what is not worth keeping counts no failure, and none at all says the same.
         storage.remove(attempts_file(checkpoint))
 
 

@@ -88,7 +88,10 @@ def _reached(
     newest = world.checkpoint.newest_offsets
     written = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
     begun = {**begun_before, **written}
-    reached = {line.source_id: line.offset for line in newest.sources} if newest else begun
+    if newest:
+        reached = {line.source_id: line.offset for line in newest.sources}
+    else:
+        reached = begun
     for source_id, offset in reached.items():
         yield source_id, offset, begun.get(source_id)
 
@@ -97,7 +100,10 @@ def _unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> It
     for source_id, offset, initial in _reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
             is_gone = counts_rows(offset, initial)
-            name = _like_kafka(world) if isinstance(offset, KafkaOffset) else name_of(offset, initial)
+            if isinstance(offset, KafkaOffset):
+                name = _like_kafka(world)
+            else:
+                name = name_of(offset, initial)
             yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
 
 
