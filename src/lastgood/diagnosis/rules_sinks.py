@@ -165,13 +165,18 @@ def _made_later(reading: SinkReading) -> Iterator[Finding]:
     older = reading.older()
     if not older:
         return
-    is_sure = reading.is_surely_made_later
-    effect = f"It was made after {batches(older)} had been written"
-    effect += ": their rows are" if is_sure else ", unless clocks differ by so much: then their rows are"
-    evidence = {"done": reading.done, "missing": older[:_SHOWN_MAX], "missing_count": len(older)}
-    evidence |= {"created_at_ms": reading.sink.created_at_ms}
-    level = None if is_sure else Severity.WARNING
-    effect += " not in it, and no start brings them back."
+    evidence = {
+        "done": reading.done,
+        "missing": older[:_SHOWN_MAX],
+        "missing_count": len(older),
+        "created_at_ms": reading.sink.created_at_ms,
+    }
+    unless, level = ": their rows", None
+    if not reading.is_surely_made_later:
+        unless, level = ", unless clocks differ by so much: then their rows", Severity.WARNING
+    effect = (
+        f"It was made after {batches(older)} had been written{unless} are not in it, and no start brings them back."
+    )
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.status(), level)
 
 

@@ -22,6 +22,7 @@ from lastgood.testing.checkpoints import STARTED_MS, CheckpointBuilder, FileInpu
 
 EXACT, TWICE, LOSSY = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.LOSSY
 KEPT = broker((0, 40), (0, 40))
+FORMER = "11111111-2222-3333-4444-555555555555"
 
 
 def compacted(facts: KafkaFacts) -> KafkaFacts:
@@ -268,6 +269,21 @@ def test_that_a_function_writes_nowhere_else_is_named_where_a_batch_runs_again(t
     assert (anew.guarantee, line in anew.rests_on) == (EXACT, True)
     by_spark = drafted(known(tmp_path, delta(3), kafka=KEPT), ResumeGoal())
     assert (by_spark.guarantee, line in by_spark.rests_on) == (EXACT, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_ms", "is_named"),
+    [(FORMER, STARTED_MS - 1, True), (FORMER, written_ms(1), False), ("etl", STARTED_MS - 1, False)],
+    ids=["a query that had stopped before", "one that writes beside it", "a name that a user chose"],
+)
+def test_that_a_query_which_wrote_before_is_another_one_is_named(
+    tmp_path: Path, name: str, at_ms: int, is_named: bool
+) -> None:
+    query(tmp_path, 3)
+    sink = delta(2, others={name: 7}, others_at_ms={name: at_ms})
+    found = drafted(known(tmp_path, sink, kafka=KEPT), ResumeGoal())
+    line = f"the assumption that query {name}, which wrote to /lake/out before, is another one"
+    assert (found.guarantee, line in lines(found)) == (EXACT, is_named)
 
 
 def test_topic_of_which_a_broker_does_not_tell_whether_it_is_the_same_is_named(tmp_path: Path) -> None:

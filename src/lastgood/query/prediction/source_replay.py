@@ -61,12 +61,15 @@ def taken_for_tables(world: Observation) -> list[str]:
     A table has its id from its log: an older copy that was put back has it as well, and once it is written on, other
     rows have numbers that were read.
     """
-    return [
-        f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
-        " nobody has looked"
-        for source_id, offset, _ in _reached(world, _NOTHING)
-        if isinstance(offset, DeltaOffset) and source_id not in world.tables
-    ]
+    taken = []
+    for source_id, offset, _ in _reached(world, _NOTHING):
+        if not isinstance(offset, DeltaOffset) or source_id in world.tables:
+            continue
+        line = (
+            f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
+        )
+        taken.append(f"{line} nobody has looked")
+    return taken
 
 
 def _is_recorded_as_kafka(world: Observation) -> bool | None:
