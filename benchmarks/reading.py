@@ -20,7 +20,7 @@ from figures import Figure, print_figures
 
 from lastgood.audit import logs as verify_logs
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe import evidence, offsets, state_sizes
+from lastgood.observe import offsets, open_query, state_sizes
 from lastgood.operations import inspect, status
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -190,7 +190,7 @@ def round_trips(folder: Path) -> list[Figure]:
             def open_slow(location: Location, slow: SlowStorage = slow) -> SlowStorage:
                 return slow
 
-            evidence.open_storage = status.open_storage = open_slow
+            open_query.open_storage = status.open_storage = open_slow
             began = time.perf_counter()
             with contextlib.suppress(inspect.NotFoundInHistoryError):
                 verb(str(folder / kind))

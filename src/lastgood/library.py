@@ -19,9 +19,9 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
 from lastgood.errors import LastgoodError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import recover as _recover
 from lastgood.planning.plan import Plan

@@ -12,9 +12,9 @@ import pytest
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
-from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import Status, status, status_below
 from lastgood.query.kafka import Losing

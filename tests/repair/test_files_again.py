@@ -10,8 +10,8 @@ import pytest
 from conformance.sparks import RunningSpark
 from repair.seeded import SCRIPT
 
-from lastgood.observe.evidence import gather
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.inspect import file_now, find_file
 from lastgood.planning.price import Guarantee

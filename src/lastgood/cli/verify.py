@@ -159,7 +159,7 @@ def _verify_logs(target: str, output_format: str) -> int:
         print_json(audit.to_json())
         return 0 if audit.is_contiguous is True else 1
     out = console()
-    print_summary(audit.evidence, out)
+    print_summary(audit.query, out)
     span = f", {audit.first} to {audit.last}" if audit.batches else ""
     out.print(f"{audit.batches:,} committed batches compared{span}")
     if audit.compared:

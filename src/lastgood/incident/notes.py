@@ -12,8 +12,8 @@ from lastgood.incident.closing import carried_out, closed
 from lastgood.incident.promise import Kept
 from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.journal.incidents import Incidents
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import EvidenceOptions, said_of
+from lastgood.observe.evidence import EvidenceOptions, said_of
+from lastgood.observe.open_query import now_ms
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target

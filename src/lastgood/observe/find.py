@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.rows import AllRows, rows_of
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
@@ -30,13 +30,13 @@ class OffsetSearch:
         self.perhaps: int | None = None
         """The newest batch that was looked at and may have read it: it begins at the earliest offset of its time."""
 
-    def quickly(self, evidence: GatheredQuery) -> int | None:
+    def quickly(self, query: OpenQuery) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
-        return _first_beyond(evidence, self._end, self._offset, self._holds)
+        return _first_beyond(query, self._end, self._offset, self._holds)
 
-    def thoroughly(self, evidence: GatheredQuery, progress: Progress | None = None) -> int | None:
+    def thoroughly(self, query: OpenQuery, progress: Progress | None = None) -> int | None:
         """The newest of all known batches that read it."""
-        for row in AllRows(evidence, progress):
+        for row in AllRows(query, progress):
             if any(map(self._holds, row.reads)):
                 return row.batch
             if self.perhaps is None and any(map(self._may_hold, row.reads)):
@@ -74,9 +74,9 @@ class FileFound:
     batch_id: int
 
 
-def find_file_quickly(evidence: GatheredQuery, name: str) -> FileFound | None:
+def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
     """The first file of the sources' own logs whose path ends with `name`, if its batch is found by a few looks."""
-    for source_id, path, log_id in _files(evidence, name):
+    for source_id, path, log_id in _files(query, name):
 
         def entry(plan: OffsetEntry, source_id: str = source_id) -> int | None:
             line = plan.source(source_id)
@@ -85,21 +85,21 @@ def find_file_quickly(evidence: GatheredQuery, name: str) -> FileFound | None:
         def holds(read: SourceRead, source_id: str = source_id, log_id: int = log_id) -> bool:
             return read.source_id == source_id and read.files is not None and log_id in range(*read.files)
 
-        batch_id = _first_beyond(evidence, entry, log_id - 1, holds)
+        batch_id = _first_beyond(query, entry, log_id - 1, holds)
         return None if batch_id is None else FileFound(path, batch_id)
     return None
 
 
-def find_file_thoroughly(evidence: GatheredQuery, name: str, progress: Progress | None = None) -> FileFound | None:
+def find_file_thoroughly(query: OpenQuery, name: str, progress: Progress | None = None) -> FileFound | None:
     """The first file whose path ends with `name` and that one of all known batches read."""
     read: dict[str, list[tuple[int, int, int]]] = {}
-    for row in AllRows(evidence, progress):
+    for row in AllRows(query, progress):
         for each in row.reads:
             if each.files is not None and each.files[0] < each.files[1]:
                 read.setdefault(each.source_id, []).append((*each.files, row.batch))
     for ranges in read.values():
         ranges.sort()
-    for source_id, path, log_id in _files(evidence, name):
+    for source_id, path, log_id in _files(query, name):
         ranges = read.get(source_id, [])
         at = bisect.bisect_right(ranges, log_id, key=lambda each: each[0]) - 1
         if at >= 0 and log_id < ranges[at][1]:
@@ -107,31 +107,31 @@ def find_file_thoroughly(evidence: GatheredQuery, name: str, progress: Progress 
     return None
 
 
-def _files(evidence: GatheredQuery, name: str) -> Iterator[tuple[str, str, int]]:
+def _files(query: OpenQuery, name: str) -> Iterator[tuple[str, str, int]]:
     """Source, path and entry of the source's own log of every file whose path ends with `name`."""
-    logs = [source.name for source in evidence.checkpoint.sources]
-    mirrored = [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
+    logs = [source.name for source in query.checkpoint.sources]
+    mirrored = [copy.path.split("/")[1] for copy in query.copies if copy.path.startswith(f"{SOURCES}/")]
     for source_id in dict.fromkeys((*logs, *mirrored)):
-        for file in evidence.source_files(source_id):
+        for file in query.source_files(source_id):
             if unquote(file.path).endswith(name):
                 yield source_id, file.path, file.log_id
 
 
 def _first_beyond(
-    evidence: GatheredQuery,
+    query: OpenQuery,
     measure: Callable[[OffsetEntry], int | None],
     bound: int,
     holds: Callable[[SourceRead], bool],
 ) -> int | None:
     """The first batch of the checkpoint whose plan measures more than `bound`, if it is the one that `holds`."""
-    place = evidence.search(measure, bound)
+    place = query.search(measure, bound)
     if not place.is_exceeded:
         return None
-    ids = evidence.checkpoint.offsets.ids
+    ids = query.checkpoint.offsets.ids
     batch_id = ids.oldest if place.batch_id is None else ids.after(place.batch_id)
     is_start_known = batch_id == 0 or (batch_id is not None and batch_id - 1 in ids)
     if batch_id is None or not place.is_ordered or not is_start_known:
         return None
-    near = evidence.with_batches([batch_id - 1, batch_id])
+    near = query.with_batches([batch_id - 1, batch_id])
     rows = rows_of(near, [batch_id - 1, batch_id])
     return batch_id if any(holds(read) for row in rows if row.batch == batch_id for read in row.reads) else None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.copies import Copy, standing
 from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
 from lastgood.checkpoint.reader import read_checkpoint
@@ -32,10 +33,9 @@ from lastgood.mirror.backups import (
     restore_order,
     write_backup,
 )
-from lastgood.mirror.copies import Copy, standing
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.evidence import CheckpointMissingError, now_ms
 from lastgood.observe.ledger import chosen_ledger, fill_with
+from lastgood.observe.open_query import CheckpointMissingError, now_ms
 from lastgood.settings.keys import signer_of
 from lastgood.settings.target import Target
 from lastgood.signing import Signer

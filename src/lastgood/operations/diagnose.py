@@ -16,17 +16,12 @@ from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.engine import diagnose as judge
 from lastgood.errors import ExtraMissingError, StorageError, UsageError
 from lastgood.observe.advice_facts import advice_facts
-from lastgood.observe.evidence import GatheredQuery, gather, known_left, now_ms, require_checkpoint
+from lastgood.observe.evidence import EvidenceOptions, start_words
 from lastgood.observe.files_again import files_again
 from lastgood.observe.hosts import open_named
-from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, asked_by, world_of
-from lastgood.observe.surroundings import (
-    TIMEOUT_SECONDS,
-    EvidenceOptions,
-    Surroundings,
-    look_around,
-    start_words,
-)
+from lastgood.observe.observation import BATCHES, DiagnoseOptions, advised, asked_by, observe
+from lastgood.observe.open_query import OpenQuery, gather, known_left, now_ms, require_checkpoint
+from lastgood.observe.surroundings import TIMEOUT_SECONDS, look_around
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.spark_version import SparkVersion, parse_spark_version
@@ -80,18 +75,18 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
     if _is_file(target.typed):  # no checkpoint is a file: it is a bundle
         return Diagnosis(_of_bundle(Path(target.typed), options, spark))
     log = None if options.log is None else _read_log(options.log)
-    evidence = _gathered(target, options.evidence.words())
-    query = _query_of(log, evidence.query_id)
-    unasked = _unasked(evidence, query)
-    asked = _told_by_log(options, None if query is None else replace(query, sink=None) if unasked else query)
+    query = _gathered(target, options.evidence)
+    logged = _query_of(log, query.query_id)
+    unasked = _unasked(query, logged)
+    asked = _told_by_log(options, None if logged is None else replace(logged, sink=None) if unasked else logged)
     with ThreadPoolExecutor(3) as pool:
-        again = pool.submit(files_again, evidence)
-        advice = pool.submit(advice_facts, evidence, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
-        tables = pool.submit(_tables, evidence, query)
-        surroundings = look_around(evidence, asked.evidence, now_ms=now_ms(), headroom=True)
-        if not (options.evidence.sinks or evidence.target.sink):
-            surroundings = replace(surroundings, sinks=(*surroundings.sinks, *unasked))
-        world = advised(world_of(evidence, surroundings, asked), advice.result())
+        again = pool.submit(files_again, query)
+        advice = pool.submit(advice_facts, query, max_downtime_ms=options.max_downtime_ms, spark=options.spark)
+        tables = pool.submit(_tables, query, logged)
+        found = look_around(query, asked.evidence, now_ms=now_ms(), headroom=True)
+        if not (options.evidence.sinks or query.target.sink):
+            found = replace(found, seen=replace(found.seen, sinks=(*found.seen.sinks, *unasked)))
+        world = advised(observe(found, asked), advice.result())
         world = replace(world, tables=tables.result(), files_again=again.result())
     failures = log.failures if log else ()
     saved = None
@@ -99,8 +94,8 @@ def diagnose_and_save(target: Target, options: DiagnoseOptions | None = None) ->
         from lastgood.observe.bundle import save_bundle
 
         # Where the bundle is read, nobody knows the pipeline by its name.
-        elsewhere = replace(evidence.target, name=None)
-        saved = save_bundle(options.save, evidence, replace(world, asked=asked_by(elsewhere, asked)), failures=failures)
+        elsewhere = asked_by(replace(query.target, name=None), asked)
+        saved = save_bundle(options.save, replace(query, seen=replace(world, asked=elsewhere)), failures=failures)
     removed_idle = log.facts.executors_removed_idle if log else 0
     return Diagnosis(_judge(world, spark, failures, removed_idle, show_data=options.show_data), saved)
 
@@ -126,8 +121,7 @@ def _is_file(text: str) -> bool:
 
 
 def examine(
-    evidence: GatheredQuery,
-    surroundings: Surroundings,
+    query: OpenQuery,
     facts: AdviceFacts,
     *,
     asked: EvidenceOptions,
@@ -137,8 +131,8 @@ def examine(
     """The same diagnosis for who has looked around already: `status`, of one checkpoint or of many.
 
     Args:
-        evidence: With `BATCHES` of the newest batches, and the mirror where `gather` reads it.
-        surroundings: What sinks and Kafka said, asked with `headroom`.
+        query: With `BATCHES` of the newest batches, and the mirror where `gather` reads it; its sinks and Kafka were
+            asked, with `headroom`.
         facts: From `query_facts` at least; with less than `advice_facts` tells there is less advice, and no more.
         asked: By what options they were asked.
         at_ms: The time, milliseconds since 1970.
@@ -148,20 +142,20 @@ def examine(
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    world = world_of(evidence, surroundings, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
+    world = observe(query, DiagnoseOptions(asked, max_downtime_ms=max_downtime_ms))
     return judge(replace(advised(world, facts), now_ms=at_ms))
 
 
-def _gathered(target: Target, said: tuple[str, ...]) -> GatheredQuery:
+def _gathered(target: Target, evidence: EvidenceOptions) -> OpenQuery:
     """The checkpoint and its mirror, also of one that was left behind and of which nothing is left on its storage."""
     from lastgood.planning.plan import PlanInvalidError
 
-    evidence = gather(target, batches=BATCHES, may_be_missing=True, may_have_links=True, said=said)
+    query = gather(target, batches=BATCHES, may_be_missing=True, may_have_links=True, options=evidence)
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
-        evidence = known_left(evidence)
-    if not (evidence.mirror or evidence.left):
-        require_checkpoint(evidence.location, evidence.checkpoint, said)
-    return evidence
+        query = known_left(query)
+    if not (query.seen.copies or query.seen.left):
+        require_checkpoint(query.location, query.checkpoint, evidence)
+    return query
 
 
 def _judge(
@@ -193,7 +187,7 @@ def _of_bundle(path: Path, options: DiagnoseOptions, spark: SparkVersion | None)
         option = "--save" if options.save is not None else "--sink, --kafka"
         raise UsageError("a bundle is diagnosed by what it holds", subject=option, found=str(path))
     with open_bundle(path) as bundle:
-        world = bundle.world(bundle.evidence(batches=BATCHES).checkpoint)
+        world = bundle.query(batches=BATCHES).seen
         if options.fail_on_data_loss is not None:
             world = replace(world, fail_on_data_loss=options.fail_on_data_loss)
         if options.spark is not None or options.fail_on_data_loss is not None:
@@ -238,13 +232,13 @@ def _told_by_log(options: DiagnoseOptions, query: LoggedQuery | None) -> Diagnos
     return replace(options, evidence=evidence, fail_on_data_loss=fails, is_by_name=is_by_name)
 
 
-def _unasked(evidence: GatheredQuery, query: LoggedQuery | None) -> tuple[SinkEvidence, ...]:
+def _unasked(query: OpenQuery, logged: LoggedQuery | None) -> tuple[SinkEvidence, ...]:
     """The sink of which the log tells, if it is nowhere that somebody has named here: nobody is asked for it."""
-    sink = query.sink if query is not None else None
+    sink = logged.sink if logged is not None else None
     if sink is None or sink.location is None:
         return ()
     try:
-        open_named(evidence)(split_kind(sink.location)[1])
+        open_named(query)(split_kind(sink.location)[1])
     except ExtraMissingError:
         return ()  # whoever asks it says so
     except StorageError as error:
@@ -258,21 +252,23 @@ def _query_of(log: DriverLog | None, query_id: str | None) -> LoggedQuery | None
     return known or (queries[0] if len(queries) == 1 and query_id is None else None)
 
 
-def _tables(evidence: GatheredQuery, query: LoggedQuery | None) -> Mapping[str, DeltaFacts]:
+def _tables(query: OpenQuery, logged: LoggedQuery | None) -> Mapping[str, DeltaFacts]:
     """What the Delta tables still serve that the query reads, as far as a log tells where they are."""
-    newest = evidence.checkpoint.newest_offsets
+    newest = query.checkpoint.newest_offsets
     lines = (
         {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
         if newest
         else {}
     )
-    told = [source for source in (query.sources if query else ()) if is_told_as_table(source.kind) and source.location]
+    told = [
+        source for source in (logged.sources if logged else ()) if is_told_as_table(source.kind) and source.location
+    ]
     found = {}
     for source_id, offset in lines.items():
         is_alone = len(lines) == len(told) == 1
         places = {source.location for source in told if is_alone or _table_id(source) == offset.table_id}
         if len(places) == 1:
-            found[source_id] = _table(str(places.pop()), open_named(evidence))
+            found[source_id] = _table(str(places.pop()), open_named(query))
     return found
 
 

@@ -14,12 +14,13 @@ from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import LastgoodError, Retry, UsageError
-from lastgood.observe.evidence import GatheredQuery, MirrorUse, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.find import OffsetSearch, find_file_quickly, find_file_thoroughly
 from lastgood.observe.hosts import open_named
+from lastgood.observe.open_query import MirrorUse, OpenQuery, batch_unknown, gather, now_ms, records_of
 from lastgood.observe.rows import AllRows, BatchRow, rows_of
 from lastgood.observe.shown import SinkComparison
-from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.observe.surroundings import look_around
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
 from lastgood.query.kafka import not_served
@@ -31,7 +32,6 @@ from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, union
 from lastgood.values import JsonValue, form
 
 _NOTHING_ASKED = EvidenceOptions()
-_UNASKED = Surroundings()
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
@@ -47,7 +47,7 @@ class NotFoundInHistoryError(LastgoodError):
 class Inspection:
     """The batches of a query, newest first, and where it stands."""
 
-    evidence: GatheredQuery
+    query: OpenQuery
     rows: tuple[BatchRow, ...]
     known: int
     """How many batches are known in all."""
@@ -57,10 +57,10 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """What `inspect --format json` prints."""
         rows = [row_json(row, self.comparison) for row in self.rows]
-        return {**head_json(self.evidence, self.comparison), "known_batches": self.known, "batches": rows}
+        return {**head_json(self.query, self.comparison), "known_batches": self.known, "batches": rows}
 
 
-def head_json(evidence: GatheredQuery, comparison: SinkComparison) -> dict[str, Any]:
+def head_json(query: OpenQuery, comparison: SinkComparison) -> dict[str, Any]:
     """What the JSON begins with: the checkpoint, and what was asked beside it."""
     told = [
         {
@@ -73,7 +73,7 @@ def head_json(evidence: GatheredQuery, comparison: SinkComparison) -> dict[str, 
         }
         for sink in comparison.sinks
     ]
-    return {**evidence.to_json(), "sinks": told}
+    return {**query.to_json(), "sinks": told}
 
 
 def row_json(row: BatchRow, comparison: SinkComparison) -> dict[str, Any]:
@@ -103,13 +103,14 @@ def inspect_batches(
     if limit is None:
         everything = inspect_all(target, options=options)
         rows = list(everything)
-        evidence, known = everything.evidence, len(rows)
+        query, known = everything.query, len(rows)
     else:
-        evidence = gather(target, batches=limit + 1, said=options.words())
-        rows = list(rows_of(evidence))[::-1]
-        known = max(len(rows), len(evidence.checkpoint.offsets.ids))
-    comparison = SinkComparison(evidence, look_around(evidence, options, now_ms=clock_ms(), kafka=False).sinks)
-    return Inspection(evidence, (*comparison.only_in_sinks(), *rows)[:limit], known, comparison)
+        query = gather(target, batches=limit + 1, options=options)
+        rows = list(rows_of(query))[::-1]
+        known = max(len(rows), len(query.checkpoint.offsets.ids))
+    query = look_around(query, options, now_ms=clock_ms(), kafka=False)
+    comparison = SinkComparison(query, query.seen.sinks)
+    return Inspection(query, (*comparison.only_in_sinks(), *rows)[:limit], known, comparison)
 
 
 def inspect_all(
@@ -126,49 +127,50 @@ def inspect_all(
         CheckpointMissingError: there is none.
         StorageError: the storage does not answer (subclasses); also while iterating.
     """
-    return AllRows(gather(target, batches=2, mirror=MirrorUse.ALWAYS, said=options.words()), progress)
+    return AllRows(gather(target, batches=2, mirror=MirrorUse.ALWAYS, options=options), progress)
 
 
 def inspect_batch(
     target: Target, batch_id: int, *, options: EvidenceOptions = _NOTHING_ASKED
-) -> tuple[BatchRow, GatheredQuery]:
+) -> tuple[BatchRow, OpenQuery]:
     """One batch in full.
 
     Raises:
         BatchUnknownError: neither checkpoint nor mirror has it.
     """
-    return _one(gather(target, batches=2, said=options.words()), batch_id)
+    return _one(gather(target, batches=2, options=options), batch_id)
 
 
-def _one(evidence: GatheredQuery, batch_id: int) -> tuple[BatchRow, GatheredQuery]:
-    evidence = evidence.with_batches([batch_id - 1, batch_id])
-    for row in rows_of(evidence, [batch_id - 1, batch_id]):
+def _one(query: OpenQuery, batch_id: int) -> tuple[BatchRow, OpenQuery]:
+    query = query.with_batches([batch_id - 1, batch_id])
+    for row in rows_of(query, [batch_id - 1, batch_id]):
         if row.batch == batch_id:
-            return row, evidence
-    raise batch_unknown(evidence, batch_id)
+            return row, query
+    raise batch_unknown(query, batch_id)
 
 
-def surroundings_of(
-    evidence: GatheredQuery, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
-) -> Surroundings:
-    """What the sinks say, and Kafka if it is asked.
+def with_surroundings(
+    query: OpenQuery, options: EvidenceOptions, *, kafka: bool = True, clock_ms: Callable[[], int] = now_ms
+) -> OpenQuery:
+    """The same with what the sinks say, and Kafka if it is asked.
 
     Raises:
         LastgoodError: see `look_around`.
     """
-    return look_around(evidence, options, now_ms=clock_ms(), kafka=kafka)
+    return look_around(query, options, now_ms=clock_ms(), kafka=kafka)
 
 
-def batch_json(row: BatchRow, evidence: GatheredQuery, around: Surroundings = _UNASKED) -> dict[str, Any]:
+def batch_json(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
     """One batch in full: `row_json`, what its commit says, its pinned confs, how to process it again."""
-    record = evidence.records([row.batch])[row.batch]
+    record = query.records([row.batch])[row.batch]
     commit = record.commit if isinstance(record.commit, CommitEntry) else None
-    expired = _expired(row, around.kafka)
+    kafka = query.seen.kafka
+    expired = _expired(row, kafka)
     return {
-        **row_json(row, SinkComparison(evidence, around.sinks)),
+        **row_json(row, SinkComparison(query, query.seen.sinks)),
         "next_batch_watermark_ms": commit.next_batch_watermark_ms if commit else None,
         "conf": dict(sorted(record.offsets.conf.items())) if isinstance(record.offsets, OffsetEntry) else {},
-        "again": again(row, evidence, around.kafka.bootstrap if around.kafka else None),
+        "again": again(row, query, kafka.bootstrap if kafka else None),
         "expired": None if expired is None else ranges_to_json(expired),
     }
 
@@ -183,7 +185,7 @@ def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
     return not_served(whole, facts) if known else None
 
 
-def again(row: BatchRow, evidence: GatheredQuery, bootstrap: str | None = None) -> list[str]:
+def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list[str]:
     """What to type to read the input of a batch once more, as a batch query of Spark."""
     servers = "…" if bootstrap is None else f'"{bootstrap}"'
     lines = []
@@ -198,7 +200,7 @@ def again(row: BatchRow, evidence: GatheredQuery, bootstrap: str | None = None) 
             lines.append(f'spark.read.format("kafka").option("kafka.bootstrap.servers", {servers}){given}.load()')
         elif read.files is not None:
             first, stop = read.files
-            known = evidence.source_files(read.source_id)
+            known = query.source_files(read.source_id)
             files = dict.fromkeys(file.path for file in known if first <= file.log_id < stop)
             lines.append(f"spark.read…load({json.dumps(list(files))})")
     return lines
@@ -225,7 +227,7 @@ def find_offset(
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     progress: Progress | None = None,
-) -> tuple[BatchRow, GatheredQuery]:
+) -> tuple[BatchRow, OpenQuery]:
     """The batch that read an offset of Kafka.
 
     Offsets grow with the batches, so that a few looks find it. Where they do not, as after a topic was made anew, or
@@ -234,28 +236,28 @@ def find_offset(
     Raises:
         NotFoundInHistoryError: no known batch did; says what is known of that partition.
     """
-    evidence = gather(target, batches=2, said=options.words())
+    query = gather(target, batches=2, options=options)
     search = OffsetSearch(topic, partition, offset)
-    batch_id = search.quickly(evidence)
+    batch_id = search.quickly(query)
     if batch_id is None:
-        evidence = evidence.with_mirror()
-        batch_id = search.thoroughly(evidence, progress)
+        query = query.with_mirror()
+        batch_id = search.thoroughly(query, progress)
     if batch_id is not None:
-        return _one(evidence, batch_id)
+        return _one(query, batch_id)
     if search.perhaps is not None:
         raise NotFoundInHistoryError(
             f"nobody wrote down whether a batch holds offset {offset} of {topic}/{partition}",
-            subject=str(evidence.location),
+            subject=str(query.location),
             found=f"batch {search.perhaps} begins or ends there at the earliest or latest offset of its time",
             expected="an offset that lies between two positions of the log",
-            next=evidence.command("inspect", "--batch", search.perhaps),
+            next=query.command("inspect", "--batch", search.perhaps),
         )
     raise NotFoundInHistoryError(
         f"no known batch holds offset {offset} of {topic}/{partition}",
-        subject=str(evidence.location),
+        subject=str(query.location),
         found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
         expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
-        next=evidence.command("inspect"),
+        next=query.command("inspect"),
     )
 
 
@@ -265,23 +267,23 @@ def find_file(
     *,
     options: EvidenceOptions = _NOTHING_ASKED,
     progress: Progress | None = None,
-) -> tuple[BatchRow, str, GatheredQuery]:
+) -> tuple[BatchRow, str, OpenQuery]:
     """The batch that read an input file whose path ends with `name`, and that path.
 
     Raises:
         NotFoundInHistoryError: no entry of a file source's log names it.
     """
-    evidence = gather(target, batches=2, said=options.words())
-    found = find_file_quickly(evidence, name)
+    query = gather(target, batches=2, options=options)
+    found = find_file_quickly(query, name)
     if found is None:
-        evidence = evidence.with_mirror()
-        found = find_file_thoroughly(evidence, name, progress)
+        query = query.with_mirror()
+        found = find_file_thoroughly(query, name, progress)
     if found is not None:
-        row, evidence = _one(evidence, found.batch_id)
-        return row, found.path, evidence
+        row, query = _one(query, found.batch_id)
+        return row, found.path, query
     raise NotFoundInHistoryError(
         f"no known batch read a file named {name}",
-        subject=str(evidence.location),
+        subject=str(query.location),
         expected="the end of a path that a file source has read",
     )
 
@@ -301,50 +303,48 @@ class FileNow(JsonValue):
     """What Spark does with it; None if it is as it was when it was read, gone, or not known."""
 
 
-def file_now(evidence: GatheredQuery, path: str) -> FileNow | None:
+def file_now(query: OpenQuery, path: str) -> FileNow | None:
     """What became of an input file that a source's log names; None where no log names it.
 
     Raises:
         ExtraMissingError: the library for its storage is not installed.
     """
-    sources = dict.fromkeys((*(log.name for log in evidence.checkpoint.sources), *_mirrored_sources(evidence)))
+    sources = dict.fromkeys((*(log.name for log in query.checkpoint.sources), *_mirrored_sources(query)))
     for source_id in sources:
-        files = sorted(evidence.source_files(source_id), key=lambda file: file.log_id)
+        files = sorted(query.source_files(source_id), key=lambda file: file.log_id)
         named = [file for file in files if file.path == path]
         if named:
-            facts = ask_files(named[-1:], open_at=open_named(evidence))[0]
+            facts = ask_files(named[-1:], open_at=open_named(query))[0]
             return FileNow(facts, then(facts, max(file.timestamp_ms for file in files)))
     return None
 
 
-def _mirrored_sources(evidence: GatheredQuery) -> list[str]:
-    return [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
+def _mirrored_sources(query: OpenQuery) -> list[str]:
+    return [copy.path.split("/")[1] for copy in query.copies if copy.path.startswith(f"{SOURCES}/")]
 
 
-def find_time(
-    target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED
-) -> tuple[BatchRow, GatheredQuery]:
+def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED) -> tuple[BatchRow, OpenQuery]:
     """The batch that was running at a time: the newest one planned at or before it.
 
     Raises:
         NotFoundInHistoryError: the oldest known batch is younger.
     """
-    evidence = gather(target, batches=2, said=options.words())
-    batch_id = evidence.planned_at(time_ms)
+    query = gather(target, batches=2, options=options)
+    batch_id = query.planned_at(time_ms)
     if batch_id is not None:
-        return _one(evidence, batch_id)
-    evidence = evidence.with_mirror()
-    timed = ((record.batch_id, record.time_ms) for record in records_of(evidence.copies))
+        return _one(query, batch_id)
+    query = query.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
     before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
     if not before:
-        oldest = evidence.known.oldest
+        oldest = query.known.oldest
         raise NotFoundInHistoryError(
             "no known batch is that old",
-            subject=str(evidence.location),
+            subject=str(query.location),
             found="no batch" if oldest is None else f"the oldest is batch {oldest}",
-            next=evidence.command("inspect", "--all"),
+            next=query.command("inspect", "--all"),
         )
-    return _one(evidence, before[-1])
+    return _one(query, before[-1])
 
 
 def parse_place(text: str) -> tuple[str, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lastgood.incident.notes import note_recover
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.open_query import now_ms
 from lastgood.recovery.deciding import Tell, decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions

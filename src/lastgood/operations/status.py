@@ -23,11 +23,12 @@ from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import last_incident
 from lastgood.observe.advice_facts import query_facts
 from lastgood.observe.below import Reach, checkpoints_below
-from lastgood.observe.evidence import GatheredQuery, gather_at, known_left, now_ms, require_checkpoint
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.exposure import exposure_to_kafka
 from lastgood.observe.fleet import look_around_all
 from lastgood.observe.observation import BATCHES
-from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.observe.open_query import OpenQuery, gather_at, known_left, now_ms, require_checkpoint
+from lastgood.observe.surroundings import look_around
 from lastgood.operations.diagnose import examine
 from lastgood.planning.plan import PlanInvalidError
 from lastgood.query.advice_facts import AdviceFacts
@@ -255,19 +256,19 @@ def status(
     storage = open_storage(location)
     with ThreadPoolExecutor(2) as beside:
         incident = beside.submit(_last_incident, storage, location)
-        evidence = _with_left(gather_at(target, storage, batches=BATCHES))
-        if not (evidence.mirror or evidence.left):
-            require_checkpoint(location, evidence.checkpoint, options.words())
+        found = _with_left(gather_at(target, storage, batches=BATCHES))
+        if not (found.seen.copies or found.seen.left):
+            require_checkpoint(location, found.checkpoint, options)
         at_ms = clock_ms()
-        facts = beside.submit(query_facts, evidence, max_downtime_ms=max_downtime_ms)
-        around = look_around(evidence, options, now_ms=at_ms, headroom=True)
-        found = _judge(evidence, around, facts.result(), options, at_ms, max_downtime_ms)
+        facts = beside.submit(query_facts, found, max_downtime_ms=max_downtime_ms)
+        found = look_around(found, options, now_ms=at_ms, headroom=True)
+        judged = _judge(found, facts.result(), options, at_ms, max_downtime_ms)
         last = incident.result()
         return replace(
-            found,
+            judged,
             incident=last,
             incident_signature=_signature(storage, location, last, target.config),
-            failed=_failed(evidence),
+            failed=_failed(found),
             target=target.typed,
             max_downtime_ms=max_downtime_ms,
         )
@@ -303,7 +304,7 @@ def status_below(
     asks = bool(options.sinks) or options.kafka is not None
     with ThreadPoolExecutor(max(2, storage.parallel // 4)) as pool:
         # Where nobody is asked each is judged at once: what a thousand checkpoints hold need not be kept.
-        look: Callable[[Storage, Location], GatheredQuery | Status | None] = partial(_read, root.config)
+        look: Callable[[Storage, Location], OpenQuery | Status | None] = partial(_read, root.config)
         if not asks:
             look = partial(_look, root.config, options=options, max_downtime_ms=wanted_ms, at_ms=clock_ms())
         asked = [pool.submit(_one_of_many, look, storage, each) for each in checkpoints_below(storage, location, reach)]
@@ -312,11 +313,11 @@ def status_below(
             looked.append(done.result())
             if progress is not None:
                 progress(len(looked))
-        gathered = [each for each in looked if isinstance(each, GatheredQuery) and _is_any(each)]
+        gathered = [each for each in looked if isinstance(each, OpenQuery) and _is_any(each)]
         at_ms = clock_ms()
-        around = look_around_all(gathered, options, now_ms=at_ms) if asks else []
+        gathered = look_around_all(gathered, options, now_ms=at_ms) if asks else []
         again = partial(_look_again, options=options, max_downtime_ms=wanted_ms, at_ms=at_ms)
-        found = list(pool.map(again, gathered, around))
+        found = list(pool.map(again, gathered))
     found += [each for each in looked if isinstance(each, Status)]
     found = [  # of unreadable ones, too
         replace(each, target=str(each.location), options=options, max_downtime_ms=wanted_ms) for each in found
@@ -325,8 +326,8 @@ def status_below(
 
 
 def _one_of_many(
-    look: Callable[[Storage, Location], GatheredQuery | Status | None], storage: Storage, location: Location
-) -> GatheredQuery | Status | None:
+    look: Callable[[Storage, Location], OpenQuery | Status | None], storage: Storage, location: Location
+) -> OpenQuery | Status | None:
     """What is told of a checkpoint that may not let us look: of many, it is one line."""
     try:
         return look(storage, location)
@@ -334,15 +335,15 @@ def _one_of_many(
         return Status(location, None, error)
 
 
-def _read(config: Config, storage: Storage, location: Location) -> GatheredQuery:
+def _read(config: Config, storage: Storage, location: Location) -> OpenQuery:
     return _with_left(gather_at(Target(str(location), config=config), storage, batches=BATCHES))
 
 
-def _with_left(evidence: GatheredQuery) -> GatheredQuery:
+def _with_left(query: OpenQuery) -> OpenQuery:
     """The same, knowing whether a recovery has left the checkpoint behind."""
     with contextlib.suppress(PlanInvalidError):  # what cannot be read is the business of whoever repairs
-        return known_left(evidence)
-    return evidence
+        return known_left(query)
+    return query
 
 
 def _look(
@@ -355,25 +356,23 @@ def _look(
     at_ms: int,
 ) -> Status | None:
     """One that nobody else tells of; None if it is none."""
-    evidence = _read(config, storage, location)
-    if not _is_any(evidence):
+    query = _read(config, storage, location)
+    if not _is_any(query):
         return None
-    return _look_again(evidence, Surroundings(), options=options, max_downtime_ms=max_downtime_ms, at_ms=at_ms)
+    return _look_again(query, options=options, max_downtime_ms=max_downtime_ms, at_ms=at_ms)
 
 
-def _look_again(
-    evidence: GatheredQuery, around: Surroundings, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int
-) -> Status:
+def _look_again(query: OpenQuery, *, options: EvidenceOptions, max_downtime_ms: int | None, at_ms: int) -> Status:
     try:
-        facts = query_facts(evidence, max_downtime_ms=max_downtime_ms)
-        return _judge(evidence, around, facts, options, at_ms, max_downtime_ms)
+        facts = query_facts(query, max_downtime_ms=max_downtime_ms)
+        return _judge(query, facts, options, at_ms, max_downtime_ms)
     except StorageError as error:
-        return Status(evidence.location, None, error)
+        return Status(query.location, None, error)
 
 
-def _is_any(evidence: GatheredQuery) -> bool:
+def _is_any(query: OpenQuery) -> bool:
     """Whether there is a checkpoint, a mirror of one, or the recovery that left it behind."""
-    return bool(evidence.mirror or evidence.left) or evidence.checkpoint.is_there
+    return bool(query.seen.copies or query.seen.left) or query.checkpoint.is_there
 
 
 def _last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
@@ -395,35 +394,34 @@ def _signature(
     return worst(file_of_incident(storage, location, last.id, keys))
 
 
-def _failed(evidence: GatheredQuery) -> FailedBatch | None:
-    if not evidence.location.name:
+def _failed(query: OpenQuery) -> FailedBatch | None:
+    if not query.location.name:
         return None
     try:
-        kept = read_attempts(evidence.storage, evidence.location)
+        kept = read_attempts(query.storage, query.location)
     except LastgoodError:  # as little a reason to say nothing of the rest
         return None
     if kept is None:
         return None
     from lastgood.recovery.attempts import failed_batch  # noqa: PLC0415 - 50 ms that most queries need not pay
 
-    return failed_batch(kept, evidence.checkpoint.last_committed)
+    return failed_batch(kept, query.checkpoint.last_committed)
 
 
 def _judge(
-    evidence: GatheredQuery,
-    around: Surroundings,
+    query: OpenQuery,
     facts: AdviceFacts,
     options: EvidenceOptions,
     at_ms: int,
     max_downtime_ms: int | None,
 ) -> Status:
     """What `diagnose` makes of it, and how much of it sinks and Kafka tell."""
-    report = examine(evidence, around, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
+    report = examine(query, facts, asked=options, at_ms=at_ms, max_downtime_ms=max_downtime_ms)
     views = views_of(report.world)
-    exposure = exposure_to_kafka(evidence, around, facts, options, at_ms=at_ms)
-    stand = _stand(evidence, report)
+    exposure = exposure_to_kafka(query, facts, options, at_ms=at_ms)
+    stand = _stand(query, report)
     return Status(
-        evidence.location,
+        query.location,
         stand,
         exposure=exposure,
         sinks=tuple(sink_standing(each) for each in views),
@@ -442,18 +440,18 @@ def _left_json(left: LeftBehind, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _stand(evidence: GatheredQuery, report: Report) -> DiagnosedStatus:
-    checkpoint = evidence.checkpoint
+def _stand(query: OpenQuery, report: Report) -> DiagnosedStatus:
+    checkpoint = query.checkpoint
     return DiagnosedStatus(
         grade_of(report),
         report.position,
         tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
         report.restart.outcome,
-        evidence.query_id,
+        query.query_id,
         checkpoint.mode,
         checkpoint.is_stateful,
         checkpoint.newest_offsets,
-        report.world.asked.about(str(evidence.location)),
+        report.world.asked.about(str(query.location)),
         report.world.mirrored,
     )
 

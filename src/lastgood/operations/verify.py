@@ -23,8 +23,8 @@ from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
 from lastgood.observe.advice_facts import query_facts
-from lastgood.observe.evidence import gather
 from lastgood.observe.observation import BATCHES
+from lastgood.observe.open_query import gather
 from lastgood.observe.surroundings import reading
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
@@ -210,11 +210,11 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     committed = read_committed(checkpoint)
     config = None if kafka_config is None else read_kafka_config(kafka_config)
     topics = {each.topic for each in committed.ranges}
-    evidence = gather(target, batches=BATCHES)
-    stands = reading(evidence)
+    query = gather(target, batches=BATCHES)
+    stands = reading(query)
     facts = ask_kafka(kafka, topics, config=config.settings if config else None, times_ms=stands.after)
     ranges = served_ranges(committed.ranges, facts)
-    ids = recorded_ids(facts, query_facts(evidence).topic_ids)
+    ids = recorded_ids(facts, query_facts(query).topic_ids)
     for topic in sorted(topics):
         _require_same(
             topic,

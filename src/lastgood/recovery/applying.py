@@ -13,9 +13,10 @@ from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, Room, find_recovery, require_no_open
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
-from lastgood.observe.survey import Survey, shown_by_sinks, survey
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery, now_ms
+from lastgood.observe.surroundings import TIMEOUT_SECONDS
+from lastgood.observe.survey import describe_sinks, find_left_out, make_promise, shown_by_sinks, survey, with_sinks_back
 from lastgood.planning.goals.kinds import is_begun_anew
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.steps import files_after, sink_edits
@@ -270,7 +271,7 @@ class _Work:
         return self.warrant.plan
 
     @contextlib.contextmanager
-    def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
+    def begun(self, found: OpenQuery | None = None) -> Iterator[tuple[Engine, str]]:
         """The engine and the proof of death, as long as nobody else may touch the checkpoint."""
         storage = open_writable(self.location)
         room = Room(self.location, self.plan.recovery, storage, self.keys())
@@ -288,7 +289,7 @@ class _Work:
             if found is not None and room.stage() in (None, RecoveryStage.BEGUN):
                 _require_same(self.plan, found, room)
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
-            surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
+            surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: make_promise(self._survey(), shown))
             engine = Engine(
                 room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle, config=self.config
             )
@@ -296,7 +297,7 @@ class _Work:
             yield engine, proof
             sweep_drafts(storage, self.location, now_ms=now_ms())
 
-    def _survey(self) -> Survey:
+    def _survey(self) -> OpenQuery:
         return _survey(self.warrant, self.config, self.keys)
 
     def _settle(self) -> None:
@@ -417,15 +418,15 @@ def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
     )
 
 
-def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
+def _require_same(plan: Plan, found: OpenQuery, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
-    require_answers(plan.sinks, found.sinks)
+    require_answers(plan.sinks, describe_sinks(found))
     files = files_after(plan.steps)
     if room is not None and room.stage() is RecoveryStage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
-    then, after = OverlayStorage(found.evidence.storage, found.location, files), found.after(sink_edits(plan.steps))
-    promise = after.promise(then)
-    if not promise.agrees(plan.promise) or found.sinks != plan.sinks:
+    then, after = OverlayStorage(found.storage, found.location, files), with_sinks_back(found, sink_edits(plan.steps))
+    promise = make_promise(after, then)
+    if not promise.agrees(plan.promise) or describe_sinks(found) != plan.sinks:
         raise PlanStaleError(
             "the plan does not fit any more: Spark would do something else, or a sink has moved",
             subject=plan.checkpoint,
@@ -438,7 +439,7 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
     told = None
     if starts_at is not None:
         told = {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
-    _require_nothing_more_left_out(plan, after.left_out(then, promise, told))
+    _require_nothing_more_left_out(plan, find_left_out(after, then, promise, told))
 
 
 def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) -> None:
@@ -495,7 +496,7 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(warrant: Warrant, config: Config, keys: Keys) -> Survey:
+def _survey(warrant: Warrant, config: Config, keys: Keys) -> OpenQuery:
     plan = warrant.plan
     return survey(
         Target(plan.checkpoint, config=config),

@@ -21,9 +21,10 @@ from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.ladder.tally import JudgedTally, Tally, TallyStand, judged, parse_tally
 from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import gather, now_ms
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import gather, now_ms
 from lastgood.observe.progress import LogWatch
-from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.observe.surroundings import look_around
 from lastgood.records.record import Record
 from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
@@ -364,7 +365,7 @@ def _is_recorded(storage: Storage, location: Location) -> bool:
 
 def _is_kafka_away(target: Target, evidence: EvidenceOptions) -> bool:
     found = gather(target, batches=1)
-    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).kafka
+    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).seen.kafka
     return kafka is not None and kafka.unknown is not None
 
 

@@ -15,11 +15,11 @@ from lastgood.diagnosis.rules_left import first_start_unproven
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.room import PlanNotOfThisPlaceError, RecoveryStage, Room, latest, open_recovery, recoveries_folder
 from lastgood.ladder.rungs import Rung, rungs
-from lastgood.observe.evidence import CheckpointMissingError, now_ms
+from lastgood.observe.evidence import said_of
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, now_ms
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import said_of
-from lastgood.observe.survey import Survey, survey
+from lastgood.observe.survey import survey, with_wanted
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Guarantee, Waiver
@@ -310,11 +310,12 @@ class _Work:
             spark=options.spark,
             may_be_missing=True,
             keys=self.keys,
-        ).wanting(options.goal_words(), options.accept)
-        for sink in found.world.sinks:
+        )
+        found = with_wanted(found, options.goal_words(), options.accept)
+        for sink in found.seen.sinks:
             if sink.others or sink.last_batch is not None:
                 return self._start_again(missing, found, sink)
-        sinks = found.world.sinks
+        sinks = found.seen.sinks
         for sink in sinks:
             if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
@@ -332,7 +333,7 @@ class _Work:
         silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
         warning = None if is_proven else first_start_unproven(where, silent)
-        if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
+        if warning is not None and found.seen.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
             # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
             because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
             missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
@@ -365,10 +366,10 @@ class _Work:
             return None
         return first_start_unproven(plan.checkpoint, silent, left_by)
 
-    def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
+    def _start_again(self, missing: CheckpointMissingError, found: OpenQuery, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
         fresh = replace(self.options, goal="fresh", where=self._where_if_lost())
-        missing.next = found.world.command("plan", *fresh.goal_words())
+        missing.next = found.seen.command("plan", *fresh.goal_words())
         missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
         try:
             return replace(self, options=fresh).plan()

@@ -11,11 +11,11 @@ from lastgood.errors import LastgoodError, command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ladder.rungs import CommandStanding, Rung, rungs
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.evidence import EvidenceOptions, said_of
 from lastgood.observe.exposure import has_unread
+from lastgood.observe.open_query import now_ms
 from lastgood.observe.positions import StartChoice
 from lastgood.observe.retention import retention_of
-from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner

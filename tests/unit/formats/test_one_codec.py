@@ -22,7 +22,7 @@ HAND_WRITTEN = {
     "failures/classify.py:Failure",
     "incident/report.py:IncidentReport",
     "observe/below.py:Reach",
-    "observe/evidence.py:GatheredQuery",
+    "observe/open_query.py:OpenQuery",
     "observe/offsets.py:OffsetsAfterBatch",
     "operations/inspect.py:Inspection",
     "operations/key.py:ToSign",

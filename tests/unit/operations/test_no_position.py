@@ -109,7 +109,7 @@ def test_offsets_names_what_the_plan_holds(tmp_path: Path, text: str, name: str)
 def test_lag_is_counted_from_where_the_query_will_begin(
     tmp_path: Path, text: str, unread: dict[int, tuple[tuple[int, int]]]
 ) -> None:
-    from lastgood.observe.evidence import gather
+    from lastgood.observe.open_query import gather
 
     where = reading(gather(resolve_target(str(at_the_end(tmp_path, text))), batches=2))
     found = exposure_of(where, broker((4, 30), (4, 15)), now_ms=1)
