@@ -13,9 +13,10 @@ from lastgood.diagnosis.grade import Grade
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.open_query import gather
+from lastgood.observe.query_status import Status
 from lastgood.observe.surroundings import look_around, reading
 from lastgood.operations.inspect import inspect_batches
-from lastgood.operations.status import Status, status, status_below
+from lastgood.operations.status import status, status_below
 from lastgood.query.kafka import Losing, exposure_of
 from lastgood.query.sinks import Agreement
 from lastgood.settings.target import resolve_target

@@ -71,6 +71,7 @@ def inspect(
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
+    from lastgood.observe.batch_json import batch_json, head_json
     from lastgood.observe.shown import SinkComparison
     from lastgood.operations import inspect as operation
     from lastgood.settings.target import resolve_target
@@ -100,8 +101,8 @@ def inspect(
     else:
         now = operation.file_now(found, how)
     if output_format == "json":
-        facts = operation.batch_json(row, found)
-        head = operation.head_json(found, SinkComparison(found, found.seen.sinks))
+        facts = batch_json(row, found)
+        head = head_json(found, SinkComparison(found, found.seen.sinks))
         if file_name is None:
             file = {}
         else:
@@ -152,20 +153,19 @@ def _find(
     file_name: str | None,
     time_ms: int | None,
 ) -> tuple[BatchRow, OpenQuery, str | None]:
+    from lastgood.observe.find import find_file, find_offset, find_time
     from lastgood.operations import inspect as operation
 
     if place is not None:
         with batches_read() as progress:
-            row, query = operation.find_offset(
-                target, *operation.parse_place(place), options=options, progress=progress
-            )
+            row, query = find_offset(target, *operation.parse_place(place), options=options, progress=progress)
         return row, query, place
     if file_name is not None:
         with batches_read() as progress:
-            row, path, query = operation.find_file(target, file_name, options=options, progress=progress)
+            row, path, query = find_file(target, file_name, options=options, progress=progress)
         return row, query, path
     if time_ms is not None:
-        row, query = operation.find_time(target, time_ms, options=options)
+        row, query = find_time(target, time_ms, options=options)
         return row, query, clock(time_ms)
     row, query = operation.inspect_batch(target, batch or 0, options=options)
     return row, query, None
@@ -279,8 +279,8 @@ def print_summary(query: OpenQuery, out: Console) -> None:
 
 def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console) -> None:
 
+    from lastgood.observe.batch_json import batch_json
     from lastgood.observe.shown import SinkComparison
-    from lastgood.operations.inspect import batch_json
 
     if how is not None:
         out.print(styled(f"{how} is in ", (f"batch {row.batch}", "bold")))

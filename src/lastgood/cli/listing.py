@@ -12,10 +12,11 @@ from typing import Any
 from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
 from lastgood.cli.output import console, nothing_changed
 from lastgood.cli.progress import batches_read
+from lastgood.observe.batch_json import head_json, row_json
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.rows import AllRows
 from lastgood.observe.shown import SinkComparison
-from lastgood.operations.inspect import head_json, inspect_all, row_json, with_surroundings
+from lastgood.operations.inspect import inspect_all, with_surroundings
 from lastgood.settings.target import Target
 from lastgood.visible import json_line, visible
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lastgood.observe.evidence import EvidenceOptions
-    from lastgood.operations.status import Status
+    from lastgood.observe.query_status import Status
     from lastgood.query.agreement import SinkStanding
     from lastgood.query.kafka import Exposure
 

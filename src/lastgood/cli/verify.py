@@ -111,7 +111,8 @@ def verify(
                 f"{options[0]} goes with --data", next=command_line("verify", target, "--data", *options_said())
             )
         return _verify_logs(target, output_format)
-    from lastgood.operations.verify import SparkSubmit, verify_data
+    from lastgood.audit.spark_job import SparkSubmit
+    from lastgood.operations.verify import verify_data
     from lastgood.settings.target import resolve_target
 
     known = resolve_target(target)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.audit.spark_job import run_audit
 from lastgood.demo.stage import TOPIC, DemoStage
-from lastgood.operations.verify import run_audit
 from lastgood.sources.kafka.ranges import Ranges, common, offset_count, ranges_to_json, union
 from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, AuditSpec, Difference, SinkTable, parse_columns

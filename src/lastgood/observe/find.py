@@ -1,4 +1,4 @@
-"""Which batch read an offset of Kafka, or a file: found by a few looks where that is enough, else by looking at all."""
+"""Which batch read an offset of Kafka or a file, or ran at a time: by a few looks if that is enough, else by all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from urllib.parse import unquote
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.observe.open_query import OpenQuery
-from lastgood.observe.rows import AllRows, rows_of
+from lastgood.errors import LastgoodError, Retry
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery, batch_unknown, gather, records_of
+from lastgood.observe.rows import AllRows, BatchRow, rows_of
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Range, Spans
+
+_NOTHING_ASKED = EvidenceOptions()
 
 
 class OffsetSearch:
@@ -135,3 +140,117 @@ def _first_beyond(
     near = query.with_batches([batch_id - 1, batch_id])
     rows = rows_of(near, [batch_id - 1, batch_id])
     return batch_id if any(holds(read) for row in rows if row.batch == batch_id for read in row.reads) else None
+
+
+class NotFoundInHistoryError(LastgoodError):
+    """No known batch holds what was looked for."""
+
+    condition = "NOT_IN_HISTORY"
+    exit_code = 40
+    retry = Retry.AFTER_CHANGE
+
+
+def read_one(query: OpenQuery, batch_id: int) -> tuple[BatchRow, OpenQuery]:
+    """One batch in full.
+
+    Raises:
+        BatchUnknownError: neither checkpoint nor mirror has it.
+    """
+    query = query.with_batches([batch_id - 1, batch_id])
+    for row in rows_of(query, [batch_id - 1, batch_id]):
+        if row.batch == batch_id:
+            return row, query
+    raise batch_unknown(query, batch_id)
+
+
+def find_offset(
+    target: Target,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    progress: Progress | None = None,
+) -> tuple[BatchRow, OpenQuery]:
+    """The batch that read an offset of Kafka.
+
+    Offsets grow with the batches, so that a few looks find it. Where they do not, as after a topic was made anew, or
+    where batches are damaged or purged, every batch is looked at: if several read the offset, the newest counts.
+
+    Raises:
+        NotFoundInHistoryError: no known batch did; says what is known of that partition.
+    """
+    query = gather(target, batches=2, options=options)
+    search = OffsetSearch(topic, partition, offset)
+    batch_id = search.quickly(query)
+    if batch_id is None:
+        query = query.with_mirror()
+        batch_id = search.thoroughly(query, progress)
+    if batch_id is not None:
+        return read_one(query, batch_id)
+    if search.perhaps is not None:
+        raise NotFoundInHistoryError(
+            f"nobody wrote down whether a batch holds offset {offset} of {topic}/{partition}",
+            subject=str(query.location),
+            found=f"batch {search.perhaps} begins or ends there at the earliest or latest offset of its time",
+            expected="an offset that lies between two positions of the log",
+            next=query.command("inspect", "--batch", search.perhaps),
+        )
+    raise NotFoundInHistoryError(
+        f"no known batch holds offset {offset} of {topic}/{partition}",
+        subject=str(query.location),
+        found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
+        expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
+        next=query.command("inspect"),
+    )
+
+
+def find_file(
+    target: Target,
+    name: str,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    progress: Progress | None = None,
+) -> tuple[BatchRow, str, OpenQuery]:
+    """The batch that read an input file whose path ends with `name`, and that path.
+
+    Raises:
+        NotFoundInHistoryError: no entry of a file source's log names it.
+    """
+    query = gather(target, batches=2, options=options)
+    found = find_file_quickly(query, name)
+    if found is None:
+        query = query.with_mirror()
+        found = find_file_thoroughly(query, name, progress)
+    if found is not None:
+        row, query = read_one(query, found.batch_id)
+        return row, found.path, query
+    raise NotFoundInHistoryError(
+        f"no known batch read a file named {name}",
+        subject=str(query.location),
+        expected="the end of a path that a file source has read",
+    )
+
+
+def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED) -> tuple[BatchRow, OpenQuery]:
+    """The batch that was running at a time: the newest one planned at or before it.
+
+    Raises:
+        NotFoundInHistoryError: the oldest known batch is younger.
+    """
+    query = gather(target, batches=2, options=options)
+    batch_id = query.planned_at(time_ms)
+    if batch_id is not None:
+        return read_one(query, batch_id)
+    query = query.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
+    before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
+    if not before:
+        oldest = query.known.oldest
+        raise NotFoundInHistoryError(
+            "no known batch is that old",
+            subject=str(query.location),
+            found="no batch" if oldest is None else f"the oldest is batch {oldest}",
+            next=query.command("inspect", "--all"),
+        )
+    return read_one(query, before[-1])

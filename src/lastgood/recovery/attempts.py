@@ -18,7 +18,7 @@ from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_fail
 from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.room import recoveries
 from lastgood.ladder.rungs import CommandStanding, Rung
-from lastgood.ladder.tally import JudgedTally, Tally, TallyStand, judged, parse_tally
+from lastgood.ladder.tally import FailedBatch, JudgedTally, Tally, TallyStand, judged, parse_tally
 from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
 from lastgood.observe.evidence import EvidenceOptions
@@ -34,7 +34,6 @@ from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
-from lastgood.values import JsonValue
 
 if TYPE_CHECKING:
     from lastgood.recovery.decision import Decision
@@ -52,41 +51,6 @@ class AttemptsExhaustedError(LastgoodError):
     condition = "ATTEMPTS_EXHAUSTED"
     exit_code = 71
     retry = Retry.AFTER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class FailedBatch(JsonValue):
-    """A batch that was started again and again, and committed nothing."""
-
-    batch: int | None
-    """None once it was dropped, and until it is planned anew."""
-    times: int
-    """Starts that failed, since the newest commit."""
-    since_ms: int | None
-    """When the first of them was noticed, milliseconds since 1970."""
-
-    @classmethod
-    def of(cls, tally: Tally | None) -> FailedBatch | None:
-        """What a tally tells; None if nothing has failed."""
-        if tally is None or tally.failures == 0:
-            return None
-        return cls(tally.stand.orphan, tally.failures, tally.since_ms)
-
-
-def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
-    """What has failed since the newest commit, as far as anybody has counted it.
-
-    Args:
-        kept: What `read_attempts` found.
-        committed: The newest committed batch.
-    """
-    try:
-        tally = parse_tally(kept)
-    except ValueError:  # `recover` says so, and begins anew
-        return None
-    if tally.stand.committed == committed:
-        return FailedBatch.of(tally)
-    return None
 
 
 def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:

@@ -25,9 +25,9 @@ HAND_WRITTEN = {
     "observe/open_query.py:OpenQuery",
     "observe/offsets.py:OffsetsAfterBatch",
     "operations/inspect.py:Inspection",
-    "operations/key.py:ToSign",
-    "operations/run.py:Prepared",
-    "operations/status.py:Status",
+    "journal/to_sign.py:ToSign",
+    "supervise/prepared.py:Prepared",
+    "observe/query_status.py:Status",
     "planning/goals/kind.py:Goal",
     "planning/goals/values.py:FreshGoal",
     "query/history.py:SourceRead",
@@ -60,7 +60,7 @@ LEFT = {
     "bundle/archive.py": 1,
     "cli/listing.py": 1,
     "mirror/copies.py": 1,
-    "operations/verify.py": 2,
+    "audit/spark_job.py": 2,
 }
 """Where JSON of lastgood is read beside `notes.read_json`, without its bounds."""
 

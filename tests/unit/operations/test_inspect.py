@@ -10,20 +10,12 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
+from lastgood.observe.batch_json import batch_json
 from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.find import NotFoundInHistoryError, find_file, find_offset, find_time
 from lastgood.observe.open_query import BatchUnknownError
 from lastgood.observe.state_sizes import inspect_state
-from lastgood.operations.inspect import (
-    NotFoundInHistoryError,
-    batch_json,
-    find_file,
-    find_offset,
-    find_time,
-    inspect_batch,
-    inspect_batches,
-    parse_place,
-    with_surroundings,
-)
+from lastgood.operations.inspect import inspect_batch, inspect_batches, parse_place, with_surroundings
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter

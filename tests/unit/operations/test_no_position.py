@@ -9,11 +9,13 @@ import pytest
 from planning import broker, delta, drafted, known, query
 from predicting import change, line
 
+from lastgood.audit.committed import NoCommittedBatchError, read_committed
 from lastgood.audit.logs import verify_logs
+from lastgood.observe.batch_json import again
+from lastgood.observe.find import NotFoundInHistoryError, find_offset
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import reading
-from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
-from lastgood.operations.verify import NoCommittedBatchError, read_committed
+from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
