@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
@@ -18,14 +18,22 @@ from lastgood.query.kafka import expired
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_json, union
 from lastgood.sources.kafka.reader import SourceKindError
+from lastgood.values import JsonValue, form
 
 _NOTHING_ASKED = EvidenceOptions()
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsAfterBatch:
+class OffsetsAfterBatch(JsonValue):
     """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
+
+    json = form(
+        "checkpoint=query.location batch current committed=is_committed time_ms sources=_starts unresolved went_back "
+        "expired=_expired sinks=_sinks",
+        left_out="unresolved went_back",
+        texts="checkpoint",
+    )
+    """What `offsets --format json` prints."""
 
     query: OpenQuery
     batch: int
@@ -96,23 +104,20 @@ class OffsetsAfterBatch:
             next=self.query.command("offsets", "--batch", self.batch, "--source", first),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """What `offsets --format json` prints."""
-        return {
-            "checkpoint": str(self.query.location),
-            "batch": self.batch,
-            "current": self.current,
-            "committed": self.is_committed,
-            "time_ms": self.time_ms,
-            "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
-            **({"unresolved": _by_text(self.unresolved)} if self.unresolved else {}),
-            **({"went_back": _by_text(self.went_back)} if self.went_back else {}),
-            "expired": ranges_to_json(self.expired) if self._earliest_known else None,
-            "sinks": [
-                {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
-                for sink in self.query.seen.sinks
-            ],
-        }
+    @property
+    def _starts(self) -> dict[str, Any]:
+        return {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources}
+
+    @property
+    def _expired(self) -> dict[str, Any] | None:
+        return ranges_to_json(self.expired) if self._earliest_known else None
+
+    @property
+    def _sinks(self) -> list[dict[str, Any]]:
+        return [
+            {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
+            for sink in self.query.seen.sinks
+        ]
 
     @property
     def _earliest_known(self) -> bool:
@@ -240,10 +245,6 @@ def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
                 if offset < 0:
                     found.setdefault(topic, {})[partition] = str(name_offset(offset))
     return found
-
-
-def _by_text(parts: Mapping[str, Mapping[int, T]]) -> dict[str, dict[str, T]]:
-    return {topic: {str(partition): name for partition, name in each.items()} for topic, each in parts.items()}
 
 
 def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.commits import parse_commit_entry
@@ -38,6 +38,7 @@ from lastgood.settings.target import Target
 from lastgood.signing import NO_KEYS, KeyRing
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.values import JsonValue, form
 
 if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger
@@ -71,8 +72,17 @@ class BatchUnknownError(LastgoodError):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuery:
+class OpenQuery(JsonValue):
     """A query that can be looked at: what it takes to look, and all that was seen so far."""
+
+    json = form(
+        "checkpoint=location query_id mode=checkpoint.mode spark=checkpoint.spark_versions "
+        "stateful=checkpoint.is_stateful last_planned=checkpoint.last_planned "
+        "last_committed=checkpoint.last_committed last_loadable_state=checkpoint.last_loadable damaged=_damaged "
+        "absent=checkpoint.absent",
+        texts="checkpoint spark",
+    )
+    """What every reading verb says of a checkpoint first."""
 
     target: Target
     location: Location
@@ -105,22 +115,9 @@ class OpenQuery:
         """The version that will start; where nobody said it, the newest that can read the logs."""
         return self.starts or newest_reading(self.seen)
 
-    def to_json(self) -> dict[str, Any]:
-        """What every reading verb says of a checkpoint first."""
-        checkpoint = self.checkpoint
-        versions = checkpoint.spark_versions
-        return {
-            "checkpoint": str(self.location),
-            "query_id": self.query_id,
-            "mode": checkpoint.mode.value,
-            "spark": str(versions) if versions else None,
-            "stateful": checkpoint.is_stateful,
-            "last_planned": checkpoint.last_planned,
-            "last_committed": checkpoint.last_committed,
-            "last_loadable_state": checkpoint.last_loadable,
-            "damaged": {path: str(damage) for path, damage in checkpoint.damage.items()},
-            "absent": list(checkpoint.absent),
-        }
+    @property
+    def _damaged(self) -> dict[str, str]:
+        return {path: str(damage) for path, damage in self.checkpoint.damage.items()}
 
     @property
     def links(self) -> dict[str, str]:

@@ -31,6 +31,7 @@ from lastgood.query.prediction.restart import Outcome
 from lastgood.signing import SignatureStanding
 from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.reading import Location
+from lastgood.values import JsonValue, form
 
 _NOTHING_ASKED = EvidenceOptions()
 
@@ -58,8 +59,18 @@ class DiagnosedStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(JsonValue):
     """Where one query stands."""
+
+    json = form(
+        "checkpoint=location grade=_grade query_id=stand.query_id mode=stand.mode stateful=stand.is_stateful "
+        "last_planned=stand.position.planned last_committed=stand.position.committed "
+        "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome problems warnings findings "
+        "mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed next "
+        "undo",
+        texts="checkpoint",
+    )
+    """What `status --format json` prints of one checkpoint."""
 
     location: Location
     stand: DiagnosedStatus | None
@@ -160,37 +171,21 @@ class Status:
         newest = None if self.stand is None else self.stand.newest
         return {} if newest is None else newest.topics
 
-    def to_json(self) -> dict[str, Any]:
-        """What `status --format json` prints of one checkpoint."""
-        stand = self.stand
-        position = stand.position if stand else None
-        mirrored = stand.mirrored if stand else None
-        return {
-            "checkpoint": str(self.location),
-            "grade": self.grade.name.lower(),
-            "query_id": stand.query_id if stand else None,
-            "mode": stand.mode.value if stand else None,
-            "stateful": stand.is_stateful if stand else None,
-            "last_planned": position.planned if position else None,
-            "last_committed": position.committed if position else None,
-            "last_loadable_state": position.state if position else None,
-            "last_good": self.last_good,
-            "time_ms": self.time_ms,
-            "restart": stand.outcome.value if stand else None,
-            "problems": list(self.problems),
-            "warnings": list(self.warnings),
-            "findings": [finding.to_json() for finding in self.findings],
-            "mirrored": None if mirrored is None else [mirrored.oldest, mirrored.newest],
-            "left_behind": None if self.left is None else _left_json(self.left, self.asked),
-            "kafka": None if self.exposure is None else self.exposure.to_json(),
-            "sinks": [sink.to_json() for sink in self.sinks],
-            "last_incident": self._incident_json(),
-            "failed": None if self.failed is None else self.failed.to_json(),
-            "next": self.next,
-            "undo": self.undo,
-        }
+    @property
+    def _grade(self) -> str:
+        return self.grade.name.lower()
 
-    def _incident_json(self) -> dict[str, Any] | None:
+    @property
+    def _mirrored(self) -> tuple[int | None, int | None] | None:
+        mirrored = None if self.stand is None else self.stand.mirrored
+        return None if mirrored is None else (mirrored.oldest, mirrored.newest)
+
+    @property
+    def _left_behind(self) -> dict[str, Any] | None:
+        return None if self.left is None else _left_json(self.left, self.asked)
+
+    @property
+    def _last_incident(self) -> dict[str, Any] | None:
         incident = self.incident
         if incident is None:
             return None

@@ -28,8 +28,11 @@ _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(JsonValue):
     """The batches of a query, newest first, and where it stands."""
+
+    json = form("*_head known_batches=known batches=_rows")
+    """What `inspect --format json` prints."""
 
     query: OpenQuery
     rows: tuple[BatchRow, ...]
@@ -38,10 +41,13 @@ class Inspection:
     comparison: SinkComparison
     """The batches held against the sinks; of those that only a sink knows, there is a row as well."""
 
-    def to_json(self) -> dict[str, Any]:
-        """What `inspect --format json` prints."""
-        rows = [row_json(row, self.comparison) for row in self.rows]
-        return {**head_json(self.query, self.comparison), "known_batches": self.known, "batches": rows}
+    @property
+    def _head(self) -> dict[str, Any]:
+        return head_json(self.query, self.comparison)
+
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [row_json(row, self.comparison) for row in self.rows]
 
 
 def inspect_batches(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lastgood.errors import UsageError
 from lastgood.ledger.url import LedgerPlace
@@ -17,11 +16,19 @@ from lastgood.settings.target import Target, target_of
 from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
 from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
 from lastgood.storage.reading import Location
+from lastgood.values import JsonValue, form
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(JsonValue):
     """A pipeline whose command, Python, Java and locations were found to be usable."""
+
+    json = form(
+        "pipeline=pipeline.name command=_command python=launch.python java=_java checkpoints=_checkpoints log "
+        "agent=agent.parent ledger",
+        texts="python log agent ledger",
+    )
+    """What `run --check` shows."""
 
     pipeline: Pipeline
     launch: Launch
@@ -45,18 +52,18 @@ class Prepared:
         queries = zip(self.watches, self.pipeline.queries, strict=True)
         return {location: target_of(self.pipeline, query) for location, query in queries}
 
-    def to_json(self) -> dict[str, Any]:
-        """What `run --check` shows."""
-        return {
-            "pipeline": self.pipeline.name,
-            "command": redacted_words(self.launch.command),
-            "python": self.launch.python and str(self.launch.python),
-            "java": self.launch.java and f"Java {self.launch.java.version} ({self.launch.java.home})",
-            "checkpoints": [str(each) for each in self.watches],
-            "log": str(self.log),
-            "agent": None if self.agent is None else str(self.agent.parent),
-            "ledger": None if self.ledger is None else str(self.ledger),
-        }
+    @property
+    def _command(self) -> list[str]:
+        return redacted_words(self.launch.command)
+
+    @property
+    def _java(self) -> str | None:
+        java = self.launch.java
+        return None if java is None else f"Java {java.version} ({java.home})"
+
+    @property
+    def _checkpoints(self) -> list[str]:
+        return [str(each) for each in self.watches]
 
 
 def _start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
