@@ -20,7 +20,6 @@ from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.observation import Observation, Seal
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.sink_batches import held_batches
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target, word_of_death
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.storage.writing import open_writable
@@ -53,13 +52,12 @@ class DiagnoseOptions:
     """Whether it is known that the query names its topics: else a pattern may be subscribed though none is given."""
 
 
-def observe(query: OpenQuery, options: DiagnoseOptions, keys: Keys | None = None) -> Observation:
+def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
     """All that a diagnosis rests on.
 
     Args:
         query: Its files were read, and its sinks and Kafka asked.
         options: By what it was asked.
-        keys: Those of a caller that has read them; None: those of this machine, if a repair is open.
     """
     seen = query.seen
     versions = versions_loaded(seen.checkpoint, seen.sinks)
@@ -76,7 +74,7 @@ def observe(query: OpenQuery, options: DiagnoseOptions, keys: Keys | None = None
         is_local=query.location.scheme == "file",
         files=unread_files(query),
         unsound=unsound_state(query.storage, query.location, seen.checkpoint, versions),
-        seal=_seal(query, asked, keys),
+        seal=_seal(query, asked),
         mirrored=mirrored_only(query),
         rewritten=_rewritten(query),
         links=query.links,
@@ -128,7 +126,7 @@ def _rewritten(query: OpenQuery) -> Mapping[int, str]:
     return found
 
 
-def _seal(query: OpenQuery, asked: Asked, keys: Keys | None) -> Seal | None:
+def _seal(query: OpenQuery, asked: Asked) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
     offsets = query.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
@@ -144,13 +142,11 @@ def _seal(query: OpenQuery, asked: Asked, keys: Keys | None) -> Seal | None:
     paths = _paths(room, f"{OFFSETS}/{offsets.newest}")
     if not paths:
         return None
-    if keys is None:
-        keys = Keys(query.target.config)
     words = word_of_death(str(query.location), query.target.config)
     finish = None
     if stage is None or not stage.is_back:
         finish = asked.finishing(plan_kept(query.location, recovery), *words)
-    error = _refusal(replace(room, keys=keys()))
+    error = _refusal(replace(room, keys=query.target.keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next
     return Seal(recovery, stage.value if stage else "", paths, finish, words, refused, sign)

@@ -30,7 +30,6 @@ from lastgood.query.prediction.predict import predict
 from lastgood.query.prediction.restart import Outcome
 from lastgood.query.prediction.spark_version import parse_spark_version
 from lastgood.redaction import without_login
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.signing import KeyRing
 from lastgood.sinks.evidence import SinkEvidence
@@ -134,7 +133,6 @@ def survey(
     fail_on_data_loss: bool = True,
     with_mirror: bool = True,
     may_be_missing: bool = False,
-    keys: Keys | None = None,
 ) -> OpenQuery:
     """Look at a query and at what stands around it.
 
@@ -145,7 +143,6 @@ def survey(
         fail_on_data_loss: The option of the Kafka source.
         with_mirror: Whether the mirror is read too.
         may_be_missing: Whether there need be no checkpoint yet.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         CheckpointMissingError: there is no checkpoint, nor a mirror of one.
@@ -155,8 +152,7 @@ def survey(
         StorageError: the checkpoint cannot be read (subclasses).
     """
     found = gather(target, batches=BATCHES, mirror=MirrorUse.NEVER, may_be_missing=True, options=evidence)
-    keys = keys or Keys(target.config)
-    ring = keys()
+    ring = target.keys()
     require_newest_signed(found.storage, found.location, ring)
     found = known_left(found, ring)
     checkpoint = found.checkpoint
@@ -170,7 +166,7 @@ def survey(
         found = _as_left(found.with_mirror(), ring)
     options = DiagnoseOptions(found.asked, spark, fail_on_data_loss)
     facts = advice_facts(found, spark=spark)
-    found = replace(found, seen=advised(observe(found, options, keys), facts))
+    found = replace(found, seen=advised(observe(found, options), facts))
     wanted = batches_wanted(found.seen)
     if wanted > BATCHES:
         checkpoint = read_checkpoint(found.storage, found.location, batches=min(wanted, _BATCHES_MAX))
@@ -180,14 +176,14 @@ def survey(
     return found if spark is None else replace(found, starts=parse_spark_version(spark))
 
 
-def shown_by_sinks(target: Target, *, evidence: EvidenceOptions, keys: Keys | None = None) -> tuple[PlannedSink, ...]:
+def shown_by_sinks(target: Target, *, evidence: EvidenceOptions) -> tuple[PlannedSink, ...]:
     """What `describe_sinks` of a survey would be now, where nothing else is asked.
 
     Raises:
         UsageError: an option is not understood (subclasses).
         StorageError: the checkpoint cannot be read (subclasses).
     """
-    ring = (keys or Keys(target.config))()
+    ring = target.keys()
     found = known_left(gather(target, batches=1, mirror=MirrorUse.NEVER, may_be_missing=True), ring)
     if found.query_id is None:
         found = _as_left(found.with_mirror(), ring)

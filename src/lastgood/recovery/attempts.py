@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
@@ -26,7 +26,6 @@ from lastgood.observe.open_query import gather, now_ms
 from lastgood.observe.progress import LogWatch
 from lastgood.observe.surroundings import look_around
 from lastgood.records.record import Record
-from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target
 from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
@@ -137,7 +136,6 @@ class Attempts:
     """With the start that was told last; None where none was, or it cannot be read."""
     is_damaged: bool = False
     """Whether something lies there that is none of ours."""
-    keys: Keys = field(default_factory=Keys)
     """What signs them, and is to have signed them."""
 
     @classmethod
@@ -150,7 +148,6 @@ class Attempts:
         evidence: EvidenceOptions,
         began_ms: int,
         tell: Tell,
-        keys: Keys | None = None,
     ) -> Attempts:
         """Count the start that was told last, if it has failed.
 
@@ -161,16 +158,15 @@ class Attempts:
             evidence: Where it is looked whether Kafka answers: while it does not, nothing is counted.
             began_ms: When this call began, milliseconds since 1970.
             tell: Gets a line for a person.
-            keys: Those of a caller that has read them; None: those of this machine.
         """
-        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(target.config))
+        attempts = cls(target, location, policy, began_ms, tell)
         try:
             storage = open_writable(location)
             kept = read_attempts(storage, location)
             if kept is None:
                 return attempts
             before = parse_tally(kept)
-            signer = Signer.at(attempts.keys(), location)
+            signer = Signer.at(target.keys(), location)
             signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
             if before.settled is None:
@@ -277,7 +273,7 @@ class Attempts:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
             tally = replace(tally, told_ms=now_ms(), settled=None)
             is_worth = stand.orphan is not None or tally.failures > 0 or is_recorded
-            write_tally(storage, self.location, tally, Signer.at(self.keys(), self.location), is_worth=is_worth)
+            write_tally(storage, self.location, tally, Signer.at(self.target.keys(), self.location), is_worth=is_worth)
         except LastgoodError as error:
             self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
 

@@ -47,7 +47,6 @@ from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps
 from lastgood.recovery.topic_notes import topic_ids_of
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
@@ -109,7 +108,6 @@ def make_plan(
     options: PlanOptions | None = None,
     *,
     tell: Tell = lambda _: None,
-    keys: Keys | None = None,
 ) -> Plan:
     """Plan how a query is to run again; nothing is changed.
 
@@ -117,7 +115,6 @@ def make_plan(
         target: Which query.
         options: What is wanted.
         tell: Is told, in a few words, what takes time.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         PlanDisprovedError: Spark does something else than the plan promises.
@@ -136,7 +133,6 @@ def make_plan(
         spark=options.spark,
         fail_on_data_loss=options.fail_on_data_loss,
         may_be_missing=is_begun_anew(options.goal),
-        keys=keys,
     )
     found = with_wanted(found, options.goal_words(), options.accept)
     require_no_open(found.storage, found.location, found.seen.asked, target.config)

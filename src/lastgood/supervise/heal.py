@@ -27,7 +27,6 @@ from lastgood.recovery.going_back import has_passed
 from lastgood.recovery.outage import Outage, after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions
 from lastgood.settings.config import Pipeline
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.supervise.agents import Agents
@@ -329,7 +328,7 @@ class Healer:
         goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
 
         def towards() -> Decision | None:
-            if rung is Rung.STABLE and not has_passed(self._at(checkpoint), Keys(self._pipeline.config)):
+            if rung is Rung.STABLE and not has_passed(self._at(checkpoint)):
                 return None
             return self._recover(checkpoint, query, goal, where)
 
