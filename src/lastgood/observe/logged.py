@@ -87,14 +87,10 @@ def find_logged_query(log: DriverLog | None, query_id: str | None) -> LoggedQuer
 def ask_tables(query: OpenQuery, logged: LoggedQuery | None) -> Mapping[str, DeltaFacts]:
     """What the Delta tables still serve that the query reads, as far as a log tells where they are."""
     newest = query.checkpoint.newest_offsets
-    lines = (
-        {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
-        if newest
-        else {}
-    )
-    told = [
-        source for source in (logged.sources if logged else ()) if is_told_as_table(source.kind) and source.location
-    ]
+    if newest is None or logged is None:
+        return {}
+    lines = {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
+    told = [source for source in logged.sources if is_told_as_table(source.kind) and source.location]
     found = {}
     for source_id, offset in lines.items():
         is_alone = len(lines) == len(told) == 1

@@ -191,19 +191,24 @@ class Status(JsonValue):
             return None
         if isinstance(incident, LastgoodError):
             return {"error": incident.to_json()}
-        newest = incident.attempts[-1] if incident.attempts else None
+        did = because = signature = None
+        if incident.attempts:
+            newest = incident.attempts[-1]
+            did, because = newest.did, newest.because
+        if self.incident_signature is not None:
+            signature = self.incident_signature.value
         return {
             "id": incident.id,
             "failed_at_ms": incident.failed_at_ms,
             "cause": incident.cause_line,
-            "did": None if newest is None else newest.did,
-            "because": None if newest is None else newest.because,
+            "did": did,
+            "because": because,
             "outcome": incident.outcome,
             "first_batch": incident.first_batch,
             "back_after_seconds": incident.back_after_seconds,
             "promise": incident.promise_state,
             "next": self.asked.command("report", incident.id),
-            "signature": None if self.incident_signature is None else self.incident_signature.value,
+            "signature": signature,
             "error": None,
         }
 
