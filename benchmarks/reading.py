@@ -20,7 +20,7 @@ from figures import Figure, print_figures
 
 from lastgood.audit import logs as verify_logs
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe import evidence, offsets, state_sizes
+from lastgood.observe import find, offsets, open_query, state_sizes
 from lastgood.operations import inspect, status
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, Location, parse_location
@@ -67,9 +67,9 @@ ASKED: dict[str, Callable[[str], Any]] = {
     "inspect --all": lambda target: list(inspect.inspect_all(resolve_target(target))),
     "inspect --batch": lambda target: inspect.inspect_batch(resolve_target(target), 5),
     "inspect --state": state_sizes.inspect_state,
-    "inspect --offset, of no batch": lambda target: inspect.find_offset(resolve_target(target), "orders", 0, 10**9),
-    "inspect --file, of no batch": lambda target: inspect.find_file(resolve_target(target), "nowhere.json"),
-    "inspect --time, before all": lambda target: inspect.find_time(resolve_target(target), 0),
+    "inspect --offset, of no batch": lambda target: find.find_offset(resolve_target(target), "orders", 0, 10**9),
+    "inspect --file, of no batch": lambda target: find.find_file(resolve_target(target), "nowhere.json"),
+    "inspect --time, before all": lambda target: find.find_time(resolve_target(target), 0),
     "offsets": offsets.offsets_after,
     "verify": verify_logs.verify_logs,
 }
@@ -190,9 +190,9 @@ def round_trips(folder: Path) -> list[Figure]:
             def open_slow(location: Location, slow: SlowStorage = slow) -> SlowStorage:
                 return slow
 
-            evidence.open_storage = status.open_storage = open_slow
+            open_query.open_storage = status.open_storage = open_slow
             began = time.perf_counter()
-            with contextlib.suppress(inspect.NotFoundInHistoryError):
+            with contextlib.suppress(find.NotFoundInHistoryError):
                 verb(str(folder / kind))
             seconds = time.perf_counter() - began
             found += [

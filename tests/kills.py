@@ -18,7 +18,7 @@ import lastgood
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.lab.spark import SparkEnvironment, quick_conf, submit_command, submit_env
 from lastgood.ledger.opening import open_ledger
-from lastgood.observe.evidence import gather
+from lastgood.observe.open_query import gather
 from lastgood.process.java import Java
 from lastgood.records.files import DRIVER_FILE, Driver, parse_driver, parse_records
 from lastgood.records.record import Progress

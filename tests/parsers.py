@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lastgood.checkpoint.checksums import parse_hadoop_checksum, parse_spark_checksum
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.file_logs import FileLogEntry, parse_sink_log_entry, parse_source_log_entry
 from lastgood.checkpoint.initial import parse_initial_offset, parse_source_entry
@@ -24,7 +25,7 @@ from lastgood.delta_log.actions import TableCommit, parse_commit
 from lastgood.delta_log.snapshot import parse_checkpoint, parse_checksum
 from lastgood.errors import LastgoodError
 from lastgood.mirror.backups import Backup, parse_backup
-from lastgood.mirror.copies import Copy, compress, decode_copies, decompress, encode_copies
+from lastgood.mirror.copies import compress, decode_copies, decompress, encode_copies
 from lastgood.records.files import parse_driver, parse_records
 from lastgood.sinks.iceberg.sink import IcebergMetadata, parse_iceberg_metadata
 from lastgood.sinks.iceberg.sink import evidence_of as iceberg_evidence

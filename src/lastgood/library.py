@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypedDict, Unpack
+from typing import ClassVar, TypeAlias, TypedDict, Unpack
 
 from lastgood.diagnosis.engine import Report
 from lastgood.errors import LastgoodError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations import diagnose as _diagnose
 from lastgood.operations import recover as _recover
+from lastgood.planning.goals.values import FreshGoal, ReplanGoal, RepositionGoal, ResumeGoal
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery import applying as _apply
@@ -58,20 +59,28 @@ Tell = Callable[[str], None]
 class Resume:
     """Run again from the last good batch, in the cheapest way that is exact."""
 
+    name: ClassVar[str] = ResumeGoal.name
+
 
 @dataclass(frozen=True, slots=True)
 class Replan:
     """Drop the plan that is not committed, so that today's limits apply."""
+
+    name: ClassVar[str] = ReplanGoal.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reposition(StartChoice):
     """Start again from chosen offsets, in place; one of its fields says from where."""
 
+    name: ClassVar[str] = RepositionGoal.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh(StartChoice):
     """Seed a new checkpoint; one of its fields says from where, else as the mirror has it."""
+
+    name: ClassVar[str] = FreshGoal.name
 
 
 class Evidence(TypedDict, total=False):
@@ -94,6 +103,7 @@ class Evidence(TypedDict, total=False):
 
 
 Goal: TypeAlias = Resume | Replan | Reposition | Fresh
+"""Each goal of `planning/goals/kinds.py` by a class of its own, so that a type checker knows its options."""
 
 
 def diagnose(
@@ -273,11 +283,10 @@ def recover(
 
 
 def _where(goal: Goal | None) -> tuple[str, StartChoice]:
-    if goal is None:
-        name = "resume"
-    else:
-        name = type(goal).__name__.lower()
-    return name, goal if isinstance(goal, StartChoice) else StartChoice()
+    wanted = goal or Resume()
+    if isinstance(wanted, StartChoice):
+        return wanted.name, wanted
+    return wanted.name, StartChoice()
 
 
 def _asked(evidence: Evidence) -> EvidenceOptions:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from lastgood.cli.evidence import evidence_options
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from conformance.edits_of_kafka import read_topic
 from conformance.flavours import FLAVOURS
 from conformance.inputs import TABLE, log_of_death, query_id_of
 
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart, SinkCalled, StartStage
 from lastgood.settings.target import resolve_target

@@ -13,8 +13,8 @@ from conformance.judging import compare, prediction
 from plugin_laboratory import OpenLaboratory
 
 from lastgood.diagnosis.findings import Severity
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome, Restart
 from lastgood.settings.target import resolve_target

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lastgood.diagnosis.rules_advice import CONDITIONS
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.settings.target import resolve_target
 

@@ -11,8 +11,8 @@ import pytest
 
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Severity
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.query.prediction.restart import Outcome
 from lastgood.settings.target import resolve_target

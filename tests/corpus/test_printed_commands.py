@@ -14,7 +14,7 @@ from printed import Answer, Printed, parsed, require_same, run
 from lastgood.asked import LOOKING
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.errors import command_line
-from lastgood.observe.evidence import gather
+from lastgood.observe.open_query import gather
 from lastgood.settings.target import resolve_target
 
 CASES = Path(__file__).parent / "cases"

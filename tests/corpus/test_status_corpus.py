@@ -12,11 +12,12 @@ import pytest
 from lastgood.diagnosis.engine import Report
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
-from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.open_query import CheckpointMissingError
+from lastgood.observe.query_status import Status
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.status import Status, status, status_below
+from lastgood.operations.status import status, status_below
 from lastgood.query.kafka import Losing
 from lastgood.settings.target import resolve_target
 

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from lastgood.diagnosis.grade import Grade
-from lastgood.observe.evidence import gather
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.offsets import offsets_after
-from lastgood.observe.surroundings import EvidenceOptions, look_around, reading
+from lastgood.observe.open_query import gather
+from lastgood.observe.query_status import Status
+from lastgood.observe.surroundings import look_around, reading
 from lastgood.operations.inspect import inspect_batches
-from lastgood.operations.status import Status, status, status_below
+from lastgood.operations.status import status, status_below
 from lastgood.query.kafka import Losing, exposure_of
 from lastgood.query.sinks import Agreement
 from lastgood.settings.target import resolve_target
@@ -106,7 +108,7 @@ def test_partitions_that_were_added_are_named_at_their_beginning() -> None:
 def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     case = CORPUS / "4.2-kafka-recreated-larger"
     evidence = gather(resolve_target(str(case / "checkpoint")), batches=2)
-    facts = look_around(evidence, options(case.name), now_ms=0).kafka
+    facts = look_around(evidence, options(case.name), now_ms=0).seen.kafka
     assert facts is not None
     recorded = json.loads((case / "kafka.json").read_text())["topic_id_when_the_checkpoint_was_written"]
     found = exposure_of(reading(evidence), facts, now_ms=0, noted_ids={"reclarger": recorded})

@@ -11,8 +11,8 @@ import pytest
 
 from lastgood.diagnosis.findings import Severity
 from lastgood.diagnosis.grade import Grade
-from lastgood.observe.evidence import BatchUnknownError
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import BatchUnknownError
 from lastgood.observe.state_sizes import inspect_state
 from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.operations.status import status, status_below

@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from hostile.attacker import Attacker, Listener, Told, listening, tree
 
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.plans import PlanOptions, make_plan

@@ -11,8 +11,9 @@ import pytest
 from hostile.bounded import RESIDENT_KIB, arguments, bounded
 from rotated import ALL, rotated
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.mirror import copies as module
-from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decompress, decompressed_lines, encode_copies
+from lastgood.mirror.copies import CopiesTooLargeError, compress, decompress, decompressed_lines, encode_copies
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 DEEP = {"arrays": b"[" * 200_000, "objects": b'{"a":' * 200_000, "digits": b'{"at_ms":%b}' % (b"9" * 1_000_000)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.lab.spark import default_spark, submit
-from lastgood.observe.evidence import CheckpointHasLinksError, gather
+from lastgood.observe.open_query import CheckpointHasLinksError, gather
 from lastgood.operations.diagnose import diagnose
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.journal.incidents import list_incidents
 from lastgood.journal.room import recoveries
 from lastgood.mirror.backups import BackupMissingError, backups_folder, list_backups, new_backup, remove_older
-from lastgood.mirror.copies import Copy, decode_copies
+from lastgood.mirror.copies import decode_copies
 from lastgood.operations import backup as verbs
 from lastgood.recovery.prover import _copy
 from lastgood.settings.target import resolve_target

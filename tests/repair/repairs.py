@@ -19,9 +19,9 @@ from repair.priced import duplicated_rows, lost_rows, rows_of_file
 from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.errors import LastgoodError
-from lastgood.observe.evidence import BatchUnknownError, CheckpointMissingError
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import BatchUnknownError, CheckpointMissingError
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, Promise

@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from repair.verifying import misjudged, unpromised, verified
 
 from lastgood.lab.kafka import KafkaBroker
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.applying import apply_plan

@@ -24,7 +24,7 @@ from conformance.sparks import RunningSpark
 
 from lastgood.errors import LastgoodError
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.process.java import Java
 from lastgood.recovery import applying as operation

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from lastgood.delta_log.actions import FENCE, USE_UP
 from lastgood.lab.spark import default_spark, submit
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.process.child import Child

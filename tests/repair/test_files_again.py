@@ -10,10 +10,11 @@ import pytest
 from conformance.sparks import RunningSpark
 from repair.seeded import SCRIPT
 
-from lastgood.observe.evidence import gather
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.find import find_file
+from lastgood.observe.open_query import gather
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.inspect import file_now, find_file
+from lastgood.operations.inspect import file_now
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target

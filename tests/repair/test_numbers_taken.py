@@ -11,9 +11,9 @@ from repair.seeded import BEFORE, TXN_APP_ID, Application, MakeApplication, judg
 
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.checkpoint.source_offsets import KafkaOffset
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.recover import recover
 from lastgood.planning.price import Guarantee, Waiver

@@ -21,7 +21,7 @@ from repair.repairs import GOALS, Repair, broken_promise, carry_out, differing, 
 
 from lastgood.errors import LastgoodError
 from lastgood.incident.promise import Kept, Promised, check_promise
-from lastgood.observe.surroundings import options_of
+from lastgood.observe.evidence import options_of
 from lastgood.planning.plan import Plan
 from lastgood.settings.target import resolve_target
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lastgood.delta_log.listing import commit_name
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from repair.seeded import BEFORE, COLUMNS, Application, MakeApplication
 
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.operations.recover import recover
 from lastgood.planning.draft import RepairRefusedError

@@ -9,8 +9,8 @@ import pytest
 from conformance.sparks import RunningSpark
 from repair.seeded import SCRIPT
 
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan

@@ -10,8 +10,8 @@ from typing import Any
 from conformance.sparks import RunningSpark
 
 import lastgood.spark
+from lastgood.audit.specification import audit_spec
 from lastgood.errors import LastgoodError
-from lastgood.operations.verify import audit_spec
 from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
 from lastgood.spark.audit import Audit, Difference

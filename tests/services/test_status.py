@@ -12,11 +12,12 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.diagnosis.grade import Grade
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.ports import LOOPBACK, free_port
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.offsets import offsets_after
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.query_status import Status
 from lastgood.operations.diagnose import diagnose
-from lastgood.operations.status import Status, status, status_below
+from lastgood.operations.status import status, status_below
 from lastgood.query.kafka import Losing
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.retention import HeadroomKind, TopicIdentity

@@ -15,7 +15,7 @@ import pytest
 from lastgood.checkpoint.reader import read_checkpoint
 from lastgood.lab.spark import default_spark, submit
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.open_query import now_ms
 from lastgood.process.java import Java
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter

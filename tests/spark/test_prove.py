@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.journal.plan_file import parse_plan
 from lastgood.lab.kafka import KafkaBroker
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.survey import survey
 from lastgood.planning.plan import Promise
 from lastgood.planning.proving import PlanDisprovedError
@@ -193,7 +193,7 @@ def test_table_is_proven(spark_jars: tuple[Path, ...], tmp_path: Path) -> None:
     plan = make_plan(resolve_target(str(checkpoint)), PlanOptions())
     found = survey(resolve_target(str(checkpoint)), evidence=EvidenceOptions())
     tables = {"0": DeltaFacts(str(table), table_id)}
-    proof = Prover.here().prove(plan, replace(found, world=replace(found.world, tables=tables))).proof
+    proof = Prover.here().prove(plan, replace(found, seen=replace(found.seen, tables=tables))).proof
     assert proof is not None
     assert (proof.is_proven, proof.batch) == (True, 3)
     del spark_jars

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lastgood.lab.spark import default_spark, submit
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.planning.price import Guarantee
 from lastgood.process.java import Java

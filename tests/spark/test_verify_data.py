@@ -21,9 +21,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from deltalake import write_deltalake
 
 import lastgood.spark
+from lastgood.audit.spark_job import SparkSubmit
+from lastgood.audit.specification import audit_spec
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, submit
-from lastgood.operations.verify import SparkSubmit, audit_spec, verify_data
+from lastgood.operations.verify import verify_data
 from lastgood.process.java import Java
 from lastgood.settings.target import resolve_target
 from lastgood.spark.audit import Audit, AuditSpec

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
 import lastgood
+from lastgood import library
+from lastgood.observe.positions import StartChoice
+from lastgood.planning.goals.kind import Begins
+from lastgood.planning.goals.kinds import GOAL_KINDS
 from lastgood.testing.checkpoints import CheckpointBuilder
 
 
@@ -45,6 +50,14 @@ def test_a_plan_is_carried_out_and_taken_back(checkpoint: str) -> None:
     assert files(checkpoint) != before
     assert lastgood.undo(recovery.id, driver_is_dead=True).undone
     assert files(checkpoint) == before
+
+
+def test_each_goal_of_the_table_has_a_class_of_its_own() -> None:
+    classes = {each.name: each for each in typing.get_args(library.Goal)}
+    assert list(classes) == list(GOAL_KINDS)
+    chosen = {name for name, kind in GOAL_KINDS.items() if kind.begins is not Begins.BY_ITSELF}
+    assert {name for name, each in classes.items() if issubclass(each, StartChoice)} == chosen
+    assert {each.__name__ for each in classes.values()} <= set(library.__all__)
 
 
 def test_what_was_not_accepted_is_refused_by_name(checkpoint: str) -> None:

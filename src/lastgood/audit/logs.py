@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import ClassVar
 
 from lastgood.checkpoint.contents import Mode
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
-from lastgood.mirror.copies import Copy
-from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather, lineage, records_of
+from lastgood.observe.open_query import MirrorUse, OpenQuery, gather, lineage, records_of
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, Seam, seams, seams_between
 from lastgood.query.source_steps import NotCompared, SourceSteps, not_joined
@@ -25,13 +25,13 @@ class LogAudit(JsonValue):
     """Whether the known batches of a query follow each other without gap or overlap."""
 
     json = form(
-        "*evidence contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
+        "*query contiguous=is_contiguous first_batch=first last_batch=last batches queries seams compared "
         "not_compared unread rests_on"
     )
     """What `verify --format json` prints."""
     rests_on: ClassVar = "offsets as planned, not as read"
 
-    evidence: GatheredQuery
+    query: OpenQuery
     first: int | None
     """The oldest batch that was compared: nothing is said of what came before."""
     last: int | None
@@ -107,16 +107,16 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
         CheckpointMissingError: there is neither a checkpoint nor a mirror.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, batches=2, mirror=MirrorUse.ALWAYS)
-    walk = Walk(evidence, only_ends=True, progress=progress)
+    query = gather(target, batches=2, mirror=MirrorUse.ALWAYS)
+    walk = Walk(query, only_ends=True, progress=progress)
     committed = _Committed(walk)
-    steps = SourceSteps(committed, evidence.initial)
+    steps = SourceSteps(committed, query.initial)
     found = seams(steps, is_sparse=True)  # of the holes we know which were read
     found = sorted([*found, *steps.seams], key=lambda seam: seam.batch_id)
-    if evidence.checkpoint.mode is not Mode.ASYNC_PROGRESS:
+    if query.checkpoint.mode is not Mode.ASYNC_PROGRESS:
         holes = [Seam("UNKNOWN", batch_id) for batch_id in committed.after_a_hole]
         found = sorted([*holes, *found], key=lambda seam: seam.batch_id)
-    queries = lineage(evidence)
+    queries = lineage(query)
     unknown = list(steps.not_compared)
     for before, after in pairwise(queries):
         left = None
@@ -128,7 +128,7 @@ def verify_logs(target: Target, *, progress: Progress | None = None) -> LogAudit
             found += seams_between(left, began)
             unknown += not_joined(left, began)
     return LogAudit(
-        walk.evidence,
+        walk.query,
         committed.first,
         committed.last,
         committed.count,

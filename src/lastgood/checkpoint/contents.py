@@ -75,7 +75,8 @@ class Checkpoint:
         is_whole = all(log.exists for log in logs)
         noted = {source.name for source in self.sources if source.listing.newest_listed is not None}
         operators = self.state.operators if self.state else ()
-        has_state = any(each.metadata_path or any(store.files for store in each.stores) for each in operators)
+        stores = [store for each in operators for store in each.stores]
+        has_state = any(each.metadata_path for each in operators) or any(store.files for store in stores)
         return self.query is not None or has_log or is_whole or bool(noted - {OFFSETS, COMMITS}) or has_state
 
     @property

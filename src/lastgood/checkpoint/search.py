@@ -53,7 +53,8 @@ def search_log(
             samples = range(low, high, step)
             values = pool.map(lambda at: _measured(storage, location, known[at], measure), samples)
             found = [(at, value) for at, value in zip(samples, values, strict=True) if value is not None]
-            around = [value for value in (lower, *(value for _, value in found), upper) if value is not None]
+            between = [value for _, value in found]
+            around = [value for value in (lower, *between, upper) if value is not None]
             is_ordered = is_ordered and around == sorted(around)
             for at, value in found:
                 if value > bound:

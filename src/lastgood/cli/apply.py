@@ -66,7 +66,7 @@ def apply(
     first; 52 something has moved; 53 somebody else is at work; 54 the driver may be alive; 59 changed by somebody
     else; 80, 81 there is a key, and it was not signed by one; 10-14 storage.
     """
-    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.observe.evidence import EvidenceOptions
     from lastgood.recovery.applying import apply_plan
 
     tell_passwords(sinks)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lastgood.diagnosis.engine import Report
     from lastgood.diagnosis.findings import Finding
-    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.observe.evidence import EvidenceOptions
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _OUTCOMES = {

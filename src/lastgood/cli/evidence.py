@@ -81,7 +81,7 @@ def evidence_options(command: _F) -> _F:
         source_replays: bool,
         **others: Any,
     ) -> Any:
-        from lastgood.observe.surroundings import EvidenceOptions
+        from lastgood.observe.evidence import EvidenceOptions
 
         tell_passwords(sinks)
         options = EvidenceOptions(

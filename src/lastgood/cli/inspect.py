@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lastgood.observe.evidence import GatheredQuery
+    from lastgood.observe.evidence import EvidenceOptions
+    from lastgood.observe.open_query import OpenQuery
     from lastgood.observe.rows import BatchRow
     from lastgood.observe.shown import ShownBatch, SinkComparison
     from lastgood.observe.state_sizes import StateSizes
-    from lastgood.observe.surroundings import EvidenceOptions, Surroundings
     from lastgood.operations.inspect import FileNow, Inspection
     from lastgood.query.history import SourceRead
     from lastgood.settings.target import Target
@@ -71,6 +71,7 @@ def inspect(
 
     Exit codes: 0; 20 no checkpoint; 21 no such batch; 40 no batch holds it; 10-13 storage.
     """
+    from lastgood.observe.batch_json import batch_json, head_json
     from lastgood.observe.shown import SinkComparison
     from lastgood.operations import inspect as operation
     from lastgood.settings.target import resolve_target
@@ -93,22 +94,22 @@ def inspect(
     if not questions:
         _show(operation.inspect_batches(query, limit=limit, options=options), _print_batches, output_format)
         return 0
-    row, evidence, how = _find(query, options, batch, place, file_name, time_ms)
-    around = operation.surroundings_of(evidence, options)
+    row, found, how = _find(query, options, batch, place, file_name, time_ms)
+    found = operation.with_surroundings(found, options)
     if file_name is None or how is None:
         now = None
     else:
-        now = operation.file_now(evidence, how)
+        now = operation.file_now(found, how)
     if output_format == "json":
-        facts = operation.batch_json(row, evidence, around)
-        head = operation.head_json(evidence, SinkComparison(evidence, around.sinks))
+        facts = batch_json(row, found)
+        head = head_json(found, SinkComparison(found, found.seen.sinks))
         if file_name is None:
             file = {}
         else:
             file = {"file": None if now is None else now.to_json()}
         print_json({**head, "found": how, "batch": facts, **file})
     else:
-        _print_batch(row, evidence, around, how, console())
+        _print_batch(row, found, how, console())
         if now is not None:
             console().print(_file_line(now))
         nothing_changed()
@@ -151,31 +152,30 @@ def _find(
     place: str | None,
     file_name: str | None,
     time_ms: int | None,
-) -> tuple[BatchRow, GatheredQuery, str | None]:
+) -> tuple[BatchRow, OpenQuery, str | None]:
+    from lastgood.observe.find import find_file, find_offset, find_time
     from lastgood.operations import inspect as operation
 
     if place is not None:
         with batches_read() as progress:
-            row, evidence = operation.find_offset(
-                target, *operation.parse_place(place), options=options, progress=progress
-            )
-        return row, evidence, place
+            row, query = find_offset(target, *operation.parse_place(place), options=options, progress=progress)
+        return row, query, place
     if file_name is not None:
         with batches_read() as progress:
-            row, path, evidence = operation.find_file(target, file_name, options=options, progress=progress)
-        return row, evidence, path
+            row, path, query = find_file(target, file_name, options=options, progress=progress)
+        return row, query, path
     if time_ms is not None:
-        row, evidence = operation.find_time(target, time_ms, options=options)
-        return row, evidence, clock(time_ms)
-    row, evidence = operation.inspect_batch(target, batch or 0, options=options)
-    return row, evidence, None
+        row, query = find_time(target, time_ms, options=options)
+        return row, query, clock(time_ms)
+    row, query = operation.inspect_batch(target, batch or 0, options=options)
+    return row, query, None
 
 
 def _print_batches(inspection: Inspection, out: Console) -> None:
     from rich.table import Table
 
-    evidence = inspection.evidence
-    print_summary(evidence, out)
+    query = inspection.query
+    print_summary(query, out)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings(inspection.comparison):
         table.add_column(heading, justify="right" if heading in RIGHT else "left")
@@ -259,11 +259,11 @@ def _amount(read: SourceRead) -> str:
     return f"{count:,} {unit}"
 
 
-def print_summary(evidence: GatheredQuery, out: Console) -> None:
+def print_summary(query: OpenQuery, out: Console) -> None:
     """Where the query stands, in two lines, and what is wrong with its files."""
-    checkpoint = evidence.checkpoint
+    checkpoint = query.checkpoint
     planned, committed = checkpoint.last_planned, checkpoint.last_committed
-    out.print(styled((str(evidence.location), "bold"), f"  query {evidence.query_id or 'unknown'}"))
+    out.print(styled((str(query.location), "bold"), f"  query {query.query_id or 'unknown'}"))
     kind = "stateful" if checkpoint.is_stateful else "stateless"
     if checkpoint.spark_versions:
         versions = f", written by Spark {checkpoint.spark_versions}"
@@ -277,18 +277,18 @@ def print_summary(evidence: GatheredQuery, out: Console) -> None:
     out.print()
 
 
-def _print_batch(row: BatchRow, evidence: GatheredQuery, around: Surroundings, how: str | None, out: Console) -> None:
+def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console) -> None:
 
+    from lastgood.observe.batch_json import batch_json
     from lastgood.observe.shown import SinkComparison
-    from lastgood.operations.inspect import batch_json
 
     if how is not None:
         out.print(styled(f"{how} is in ", (f"batch {row.batch}", "bold")))
-    facts = batch_json(row, evidence, around)
-    out.print(styled((f"batch {row.batch}", "bold"), f" of {evidence.location}"))
+    facts = batch_json(row, query)
+    out.print(styled((f"batch {row.batch}", "bold"), f" of {query.location}"))
     out.print(f"  planned    {clock(row.time_ms) if row.time_ms else 'not known'}{' (from the mirror)' * row.mirrored}")
     out.print(f"  committed  {'yes' if row.committed else 'no'}")
-    for line in _in_sinks(row, SinkComparison(evidence, around.sinks)):
+    for line in _in_sinks(row, SinkComparison(query, query.seen.sinks)):
         out.print(f"  sink       {line}")
     if row.watermark_ms:
         out.print(f"  watermark  {clock(row.watermark_ms)}")
@@ -389,7 +389,7 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     from rich.filesize import decimal
     from rich.table import Table
 
-    print_summary(sizes.evidence, out)
+    print_summary(sizes.query, out)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
         table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")

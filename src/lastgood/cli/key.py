@@ -11,7 +11,8 @@ from lastgood.cli.output import console, format_option, nothing_changed, print_j
 from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
-    from lastgood.operations.key import KeyList, ToSign
+    from lastgood.journal.to_sign import ToSign
+    from lastgood.operations.key import KeyList
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _STANDINGS = {
@@ -146,8 +147,9 @@ def sign(target: str, *, yes: bool, output_format: str) -> int:
 
     Exit codes: 0 all is signed; 1 something cannot be signed, or was not; 2 usage; 82-84 no key; 10-14 storage.
     """
-    from lastgood.operations.key import counted, to_sign
+    from lastgood.journal.to_sign import counted
     from lastgood.operations.key import sign as operation
+    from lastgood.operations.key import to_sign
     from lastgood.settings.target import resolve_target
 
     found = to_sign(resolve_target(target))

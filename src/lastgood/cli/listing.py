@@ -12,10 +12,11 @@ from typing import Any
 from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
 from lastgood.cli.output import console, nothing_changed
 from lastgood.cli.progress import batches_read
+from lastgood.observe.batch_json import head_json, row_json
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.rows import AllRows
 from lastgood.observe.shown import SinkComparison
-from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.operations.inspect import head_json, inspect_all, row_json, surroundings_of
+from lastgood.operations.inspect import inspect_all, with_surroundings
 from lastgood.settings.target import Target
 from lastgood.visible import json_line, visible
 
@@ -31,8 +32,8 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
     lines = _Packed()
     with batches_read() as progress:
         rows = inspect_all(target, options=options, progress=progress)
-        evidence = rows.evidence
-        comparison = SinkComparison(evidence, surroundings_of(evidence, options, kafka=False).sinks)
+        query = with_surroundings(rows.query, options, kafka=False)
+        comparison = SinkComparison(query, query.seen.sinks)
         widths = [len(title) for title in headings(comparison)]
         for row in chain(comparison.only_in_sinks(), rows):
             if output_format == "json":
@@ -49,7 +50,7 @@ def show_listing(target: Target, options: EvidenceOptions, output_format: str) -
 
 
 def _print_json(rows: AllRows, comparison: SinkComparison, lines: _Packed) -> None:
-    head = json_line({**head_json(rows.evidence, comparison), "known_batches": len(rows)})
+    head = json_line({**head_json(rows.query, comparison), "known_batches": len(rows)})
     sys.stdout.write(f'{head[:-1]}, "batches": [')
     for number, line in enumerate(lines):
         sys.stdout.write(f", {line}" if number else line)
@@ -59,7 +60,7 @@ def _print_json(rows: AllRows, comparison: SinkComparison, lines: _Packed) -> No
 
 def _print_text(rows: AllRows, comparison: SinkComparison, lines: _Packed, widths: Sequence[int]) -> None:
     out = console()
-    print_summary(rows.evidence, out)
+    print_summary(rows.query, out)
     titles = headings(comparison)
     out.print(_aligned(titles, titles, widths), style="bold")
     sys.stdout.flush()

@@ -13,8 +13,8 @@ from lastgood.cli.times import TIME, clock
 from lastgood.visible import visible
 
 if TYPE_CHECKING:
+    from lastgood.observe.evidence import EvidenceOptions
     from lastgood.observe.offsets import OffsetsAfterBatch
-    from lastgood.observe.surroundings import EvidenceOptions
 
 
 @click.command()
@@ -119,10 +119,10 @@ def _met(standing: OffsetsAfterBatch) -> Iterator[str]:
         for partition, spans in parts.items():
             for start, end in spans:
                 yield f"{topic}/{partition}: offsets {start:,} to {end - 1:,} are gone, Kafka begins at {end:,}"
-    facts = standing.surroundings.kafka
+    facts = standing.query.seen.kafka
     if facts is not None and facts.unknown is not None:
         yield f"what Kafka still has is unknown, because {facts.unknown}"
-    for sink in standing.surroundings.sinks:
+    for sink in standing.query.seen.sinks:
         last = sink.last_batch
         if not sink.known:
             yield f"{sink.location}: what it shows is unknown, because {sink.because}"

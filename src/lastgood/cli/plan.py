@@ -88,17 +88,15 @@ def plan(
     """
     from lastgood.recovery.plans import make_plan
     from lastgood.recovery.whereabouts import note_made
-    from lastgood.settings.keys import Keys
     from lastgood.storage.rights import private
 
     wanted = replace(wanted, prove=prove)
-    keys = Keys(target.config)
     with stages() as tell:
-        made = make_plan(target, wanted, tell=tell, keys=keys)
+        made = make_plan(target, wanted, tell=tell)
     file = output or Path(f"plan-{made.recovery}.json")
     try:
         with open(file, "wb", opener=private) as stream:
-            stream.write(made.to_bytes(keys()))
+            stream.write(made.to_bytes(target.keys()))
     except OSError as error:
         raise UsageError("the plan cannot be saved", subject=f"-o {file}", found=error.strerror) from error
     note_made(made)

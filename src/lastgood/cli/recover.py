@@ -16,7 +16,7 @@ from lastgood.cli.times import clock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.recovery.attempts import FailedBatch
+    from lastgood.ladder.tally import FailedBatch
     from lastgood.recovery.decision import Decision
     from lastgood.recovery.plans import PlanOptions
     from lastgood.settings.config import Config

@@ -13,7 +13,7 @@ from lastgood.errors import UsageError
 from lastgood.visible import json_line
 
 if TYPE_CHECKING:
-    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.observe.evidence import EvidenceOptions
 
 
 @click.command()

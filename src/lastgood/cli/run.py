@@ -17,8 +17,8 @@ from lastgood.errors import UsageError, command_line
 
 if TYPE_CHECKING:
     from lastgood.diagnosis.findings import Finding
-    from lastgood.operations.run import Prepared
     from lastgood.settings.config import Pipeline
+    from lastgood.supervise.prepared import Prepared
 
 _COMMAND = "lastgood.command"
 

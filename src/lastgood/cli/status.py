@@ -15,8 +15,8 @@ from lastgood.cli.times import DURATION, clock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lastgood.observe.surroundings import EvidenceOptions
-    from lastgood.operations.status import Status
+    from lastgood.observe.evidence import EvidenceOptions
+    from lastgood.observe.query_status import Status
     from lastgood.query.agreement import SinkStanding
     from lastgood.query.kafka import Exposure
 

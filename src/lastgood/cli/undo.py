@@ -39,7 +39,7 @@ def undo(
     54 the driver may be alive; 55 the query has gone on since; 56 no such recovery; 59 changed by somebody else; 80,
     81 there is a key, and it was not signed by one; 10-14 storage.
     """
-    from lastgood.observe.surroundings import EvidenceOptions
+    from lastgood.observe.evidence import EvidenceOptions
     from lastgood.recovery.applying import undo as operation
     from lastgood.settings.target import resolve_target
 

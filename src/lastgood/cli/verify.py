@@ -111,7 +111,8 @@ def verify(
                 f"{options[0]} goes with --data", next=command_line("verify", target, "--data", *options_said())
             )
         return _verify_logs(target, output_format)
-    from lastgood.operations.verify import SparkSubmit, verify_data
+    from lastgood.audit.spark_job import SparkSubmit
+    from lastgood.operations.verify import verify_data
     from lastgood.settings.target import resolve_target
 
     known = resolve_target(target)
@@ -159,7 +160,7 @@ def _verify_logs(target: str, output_format: str) -> int:
         print_json(audit.to_json())
         return 0 if audit.is_contiguous is True else 1
     out = console()
-    print_summary(audit.evidence, out)
+    print_summary(audit.query, out)
     span = f", {audit.first} to {audit.last}" if audit.batches else ""
     out.print(f"{audit.batches:,} committed batches compared{span}")
     if audit.compared:

@@ -16,11 +16,12 @@ from typing import TypeVar
 from lastgood.demo.events import Killed, SceneStep
 from lastgood.errors import LastgoodError
 from lastgood.observe.progress import LogProgress, LogWatch
-from lastgood.operations.run import Prepared, prepare, supervise
+from lastgood.operations.run import prepare, supervise
 from lastgood.settings.config import Pipeline
 from lastgood.settings.policy import Policy
 from lastgood.supervise.events import Event
 from lastgood.supervise.loop import Supervisor
+from lastgood.supervise.prepared import Prepared
 
 PATIENCE_SECONDS = 300.0
 """How long any one thing may take before it is said to have failed."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lastgood.demo.application import DemoFailedError
 from lastgood.demo.checkpoint_scenes import deleted
@@ -23,6 +22,7 @@ from lastgood.demo.tally import DemoTally, count
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.sources.kafka.ranges import Ranges, union
 from lastgood.supervise.events import Event
+from lastgood.values import JsonValue, form
 
 _PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
     "a": killed,
@@ -34,8 +34,11 @@ _PLAYS: Mapping[str, Callable[[DemoStage, Script], Iterator[Scene]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(JsonValue):
     """What the demo showed."""
+
+    json = form("*tally flights=tally.sent seconds=_seconds scenes folder kafka=bootstrap", texts="folder")
+    """The object that `--format json` ends with."""
 
     scenes: tuple[Scene, ...]
     tally: DemoTally
@@ -49,16 +52,9 @@ class Demo:
         """Whether every flight is in the table once, but for exactly what was said beforehand."""
         return self.tally.is_as_said
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that `--format json` ends with."""
-        return {
-            **self.tally.to_json(),
-            "flights": self.tally.sent,
-            "seconds": round(self.seconds, 1),
-            "scenes": [scene.to_json() for scene in self.scenes],
-            "folder": str(self.folder),
-            "kafka": self.bootstrap,
-        }
+    @property
+    def _seconds(self) -> float:
+        return round(self.seconds, 1)
 
 
 def demo(

@@ -38,8 +38,8 @@ from lastgood.lab.examples import flights_folder
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.kafka import KafkaBroker
 from lastgood.lab.spark import default_spark, small_conf, submit_command
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.recover import recover
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lastgood.audit.spark_job import run_audit
 from lastgood.demo.stage import TOPIC, DemoStage
-from lastgood.operations.verify import run_audit
 from lastgood.sources.kafka.ranges import Ranges, common, offset_count, ranges_to_json, union
 from lastgood.sources.kafka.reader import OffsetRange
 from lastgood.spark.audit import Audit, AuditSpec, Difference, SinkTable, parse_columns
+from lastgood.values import JsonValue, form
 
 ARCHIVE = f"{TOPIC}-archive"
 
@@ -31,8 +32,11 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoTally:
+class DemoTally(JsonValue):
     """What was said, and what was counted."""
+
+    json = form("as_said=is_as_said exact=_exact sent said=_said counted=_counted audit")
+    """Both, per topic and partition, as `[from, to)` in offsets."""
 
     sent: int
     """Records that were ever sent to the topic."""
@@ -71,16 +75,17 @@ class DemoTally:
                     both = [offset_count(common(each, here)) for each in (told, counted)]
                     yield Compared(kind=kind, partition=partition, start=start, end=end, said=both[0], counted=both[1])
 
-    def to_json(self) -> dict[str, Any]:
-        """Both, per topic and partition, as `[from, to)` in offsets."""
-        return {
-            "as_said": self.is_as_said,
-            "exact": self.audit.is_exact and self.audit.source_records == self.sent,
-            "sent": self.sent,
-            "said": {"lost": ranges_to_json(self.said_lost), "doubled": ranges_to_json(self.said_doubled)},
-            "counted": {"lost": ranges_to_json(self.lost), "doubled": ranges_to_json(self.doubled)},
-            "audit": self.audit.to_json(),
-        }
+    @property
+    def _exact(self) -> bool:
+        return self.audit.is_exact and self.audit.source_records == self.sent
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        return {"lost": ranges_to_json(self.said_lost), "doubled": ranges_to_json(self.said_doubled)}
+
+    @property
+    def _counted(self) -> dict[str, Any]:
+        return {"lost": ranges_to_json(self.lost), "doubled": ranges_to_json(self.doubled)}
 
 
 def count(

@@ -67,7 +67,8 @@ def _unbounded(world: Observation, operator: StateOperator) -> Iterator[Finding]
     checkpoint = world.checkpoint
     plans = [entry for entry in checkpoint.offsets.entries.values() if isinstance(entry, OffsetEntry)]
     commits = [entry for entry in checkpoint.commits.entries.values() if isinstance(entry, CommitEntry)]
-    moved = any(plan.batch_watermark_ms for plan in plans) or any(each.next_batch_watermark_ms for each in commits)
+    moved = any(plan.batch_watermark_ms for plan in plans)
+    moved = moved or any(each.next_batch_watermark_ms for each in commits)
     if moved or len(commits) < _WATERMARK_BATCHES or (name is not None and name not in _GROWING):
         return
     if spread_of(name, operator.schema, [store.partition for store in operator.stores], None) is Spread.SINGLE:

@@ -133,13 +133,19 @@ def status_command(world: Observation) -> str:
 
 def positions(offsets: Offsets) -> Offsets:
     """Without what is no position, such as `OFFSET_EARLIEST`."""
-    return {topic: {p: at for p, at in parts.items() if at >= 0} for topic, parts in offsets.items()}
+    known = {}
+    for topic, parts in offsets.items():
+        known[topic] = {partition: at for partition, at in parts.items() if at >= 0}
+    return known
 
 
 def within(offsets: Offsets, places: Mapping[str, Mapping[int, object]]) -> Offsets:
     """The offsets of the partitions that `places` names as well."""
     found = ((topic, parts, places[topic]) for topic, parts in offsets.items() if topic in places)
-    return {topic: {p: at for p, at in parts.items() if p in named} for topic, parts, named in found}
+    kept = {}
+    for topic, parts, named in found:
+        kept[topic] = {partition: at for partition, at in parts.items() if partition in named}
+    return kept
 
 
 def between(back: Mapping[str, Mapping[int, tuple[int, int]]]) -> Ranges:

@@ -1,4 +1,4 @@
-"""What speaks against exactly once: records that are lost or doubled between a query, its sources and sinks. Pure."""
+"""What speaks against exactly once: records that are lost or doubled between sources, state and sinks. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from lastgood.diagnosis import (
     rules_kafka,
     rules_sinks,
     rules_sources,
+    rules_state,
     sink_conditions,
     source_conditions,
 )
@@ -14,16 +15,25 @@ from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.query.observation import Observation
 from lastgood.query.prediction.restart import Restart
 
-OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS)
+_OF_STATE = (
+    rules_state.STATE_PARTITIONS_CHANGED,
+    rules_state.STALE_STATE_SNAPSHOT,
+    rules_state.STATE_LEFT_OVER,
+    rules_state.STATE_FILE_DAMAGED,
+)
+"""Those with which Spark may go on, with totals that lack what was read before, or hold what was given up."""
+OF_RECORDS = (*rules_kafka.CONDITIONS, *rules_sources.CONDITIONS, *rules_sinks.CONDITIONS, *_OF_STATE)
 """Every condition by which records can be lost or doubled."""
 _DONE_ALREADY = (
     source_conditions.SOURCE_OFFSET_WENT_BACK,
     kafka_conditions.SOURCE_SUBSCRIPTION_CHANGED,
     source_conditions.SOURCE_FILES_CHANGED,
     source_conditions.SOURCE_FILE_IGNORED,
+    rules_state.STATE_FILE_DAMAGED,
 )
 """Those that are no error, since a query goes on with them: a batch that is done left something out, what it has read
-comes once more, or what came under the name of a file that it has read is read by none."""
+comes once more, what came under the name of a file that it has read is read by none, or a file of its state was changed
+and no Spark sees it."""
 ONLY_TWICE = (
     sink_conditions.SINK_WOULD_REPEAT,
     sink_conditions.SINK_BATCH_TWICE,
@@ -44,6 +54,7 @@ def against_exactly_once(world: Observation, restart: Restart) -> list[Finding]:
         *rules_kafka.find_kafka(world, restart),
         *rules_sources.find_sources(world, restart),
         *rules_sinks.find_sinks(world, restart),
+        *rules_state.find_state(world, restart),
     ]
     return [each for each in findings if _speaks_against(each)]
 

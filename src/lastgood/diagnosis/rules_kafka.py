@@ -137,7 +137,8 @@ def _orphan(source: KafkaReading) -> Iterator[Finding]:
         evidence = {name: found for name, (_, found) in wrong.items()}
         yield source.finding(ORPHAN_UNREPLAYABLE, subject, effect, evidence, source.inspect(), level)
     count = offset_count(planned(source.start, source.end))
-    usual = [each for each in (_count(span) for span in source.read if span.is_done) if each]
+    counts = (_count(span) for span in source.read if span.is_done)
+    usual = [each for each in counts if each]
     if len(usual) > 1 and count >= _LARGE_FACTOR * max(usual):
         effect = f"Batch {batch_id} runs again over {count} offsets at once, whatever maxOffsetsPerTrigger says now."
         sizes = {"offsets": count, "largest_before": max(usual)}

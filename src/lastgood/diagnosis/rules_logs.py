@@ -492,7 +492,7 @@ def _watermark(world: Observation) -> Iterator[Finding]:
 
 def _listings(checkpoint: Checkpoint) -> list[tuple[str, LogListing]]:
     logs: list[BatchLog[OffsetEntry] | BatchLog[CommitEntry]] = [checkpoint.offsets, checkpoint.commits]
-    return [(log.folder, log.listing) for log in logs] + [(log.folder, log.listing) for log in checkpoint.sources]
+    return [(log.folder, log.listing) for log in (*logs, *checkpoint.sources)]
 
 
 def _some(ids: range | list[int]) -> list[int]:

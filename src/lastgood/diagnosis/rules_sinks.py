@@ -54,7 +54,10 @@ def _not_known(reading: SinkReading) -> Iterator[Finding]:
     sink, orphan = reading.sink, reading.orphan
     if sink.known or (sink.traits.keeps_log and sink.skips_known):
         return
-    twice = "" if orphan is None else f" Whether a start writes batch {orphan} a second time is not known."
+    if orphan is None:
+        twice = ""
+    else:
+        twice = f" Whether a start writes batch {orphan} a second time is not known."
     level = Severity.INFO if orphan is None else Severity.WARNING
     if sink.skips_known or sink.identity is not None or sink.batches:
         effect = f"Nobody can tell from it whether a batch is there.{twice}"
@@ -162,13 +165,18 @@ def _made_later(reading: SinkReading) -> Iterator[Finding]:
     older = reading.older()
     if not older:
         return
-    is_sure = reading.is_surely_made_later
-    effect = f"It was made after {batches(older)} had been written"
-    effect += ": their rows are" if is_sure else ", unless clocks differ by so much: then their rows are"
-    evidence = {"done": reading.done, "missing": older[:_SHOWN_MAX], "missing_count": len(older)}
-    evidence |= {"created_at_ms": reading.sink.created_at_ms}
-    level = None if is_sure else Severity.WARNING
-    effect += " not in it, and no start brings them back."
+    evidence = {
+        "done": reading.done,
+        "missing": older[:_SHOWN_MAX],
+        "missing_count": len(older),
+        "created_at_ms": reading.sink.created_at_ms,
+    }
+    unless, level = ": their rows", None
+    if not reading.is_surely_made_later:
+        unless, level = ", unless clocks differ by so much: then their rows", Severity.WARNING
+    effect = (
+        f"It was made after {batches(older)} had been written{unless} are not in it, and no start brings them back."
+    )
     yield reading.finding(conditions.SINK_BEHIND, effect, evidence, reading.status(), level)
 
 
@@ -180,7 +188,11 @@ def _rolled_back(reading: SinkReading) -> Iterator[Finding]:
     is_high = sink.known and reading.skips > reading.shown
     if not is_high and not holes:
         return
-    above = range(reading.shown + 1, reading.skips + 1) if is_high else range(0)  # as wide as a mark is high
+    # as wide as a mark is high
+    if is_high:
+        above = range(reading.shown + 1, reading.skips + 1)
+    else:
+        above = range(0)
     gone = [*holes, *above[:_SHOWN_MAX]]
     told = [batches(each) for each in (holes, above) if each]
     effect = f"The rows of {' and of '.join(told)} are gone from the sink"
@@ -379,7 +391,9 @@ def _apart(world: Observation, readings: Sequence[SinkReading]) -> Iterator[Find
     """Several sinks, of which only some hold the batch that runs again."""
     known = [each for each in readings if each.sink.known and not each.shows_none]
     shown = {each.sink.location: each.sink.last_batch for each in known}
-    orphan = known[0].orphan if known else None
+    orphan = None
+    if known:
+        orphan = known[0].orphan
     if orphan is None or len(set(shown.values())) < 2:
         return
     holding = [each.sink.location for each in known if each.shown >= orphan]

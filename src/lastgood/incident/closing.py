@@ -13,7 +13,7 @@ from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.journal.incident import OPEN, PERSON, RECOVERED, STOPPED, Incident
 from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries
 from lastgood.journal.signed_files import files_of_recovery, worst
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.query.prediction.restart import Outcome
 from lastgood.recovery.driver_death import word_needed

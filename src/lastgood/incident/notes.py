@@ -12,10 +12,9 @@ from lastgood.incident.closing import carried_out, closed
 from lastgood.incident.promise import Kept
 from lastgood.journal.incident import OPEN, PERSON, Attempt, Incident, IncidentDamagedError, kept_plan
 from lastgood.journal.incidents import Incidents
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import EvidenceOptions, said_of
+from lastgood.observe.evidence import EvidenceOptions, said_of
+from lastgood.observe.open_query import now_ms
 from lastgood.recovery.whereabouts import note_whereabouts
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.signing import SignatureMissingError, SignatureWrongError
 from lastgood.storage.reading import Location
@@ -38,7 +37,6 @@ def note_recover(
     began_at_ms: int,
     tell: Tell = lambda _: None,
     evidence: EvidenceOptions = _NOTHING_ASKED,
-    keys: Keys | None = None,
 ) -> None:
     """Write down what a call of `recover` came to, if it changed something or calls a person.
 
@@ -52,11 +50,10 @@ def note_recover(
         began_at_ms: When it was called, milliseconds since 1970.
         tell: Gets a line for a person.
         evidence: Where it looked beside the checkpoint.
-        keys: Those of a caller that has read them; None: those of this machine.
     """
     try:
         location = target.location
-        incidents = Incidents(open_writable(location), location, (keys or Keys(target.config))())
+        incidents = Incidents(open_writable(location), location, target.keys())
         if not _is_worth_noting(decision):
             _close_last(incidents, location, target, evidence, tell)
             return

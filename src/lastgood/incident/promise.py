@@ -11,11 +11,12 @@ from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.errors import LastgoodError, StorageError, reason
 from lastgood.incident.first_batch import FirstBatch, Judged, begun, counted, is_of, numbered, shown, unseen
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import CheckpointMissingError, GatheredQuery, gather, now_ms
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.ledger import chosen_ledger
+from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, gather, now_ms
 from lastgood.observe.recorded import newest_records
 from lastgood.observe.remembered import remembered
-from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import Plan
 from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.restart import Outcome
@@ -80,7 +81,7 @@ def check_promise(
         else:
             following = []
         found = found.with_batches([number - 1, number, *following])
-        sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).sinks
+        sinks = look_around(found, evidence, now_ms=now_ms(), kafka=False).seen.sinks
     except (StorageError, CheckpointMissingError) as error:
         if isinstance(error, StorageError):
             why = reason(error)
@@ -99,7 +100,7 @@ def check_promise(
 class _Seen:
     """What logs, sinks and recorders tell of the batches of a query."""
 
-    def __init__(self, found: GatheredQuery, sinks: Sequence[SinkEvidence], *, since_ms: int) -> None:
+    def __init__(self, found: OpenQuery, sinks: Sequence[SinkEvidence], *, since_ms: int) -> None:
         self._found = found
         self._sinks = sinks
         self._since_ms = since_ms
@@ -185,7 +186,7 @@ def _summed(judged: Sequence[Judged]) -> Promised:
     return Promised(state, tuple(each.line for each in worst_first))
 
 
-def _rows_in_ledger(found: GatheredQuery, number: int) -> int | None:
+def _rows_in_ledger(found: OpenQuery, number: int) -> int | None:
     """How many rows a batch read, by the configured ledger; None if there is none, or it does not tell."""
     place = chosen_ledger(None, found.target, os.environ)
     if place is None:

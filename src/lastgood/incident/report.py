@@ -11,6 +11,7 @@ from lastgood.incident.lost_ranges import LostRange
 from lastgood.journal.incident import Incident
 from lastgood.journal.room import RecoveryStage
 from lastgood.signing import SignatureStanding
+from lastgood.values import JsonValue, form
 
 _WORDS = {
     RecoveryStage.BEGUN: "the checkpoint was sealed",
@@ -42,8 +43,14 @@ class TimelineTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentReport:
+class IncidentReport(JsonValue):
     """All that is known of an incident."""
+
+    json = form(
+        "*incident outcome by_hand=is_by_hand signature back_after_seconds=incident.back_after_seconds "
+        "timeline=_timeline plan=incident.plan recoveries lost"
+    )
+    """What `report --format json` prints."""
 
     incident: Incident
     """With its first new batch and the promise, also where only this look at it has found them."""
@@ -92,32 +99,15 @@ class IncidentReport:
             again = ", which ran again," if incident.rerun else ""
             yield TimelineTurn(incident.first_batch_at_ms, f"batch {incident.first_batch}{again} was committed")
 
-    def to_json(self) -> dict[str, Any]:
-        """What `report --format json` prints."""
-        incident = self.incident
-        signature = None if self.signature is None else self.signature.value
-        plan = None
-        if incident.plan is not None:
-            plan = dict(incident.plan)
-        timeline = [
+    @property
+    def _timeline(self) -> list[dict[str, Any]]:
+        began_ms = self.incident.failed_at_ms
+        return [
             {
                 "at_ms": turn.at_ms,
-                "after_seconds": (turn.at_ms - incident.failed_at_ms) / 1000,
+                "after_seconds": (turn.at_ms - began_ms) / 1000,
                 "what": turn.what,
                 "seconds": turn.seconds,
             }
             for turn in self.timeline
         ]
-        recoveries = [each.to_json() for each in self.recoveries]
-        lost = [each.to_json() for each in self.lost]
-        return {
-            **incident.to_json(),
-            "outcome": self.outcome,
-            "by_hand": self.is_by_hand,
-            "signature": signature,
-            "back_after_seconds": incident.back_after_seconds,
-            "timeline": timeline,
-            "plan": plan,
-            "recoveries": recoveries,
-            "lost": lost,
-        }

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import RecoveryStage, latest, read_note, recoveries, recoveries_folder
-from lastgood.mirror.copies import Copy
 from lastgood.planning.plan import Plan
 from lastgood.planning.steps import digest, files_after, files_before
 from lastgood.query.prediction.restart import Outcome

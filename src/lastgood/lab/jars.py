@@ -151,7 +151,10 @@ def fetch_jars(
                 if missing:
                     address = repository or os.environ.get(REPOSITORY_VARIABLE)
                     store.take(missing, _Ivy(java, address, tell))
-    return {name: tuple(store.folder / jar.path for jar in wanted if jar.jar_set == name) for name in sets}
+    paths: dict[str, tuple[Path, ...]] = {}
+    for name in sets:
+        paths[name] = tuple(store.folder / jar.path for jar in wanted if jar.jar_set == name)
+    return paths
 
 
 def listed_jars() -> tuple[Jar, ...]:

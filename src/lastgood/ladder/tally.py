@@ -206,3 +206,38 @@ def judged(
 def _standing(tally: Tally, cause: Cause | None, now_ms: int) -> CommandStanding:
     since_ms = now_ms if tally.since_ms is None else tally.since_ms
     return CommandStanding(failures=tally.failures, seconds=max(0, now_ms - since_ms) / 1000, cause=cause)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedBatch(JsonValue):
+    """A batch that was started again and again, and committed nothing."""
+
+    batch: int | None
+    """None once it was dropped, and until it is planned anew."""
+    times: int
+    """Starts that failed, since the newest commit."""
+    since_ms: int | None
+    """When the first of them was noticed, milliseconds since 1970."""
+
+    @classmethod
+    def of(cls, tally: Tally | None) -> FailedBatch | None:
+        """What a tally tells; None if nothing has failed."""
+        if tally is None or tally.failures == 0:
+            return None
+        return cls(tally.stand.orphan, tally.failures, tally.since_ms)
+
+
+def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
+    """What has failed since the newest commit, as far as anybody has counted it.
+
+    Args:
+        kept: What `read_attempts` found.
+        committed: The newest committed batch.
+    """
+    try:
+        tally = parse_tally(kept)
+    except ValueError:  # `recover` says so, and begins anew
+        return None
+    if tally.stand.committed == committed:
+        return FailedBatch.of(tally)
+    return None

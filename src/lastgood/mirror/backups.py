@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
-from lastgood.mirror.copies import Copy, compress, decode_lines, decompressed_lines, encoded_lines
+from lastgood.mirror.copies import compress, decode_lines, decompressed_lines, encoded_lines
 from lastgood.mirror.mirror import FILE_BYTES_MAX
 from lastgood.notes import read_json
 from lastgood.signing import BACKUP, SIGNATURE, Signer

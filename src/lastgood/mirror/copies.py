@@ -12,13 +12,11 @@ import zlib
 from array import array
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, LogFile, QueryMetadataFile, batch_of, classify
+from lastgood.checkpoint.copies import Copy
+from lastgood.checkpoint.layout import LogFile, QueryMetadataFile, classify
 from lastgood.checkpoint.lines import is_time_ms
-from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
 from lastgood.errors import Retry, StorageError
 
 _CHUNK_BYTES = 64 * 1024
@@ -44,26 +42,6 @@ class CopiesTooLargeError(StorageError):
     condition = "COPIES_TOO_LARGE"
     exit_code = 36
     retry = Retry.AFTER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One file of a checkpoint as it once stood."""
-
-    query_id: str | None
-    """The id in the checkpoint's `metadata` at that time; None if there was none that could be read."""
-    path: str
-    """Below the checkpoint, such as `offsets/7`."""
-    seen_ms: int
-    """When it was copied, milliseconds since 1970."""
-    modified_ms: int | None
-    """When the storage says that it was written; None if it does not say."""
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.content)
 
 
 def encode_copies(copies: Iterable[Copy]) -> bytes:
@@ -259,48 +237,6 @@ class _PackedCopy(Copy):
 
 def _fields(copy: Copy) -> tuple[object, ...]:
     return copy.query_id, copy.path, copy.seen_ms, copy.modified_ms, copy.content
-
-
-def standing(copies: Iterable[Copy]) -> dict[str, Copy]:
-    """Of each file of one query the version that counts, by its path: the newest, or the newest that is not damaged.
-
-    Where Spark planned a batch anew, it had been taken back: what was planned after it, and committed from it on, no
-    longer counts.
-    """
-    current: dict[str, Copy] = {}
-    for copy in sorted(copies, key=lambda each: each.seen_ms):
-        older = current.get(copy.path)
-        if not copy.content and batch_of(copy.path, OFFSETS) is not None:
-            continue  # a seal, or what a crash left: never the plan of a batch
-        if older is not None:
-            if not _is_whole(copy):
-                continue
-            if 0 < _planned_ms(older) < _planned_ms(copy):
-                _forget(current, int(copy.path.rpartition("/")[2]), seen_before_ms=copy.seen_ms)
-        current[copy.path] = copy
-    return current
-
-
-def _planned_ms(copy: Copy) -> int:
-    """Processing time of an entry of the offset log, which an edit keeps and a new plan does not; 0 of other files."""
-    entry = parse_offset_entry(copy.content) if batch_of(copy.path, OFFSETS) is not None else None
-    return entry.metadata.batch_timestamp_ms if isinstance(entry, OffsetEntry) and entry.metadata else 0
-
-
-def _is_whole(copy: Copy) -> bool:
-    if batch_of(copy.path, OFFSETS) is not None:
-        return isinstance(parse_offset_entry(copy.content), OffsetEntry)
-    if batch_of(copy.path, COMMITS) is not None:
-        return isinstance(parse_commit_entry(copy.content), CommitEntry)
-    return bool(copy.content)
-
-
-def _forget(current: dict[str, Copy], batch_id: int, *, seen_before_ms: int) -> None:
-    for path, copy in list(current.items()):
-        planned, committed = batch_of(path, OFFSETS), batch_of(path, COMMITS)
-        is_later = planned is not None and planned > batch_id
-        if (is_later or (committed is not None and committed >= batch_id)) and copy.seen_ms < seen_before_ms:
-            del current[path]
 
 
 def _line(copy: Copy) -> bytes:

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, batch_of, parse_log_name
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.mirror.copies import (
     CopiesTooLargeError,
-    Copy,
     compress,
     decode_lines,
     decompressed_lines,

@@ -17,7 +17,7 @@ from typing import Any
 from lastgood.checkpoint.layout import METADATA, OFFSETS
 from lastgood.diagnosis.rules_advice import RETAINED_DEFAULT
 from lastgood.journal.topic_ids import read_topic_ids
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.open_query import OpenQuery
 from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.sinks.kind import SinkKind
 from lastgood.sinks.kinds import SINK_KINDS
@@ -34,26 +34,26 @@ _OWN_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs",
 
 
 def advice_facts(
-    evidence: GatheredQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
+    query: OpenQuery, *, max_downtime_ms: int | None = None, spark: str | None = None, mounts: Path = _MOUNTS
 ) -> AdviceFacts:
     """What is known around a checkpoint that advice rests on.
 
     Args:
-        evidence: The checkpoint, and its mirror if that was read.
+        query: The checkpoint, and its mirror if that was read.
         max_downtime_ms: How long the query may be down (`--max-downtime`); None: as its pipeline says.
         spark: The version that is to start it (`--spark`), such as `4.2`; None if nobody said.
         mounts: Where the system lists what is mounted.
     """
-    storage, location = evidence.storage, evidence.location
-    questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, evidence)}
+    storage, location = query.storage, query.location
+    questions: dict[str, Callable[[], Any]] = {"records": partial(_recorded, query)}
     if location.name:
-        questions["topics"] = partial(read_topic_ids, storage, location, evidence.query_id)
+        questions["topics"] = partial(read_topic_ids, storage, location, query.query_id)
     places = _possible_tables(location)
     for kind, folder in places:
         if kind.is_at is not None:
             questions[f"{kind.name} {folder}"] = partial(kind.is_at, storage, folder)
-    oldest = evidence.checkpoint.offsets.ids.oldest
-    if oldest and len(evidence.checkpoint.offsets.ids) <= RETAINED_DEFAULT:
+    oldest = query.checkpoint.offsets.ids.oldest
+    if oldest and len(query.checkpoint.offsets.ids) <= RETAINED_DEFAULT:
         questions["metadata"] = partial(_modified, storage, location / METADATA)
         questions["oldest"] = partial(_modified, storage, location / f"{OFFSETS}/{oldest}")
     answers = ask_all(
@@ -72,42 +72,42 @@ def advice_facts(
         table=next(tables, None),
         metadata_modified_ms=found.get("metadata"),
         oldest_plan_modified_ms=found.get("oldest"),
-        query_ids=_query_ids(evidence),
-        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
+        query_ids=_query_ids(query),
+        max_downtime_ms=_max_downtime_ms(query, max_downtime_ms),
         spark=spark,
     )
 
 
-def query_facts(evidence: GatheredQuery, *, max_downtime_ms: int | None = None) -> AdviceFacts:
+def query_facts(query: OpenQuery, *, max_downtime_ms: int | None = None) -> AdviceFacts:
     """Of these facts those on which more than advice rests.
 
     What was recorded of the query, its topics' ids, and how long it may be down.
 
     Args:
-        evidence: See `advice_facts`.
+        query: See `advice_facts`.
         max_downtime_ms: See `advice_facts`.
     """
-    questions: list[Callable[[], Any]] = [partial(_recorded, evidence)]
-    if evidence.location.name:
-        questions.append(partial(read_topic_ids, evidence.storage, evidence.location, evidence.query_id))
+    questions: list[Callable[[], Any]] = [partial(_recorded, query)]
+    if query.location.name:
+        questions.append(partial(read_topic_ids, query.storage, query.location, query.query_id))
     answers = ask_all(
         questions,
         parallel=len(questions),
         deadline=Deadline.after(TIMEOUT_SECONDS),
-        subject=str(evidence.location),
+        subject=str(query.location),
     )
     recorded, *topics = (answer.value for answer in answers)
     facts: AdviceFacts = recorded or AdviceFacts()
     return replace(
         facts,
         topic_ids={**facts.topic_ids, **((topics[0] if topics else None) or {})},
-        max_downtime_ms=_max_downtime_ms(evidence, max_downtime_ms),
+        max_downtime_ms=_max_downtime_ms(query, max_downtime_ms),
     )
 
 
-def _max_downtime_ms(evidence: GatheredQuery, said_ms: int | None) -> int | None:
+def _max_downtime_ms(query: OpenQuery, said_ms: int | None) -> int | None:
     """What is said now counts before what the configuration of the pipeline says."""
-    return evidence.target.max_downtime_ms if said_ms is None else said_ms
+    return query.target.max_downtime_ms if said_ms is None else said_ms
 
 
 def _possible_tables(location: Location) -> list[tuple[SinkKind, Location]]:
@@ -143,18 +143,18 @@ def _unescaped(folder: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
 
 
-def _query_ids(evidence: GatheredQuery) -> tuple[str, ...]:
+def _query_ids(query: OpenQuery) -> tuple[str, ...]:
     """The ids in the mirror, in the order in which they were seen."""
-    copies = sorted(evidence.mirror, key=lambda copy: copy.seen_ms)
+    copies = sorted(query.seen.copies, key=lambda copy: copy.seen_ms)
     return tuple(query_id for query_id, _ in groupby(copy.query_id for copy in copies) if query_id is not None)
 
 
-def _recorded(evidence: GatheredQuery) -> AdviceFacts | None:
+def _recorded(query: OpenQuery) -> AdviceFacts | None:
     """Batches and runs from the records beside a checkpoint."""
-    if not evidence.location.name:
+    if not query.location.name:
         return None
-    folder = evidence.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
-    names = [name for name in evidence.storage.names(folder) or () if not name.endswith("/")]
+    folder = query.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    names = [name for name in query.storage.names(folder) or () if not name.endswith("/")]
     if not names:
         return None
     from lastgood.observe.recorded import (  # noqa: PLC0415 - 10 ms that a query without a recorder need not pay
@@ -166,13 +166,13 @@ def _recorded(evidence: GatheredQuery) -> AdviceFacts | None:
         recorded_topic_ids,
     )
 
-    records = newest_records(evidence.storage, folder, names)
-    batches = recorded_batches(records, evidence.query_id)
+    records = newest_records(query.storage, folder, names)
+    batches = recorded_batches(records, query.query_id)
     return AdviceFacts(
         batches=batches,
         runs=recorded_runs(records),
-        topic_ids=recorded_topic_ids(records, evidence.query_id),
-        subscriptions=recorded_subscriptions(records, evidence.query_id),
-        kafka_sources=recorded_kafka_sources(records, evidence.query_id),
+        topic_ids=recorded_topic_ids(records, query.query_id),
+        subscriptions=recorded_subscriptions(records, query.query_id),
+        kafka_sources=recorded_kafka_sources(records, query.query_id),
         is_stateful=any(batch.state_rows is not None for batch in batches),
     )

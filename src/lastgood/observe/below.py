@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lastgood.checkpoint.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from lastgood.checkpoint.reader import read_checkpoint
@@ -15,6 +15,7 @@ from lastgood.mirror.mirror import mirror_folder
 from lastgood.settings.target import Target
 from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
 from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.values import JsonValue, form
 
 _DEPTH_MAX = 40
 """A lake is not that deep; what is, lists itself without end."""
@@ -28,8 +29,11 @@ _PARTS = frozenset((*_LOGS, f"{SOURCES}/", f"{STATE}/"))
 
 
 @dataclass(slots=True)
-class Reach:
+class Reach(JsonValue):
     """How far below a folder checkpoints were sought; filled while that goes on."""
+
+    json = form("folders whole=is_whole ended links=_links")
+    """The object `looked` of `status FOLDER --format json`."""
 
     folders_max: int = FOLDERS_MAX
     seconds_max: float = SECONDS_MAX
@@ -46,10 +50,9 @@ class Reach:
         """Whether nothing was left out."""
         return self.ended is None and not self.links
 
-    def to_json(self) -> dict[str, Any]:
-        """The object `looked` of `status FOLDER --format json`."""
-        links = [f"{path} -> {target}" for path, target in sorted(self.links.items())]
-        return {"folders": self.folders, "whole": self.is_whole, "ended": self.ended, "links": links}
+    @property
+    def _links(self) -> list[str]:
+        return [f"{path} -> {target}" for path, target in sorted(self.links.items())]
 
     def __str__(self) -> str:
         """One line for a person."""

@@ -23,6 +23,7 @@ from lastgood.bundle.shareable import from_json, to_json
 from lastgood.bundle.stand_ins import checksum_stand_in, stand_in
 from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, tree_from_json
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import (
     COMMITS,
     OFFSETS,
@@ -40,10 +41,10 @@ from lastgood.checkpoint.state import Loads, unique_ids_of
 from lastgood.checkpoint.state_files import ZIP_BYTES_MAX, StateFileKind
 from lastgood.errors import StorageError, UsageError
 from lastgood.failures.classify import Failure
-from lastgood.mirror.copies import Copy, encode_copies
+from lastgood.mirror.copies import encode_copies
 from lastgood.mirror.mirror import mirror_folder, read_mirror
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.recorded import newest_files, tail_of
 from lastgood.query.observation import Observation
 from lastgood.records.files import parse_records
@@ -62,8 +63,8 @@ from lastgood.storage.rights import WORK_SUFFIX, private
 from lastgood.values import JsonValue, ShapeError, form
 
 _WORLD, _FAILURES = "world.json", "failures.json"
-_NOT_SAVED = frozenset({"checkpoint", "repair"})
-"""Fields of a world that lie in a bundle as files, or that no diagnosis rests on."""
+_NOT_SAVED = frozenset({"checkpoint", "copies", "copied_since", "recalled", "repair"})
+"""Fields of an observation that lie in a bundle as files, or that no diagnosis rests on."""
 _MIRROR = f"{WORK}/mirror/parts/0000000000000-bundle.jsonl"
 _OWN_FOLDERS = (OFFSETS, COMMITS, SOURCES, STATE)
 _DEPTH_MAX = 8
@@ -109,19 +110,16 @@ class Bundle:
         self.manifest = archive.manifest
         """`lastgood` and `python`: the versions that saved it; `saved_at_ms`."""
 
-    def evidence(self, *, batches: int) -> GatheredQuery:
-        """The checkpoint and its mirror, as `gather` gives them.
+    def query(self, *, batches: int) -> OpenQuery:
+        """The query as it was diagnosed: the checkpoint and its mirror read from here, the rest as it was saved.
 
         Raises:
             BundleInvalidError: the bundle is damaged.
         """
         checkpoint = read_checkpoint(self.storage, self.location, batches=batches)
         mirror = tuple(read_mirror(self.storage, mirror_folder(self.location))) if self.location.name else ()
-        return GatheredQuery(Target(str(self.location)), self.location, self.storage, checkpoint, mirror)
-
-    def world(self, checkpoint: Checkpoint) -> Observation:
-        """All that the diagnosis rested on, with the checkpoint as it was read from here."""
-        return Observation(checkpoint, **self._saved[_WORLD])
+        seen = Observation(checkpoint, mirror, **self._saved[_WORLD])
+        return OpenQuery(Target(str(self.location)), self.location, self.storage, seen)
 
     def close(self) -> None:
         """Close the file."""
@@ -141,15 +139,12 @@ def is_bundle(target: str) -> bool:
     return Path(target).is_file()
 
 
-def save_bundle(
-    path: Path, evidence: GatheredQuery, world: Observation, *, failures: Sequence[Failure] = ()
-) -> SavedBundle:
+def save_bundle(path: Path, query: OpenQuery, *, failures: Sequence[Failure] = ()) -> SavedBundle:
     """Write what a diagnosis rests on into one file, without data and without secrets.
 
     Args:
         path: The file to make; nothing is overwritten.
-        evidence: The checkpoint as it was read.
-        world: What was diagnosed.
+        query: What was diagnosed.
         failures: What the driver's log told; of their exceptions only classes and conditions are saved.
 
     Raises:
@@ -157,11 +152,11 @@ def save_bundle(
         StorageError: the checkpoint cannot be read, or the file not be written (subclasses).
     """
     try:
-        _refuse(path, evidence.location)
+        _refuse(path, query.location)
         with open(path, "xb", opener=private) as stream:
             try:
-                with BundleWriter(stream, _about(evidence, world)) as writer:
-                    _write(writer, evidence, world, failures)
+                with BundleWriter(stream, _about(query)) as writer:
+                    _write(writer, query, failures)
                     parts = writer.finish()
             except BaseException:
                 # Safe: it was created just above, where no file was, and it is half of one.
@@ -209,30 +204,30 @@ def _roots(location: Location) -> dict[str, Location]:
     return {CHECKPOINT: location, **({WORK: location.sibling(WORK_SUFFIX)} if location.name else {})}
 
 
-def _about(evidence: GatheredQuery, world: Observation) -> dict[str, Any]:
+def _about(query: OpenQuery) -> dict[str, Any]:
     return {
         "lastgood": __version__,
         "python": platform.python_version(),
-        "location": redacted(str(evidence.location)),
-        "is_remote": evidence.storage.parallel >= PARALLEL_REMOTE,
-        "saved_at_ms": world.now_ms,
+        "location": redacted(str(query.location)),
+        "is_remote": query.storage.parallel >= PARALLEL_REMOTE,
+        "saved_at_ms": query.seen.now_ms,
     }
 
 
-def _write(writer: BundleWriter, evidence: GatheredQuery, world: Observation, failures: Sequence[Failure]) -> None:
-    storage = evidence.storage
-    tree = BundleTree(_roots(evidence.location))
+def _write(writer: BundleWriter, query: OpenQuery, failures: Sequence[Failure]) -> None:
+    storage = query.storage
+    tree = BundleTree(_roots(query.location))
     with ThreadPoolExecutor(storage.parallel, thread_name_prefix="bundle") as pool:
-        _list_checkpoint(storage, evidence.location, tree, pool)
-        chosen = _Chosen(evidence, tree)
+        _list_checkpoint(storage, query.location, tree, pool)
+        chosen = _Chosen(query, tree)
         for contents in _each(pool, chosen.contents, chosen.paths()):
             for path, content in contents:
                 writer.add(path, content)
-        work = {**_mirror(evidence), **dict(_records(evidence, pool))}
+        work = {**_mirror(query), **dict(_records(query, pool))}
     for path, content in work.items():
         tree.add_file(path, len(content), None)
         writer.add(path, content)
-    writer.add_json(_WORLD, _world_json(world))
+    writer.add_json(_WORLD, _world_json(query.seen))
     writer.add_json(_FAILURES, to_json(tuple(failures)))
     writer.add_json(LISTING, tree.to_json())
 
@@ -261,11 +256,11 @@ def _list_checkpoint(storage: Storage, location: Location, tree: BundleTree, poo
 class _Chosen:
     """The files of a checkpoint whose contents are saved, or what stands in for them."""
 
-    def __init__(self, evidence: GatheredQuery, tree: BundleTree) -> None:
-        self._storage = evidence.storage
-        self._location = evidence.location
+    def __init__(self, query: OpenQuery, tree: BundleTree) -> None:
+        self._storage = query.storage
+        self._location = query.location
         self._sizes = {path.removeprefix(f"{CHECKPOINT}/"): entry.size for path, entry in tree.files}
-        checkpoint = evidence.checkpoint
+        checkpoint = query.checkpoint
         logs = (checkpoint.offsets, checkpoint.commits)
         self._oldest = {log.folder: min(log.ids.last(_BATCHES_MAX), default=0) for log in logs}
         self._checked = {log.folder: min(log.ids.last(_CHECKSUMS_MAX), default=0) for log in logs}
@@ -321,12 +316,12 @@ def _each(pool: Executor, ask: Callable[[ItemT], FoundT], items: Iterable[ItemT]
         yield from pool.map(ask, chunk)
 
 
-def _mirror(evidence: GatheredQuery) -> dict[str, bytes]:
+def _mirror(query: OpenQuery) -> dict[str, bytes]:
     """The newest copies of the mirror, as one part of it."""
-    if not evidence.location.name:
+    if not query.location.name:
         return {}
-    folder = mirror_folder(evidence.location)
-    copies = evidence.mirror or tuple(read_mirror(evidence.storage, folder, days=_MIRROR_DAYS))
+    folder = mirror_folder(query.location)
+    copies = query.seen.copies or tuple(read_mirror(query.storage, folder, days=_MIRROR_DAYS))
     kept: list[Copy] = []
     left = _MIRROR_BYTES_MAX
     for copy in sorted(copies, key=lambda each: each.seen_ms, reverse=True):
@@ -339,13 +334,13 @@ def _mirror(evidence: GatheredQuery) -> dict[str, bytes]:
     return {_MIRROR: encode_copies(reversed(kept))} if kept else {}
 
 
-def _records(evidence: GatheredQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
+def _records(query: OpenQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
     """The newest records, without the words of exceptions."""
-    if not evidence.location.name:
+    if not query.location.name:
         return
-    folder = evidence.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
-    names = newest_files(evidence.storage.names(folder) or ())
-    contents = pool.map(lambda name: tail_of(evidence.storage, folder / name), names)
+    folder = query.location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
+    names = newest_files(query.storage.names(folder) or ())
+    contents = pool.map(lambda name: tail_of(query.storage, folder / name), names)
     for name, content in zip(names, contents, strict=True):
         records = [to_json(record.to_json()) for record in parse_records(content).records]
         yield f"{WORK}/{RECORDS_FOLDER}/{name}", b"".join(json.dumps(record).encode() + b"\n" for record in records)

@@ -1,535 +1,155 @@
-"""What the reading verbs stand on: a checkpoint, its mirror, and the batches that the two know."""
+"""Whom to ask for evidence: the sinks and the Kafka that are named, and the same as words of a command line."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from lastgood.asked import Asked
-from lastgood.checkpoint.commits import parse_commit_entry
-from lastgood.checkpoint.contents import Checkpoint, Presence, in_mode
-from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile, parse_source_log_entry
-from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
-from lastgood.checkpoint.logs import BatchIds
-from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
-from lastgood.checkpoint.query import QueryMetadata
-from lastgood.checkpoint.reader import ALL_BATCHES, read_batches, read_checkpoint, read_file
-from lastgood.checkpoint.search import SearchEnd, search_log
-from lastgood.diagnosis.rules_links import that_matter
-from lastgood.errors import LastgoodError, Retry, StorageError
-from lastgood.journal.left_behind import left_behind
-from lastgood.mirror.copies import Copy, packed, standing
-from lastgood.mirror.mirror import FILE_BYTES_MAX, mirror_folder, read_mirror
-from lastgood.observe.remembered import Remembered, remembered
-from lastgood.query.history import BatchRecord, InitialOffsets, merge
-from lastgood.query.observation import LedgerMemory, LeftBehind
-from lastgood.settings.target import Target
-from lastgood.signing import NO_KEYS, KeyRing
-from lastgood.storage.reading import LocalStorage, Location, Storage, open_storage
-from lastgood.storage.rights import WORK_SUFFIX
+from lastgood.errors import LastgoodError, UsageError
+from lastgood.redaction import without_login
+from lastgood.settings.target import Target, known_here
+from lastgood.sources.unasked import REPLAYS
 
-if TYPE_CHECKING:
-    from lastgood.ledger.store import Ledger
-
-_WORK_FOLDERS = ("mirror", "mirror/parts", "backups", "incidents", "leases", "recoveries", "records")
-
-
-class CheckpointMissingError(LastgoodError):
-    """There is no checkpoint at this location, nor a mirror of one."""
-
-    condition = "CHECKPOINT_MISSING"
-    exit_code = 20
-    retry = Retry.AFTER_CHANGE
-
-
-class CheckpointHasLinksError(LastgoodError):
-    """A link stands in the checkpoint or in its work folder, and is not followed."""
-
-    condition = "CHECKPOINT_HAS_LINKS"
-    exit_code = 33
-    retry = Retry.AFTER_CHANGE
-
-
-class BatchUnknownError(LastgoodError):
-    """Neither the checkpoint nor its mirror knows such a batch."""
-
-    condition = "BATCH_UNKNOWN"
-    exit_code = 21
-    retry = Retry.AFTER_CHANGE
+_TOPIC_IS_THE_SAME = "--topic-is-the-same"
 
 
 @dataclass(frozen=True, slots=True)
-class GatheredQuery:
-    """A query as its files tell it."""
+class EvidenceOptions:
+    """Where else to look than into the checkpoint; the same for all verbs."""
 
-    target: Target
-    location: Location
-    storage: Storage
-    checkpoint: Checkpoint
-    mirror: tuple[Copy, ...]
-    """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
-    mirror_since: int = 0
-    """Plans and commits of older batches than this were not read from the mirror."""
-    left: LeftBehind | None = None
-    """The recovery that left the checkpoint behind on purpose, where that was asked (`known_left`): what the mirror saw
-    until then is of a query that is no more."""
-    memory: LedgerMemory | None = None
-    """What the ledger remembers where nothing else knows a batch, where that was asked (`with_memory`)."""
-    remembered: Remembered | None = None
-    """What the ledger knows of it; None without one."""
-    recalled: tuple[BatchRecord, ...] = ()
-    """What was asked of the ledger, because neither checkpoint nor mirror has it."""
-    said: tuple[str, ...] = ()
-    """Where else is looked, as words of a command line; the commands that are printed carry it."""
+    sinks: tuple[str, ...] = ()
+    """As `open_sink` takes them."""
+    kafka: str | None = None
+    """`bootstrap.servers`, or a file of facts that were written down before (`KafkaFacts.to_json`)."""
+    topics: tuple[str, ...] = ()
+    """Topics beside those that the logs name."""
+    subscribe_pattern: str | None = None
+    """Regular expression that matches the whole name of further topics."""
+    kafka_config: Path | None = None
+    """A `client.properties`, as Kafka's own tools take it."""
+    txn_app_id: str | None = None
+    """What the application's function gives as `txnAppId`, with the number of the batch as `txnVersion`, when it writes
+    to its Delta tables; None: the query id."""
+    topic_is_the_same: bool = False
+    """Whether a person says that no topic was deleted and created again since the query read it."""
+    source_replays: bool = False
+    """Whether sources that cannot be asked serve their ranges again: a person's word for it."""
 
-    def command(self, verb: str, *options: object) -> str:
-        """A command about this query that can be pasted; see `Asked.command`."""
-        return Asked(self.target.name or str(self.location), self.said).command(verb, *options)
+    def of(self, target: Target) -> EvidenceOptions:
+        """The same, with what the configuration knows of the target wherever nothing else was said."""
+        kafka, config = self.kafka, self.kafka_config
+        if target.kafka is not None:
+            kafka, config = kafka or target.kafka.bootstrap, config or target.kafka.config
+        sinks = self.sinks or ((target.sink,) if target.sink is not None else ())
+        return replace(
+            self,
+            sinks=sinks,
+            kafka=kafka,
+            kafka_config=config,
+            topics=self.topics or target.topics,
+            txn_app_id=self.txn_app_id or target.txn_app_id,
+            source_replays=self.source_replays or target.source_replays,
+        )
 
-    def to_json(self) -> dict[str, Any]:
-        """What every reading verb says of a checkpoint first."""
-        checkpoint = self.checkpoint
-        versions = checkpoint.spark_versions
-        return {
-            "checkpoint": str(self.location),
-            "query_id": self.query_id,
-            "mode": checkpoint.mode.value,
-            "spark": str(versions) if versions else None,
-            "stateful": checkpoint.is_stateful,
-            "last_planned": checkpoint.last_planned,
-            "last_committed": checkpoint.last_committed,
-            "last_loadable_state": checkpoint.last_loadable,
-            "damaged": {path: str(damage) for path, damage in checkpoint.damage.items()},
-            "absent": list(checkpoint.absent),
+    def beyond(self, target: Target) -> EvidenceOptions:
+        """What of it is said beyond the configuration, which knows the rest of the target."""
+        configured = EvidenceOptions().of(target)
+        nothing = EvidenceOptions()
+        unsaid = {
+            field.name: getattr(nothing, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) == getattr(configured, field.name)
         }
+        return replace(self, **unsaid)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether mirror, ledger or a recovery knows of the query: then an empty checkpoint tells something, too."""
-        is_remembered = self.memory is not None and self.memory.newest is not None
-        return bool(self.mirror or self.left) or is_remembered
-
-    @property
-    def links(self) -> dict[str, str]:
-        """The links that were met so far and not followed; path and text."""
-        return dict(self.storage.left_out) if isinstance(self.storage, LocalStorage) else {}
-
-    @property
-    def query_id(self) -> str | None:
-        """The query's id, from `metadata`, else from the mirror; None if neither tells."""
-        if isinstance(self.checkpoint.query, QueryMetadata):
-            return self.checkpoint.query.query_id
-        newest = max(self.mirror, key=lambda copy: copy.seen_ms, default=None)
-        if newest is None and self.remembered is not None:
-            return self.remembered.query.query_id
-        return newest.query_id if newest else None
-
-    @property
-    def copies(self) -> tuple[Copy, ...]:
-        """What the mirror holds of this query."""
-        query_id = self.query_id
-        return tuple(copy for copy in self.mirror if copy.query_id == query_id)
-
-    @property
-    def initial(self) -> InitialOffsets:
-        """Where the sources began, as far as they write that down."""
-        found = {source.name: source.initial.offset for source in self.checkpoint.sources if source.initial}
-        for copy in self.copies:
-            folder, _, name = copy.path.rpartition("/")
-            source = folder.removeprefix(f"{SOURCES}/")
-            if name == "0" and source not in found and folder != source:
-                began = parse_initial_offset(copy.content)
-                if isinstance(began, InitialOffset):
-                    found[source] = began.offset
-        return found
-
-    def records(self, only: Collection[int] | None = None) -> dict[int, BatchRecord]:
-        """Every batch that was read, oldest first; of the mirror, which may be long, `only` some."""
-        checkpoint = self.checkpoint
-        ids = set(checkpoint.offsets.entries) | set(checkpoint.commits.entries)
-        from_checkpoint = (
-            BatchRecord(each, checkpoint.offsets.entries.get(each), checkpoint.commits.entries.get(each))
-            for each in ids
-        )
-        batches = mirrored_batches(self.copies).items()
-        from_mirror = (batch.record(each) for each, batch in batches if only is None or each in only)
-        return merge(from_checkpoint, [*from_mirror, *self.recalled])
-
-    @property
-    def known(self) -> BatchIds:
-        """Every batch that has a plan or a commit in the checkpoint, or a plan in what was read of the mirror."""
-        mirrored = (batch_of(copy.path, OFFSETS) for copy in self.copies)
-        logged = (*self.checkpoint.offsets.ids, *self.checkpoint.commits.ids)
-        logged = (*logged, *(self.remembered.bounds() if self.remembered else ()))
-        return BatchIds.of([*logged, *(batch_id for batch_id in mirrored if batch_id is not None)])
-
-    @property
-    def current(self) -> int | None:
-        """CURRENT: the newest file in the offset log; where that log is lost, the newest plan in mirror or ledger."""
-        planned = self.checkpoint.last_planned
-        if planned is not None:
-            return planned
-        mirrored = [batch_id for batch_id, batch in mirrored_batches(self.copies).items() if batch.plan is not None]
-        newest = self.remembered.newest() if self.remembered else None
-        return max(mirrored if newest is None else [*mirrored, newest], default=None)
-
-    def newest_committed(self, at_most: int) -> int | None:
-        """The newest committed batch up to `at_most` among those that were read; None if there is none."""
-        entries = (*self.checkpoint.offsets.entries, *self.checkpoint.commits.entries)
-        recalled = (record.batch_id for record in self.recalled)
-        for batch_id in sorted({*entries, *recalled, *mirrored_batches(self.copies)}, reverse=True):
-            if batch_id <= at_most and self.records([batch_id])[batch_id].is_committed:
-                return batch_id
-        return None
-
-    def with_mirror(self, since: int = 0) -> GatheredQuery:
-        """The same with the mirror read, but for the plans and commits of batches before `since`."""
-        copies = packed(read_mirror(self.storage, mirror_folder(self.location), since=since))
-        return replace(self, mirror=_since_left(copies, self.left), mirror_since=since)
-
-    def with_batches(self, batch_ids: Iterable[int]) -> GatheredQuery:
-        """The same with these batches read as well, from the mirror where the checkpoint does not have them.
-
-        What the mirror does not have either is recalled from the ledger.
-
-        Raises:
-            StorageError: the storage does not answer (subclasses).
-            LedgerError: the ledger does not answer (subclasses).
-        """
-        checkpoint = self.checkpoint
-        wanted = {batch_id for batch_id in batch_ids if batch_id >= 0}
-        logs = (checkpoint.offsets, checkpoint.commits)
-        unread = {each for each in wanted for log in logs if each in log.ids and each not in log.entries}
-        batches = list(read_batches(self.storage, self.location, unread))
-        plans = {batch.batch_id: batch.offsets for batch in batches if batch.offsets is not None}
-        commits = {batch.batch_id: batch.commit for batch in batches if batch.commit is not None}
-        planned = replace(checkpoint.offsets, entries={**checkpoint.offsets.entries, **plans})
-        planned = replace(planned, entries=in_mode(planned, checkpoint.mode))
-        committed = replace(checkpoint.commits, entries={**checkpoint.commits.entries, **commits})
-        found = replace(self, checkpoint=replace(checkpoint, offsets=planned, commits=committed))
-        is_whole = all(isinstance(planned.entries.get(batch_id), OffsetEntry) for batch_id in wanted)
-        is_read = self.mirror and all(batch_id >= self.mirror_since for batch_id in wanted)
-        return found if is_whole else (found if is_read else found.with_mirror()).with_recalled(wanted)
-
-    def with_recalled(self, batch_ids: Iterable[int]) -> GatheredQuery:
-        """The same with what the ledger knows of these batches and nobody else.
-
-        Raises:
-            LedgerError: the ledger does not answer (subclasses).
-        """
-        if self.remembered is None:
-            return self
-        records = self.records(set(batch_ids))
-        plans = {each: records[each].offsets for each in batch_ids if each in records}
-        missing = [each for each in batch_ids if not isinstance(plans.get(each), OffsetEntry)]
-        return replace(self, recalled=(*self.recalled, *self.remembered.records(missing))) if missing else self
-
-    def planned_at(self, time_ms: int) -> int | None:
-        """The newest batch in the checkpoint that was planned at or before a time; None if all are younger.
-
-        Raises:
-            StorageError: the storage does not answer (subclasses).
-        """
-        return self.search(_planned_ms, time_ms).batch_id
-
-    def search(self, measure: Callable[[OffsetEntry], int | None], bound: int) -> SearchEnd:
-        """The newest batch in the checkpoint whose plan measures at most `bound`, by a few looks at a long log.
-
-        Raises:
-            StorageError: the storage does not answer.
-        """
-        return search_log(self.storage, self.location, self.checkpoint.offsets.ids, measure, bound)
-
-    def source_files(self, source_id: str) -> Iterator[SourceFile]:
-        """Every input file that a file source is known to have planned, from its own log and from the mirror."""
-        seen: set[SourceFile] = set()
-        for entry in self._source_entries(source_id):
-            for file in entry:
-                if file not in seen:
-                    seen.add(file)
-                    yield file
-
-    def _source_entries(self, source_id: str) -> Iterator[FileLogEntry[SourceFile]]:
-        for source in self.checkpoint.sources:
-            if source.name == source_id:
-                for log_id, entry in source.entries.items():
-                    found: object = entry
-                    if not isinstance(entry, FileLogEntry):  # a compact one that was too large to be read for nothing
-                        file = self.location / f"{source.folder}/{source.entry_name(log_id)}"
-                        found = read_file(self.storage, file, parse_source_log_entry, limit=FILE_BYTES_MAX)
-                    if isinstance(found, FileLogEntry):
-                        yield found
-        for copy in self.copies:
-            if copy.path.startswith(f"{SOURCES}/{source_id}/"):
-                parsed = parse_source_log_entry(copy.content)
-                if isinstance(parsed, FileLogEntry):
-                    yield parsed
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command line, which may be shown and kept: without passwords."""
+        config = None if self.kafka_config is None else str(self.kafka_config)
+        given = [("--sink", without_login(sink)) for sink in self.sinks]
+        given += [("--kafka", self.kafka or ""), ("--kafka-config", config or "")]
+        given += [("--topic", topic) for topic in self.topics]
+        given += [("--subscribe-pattern", self.subscribe_pattern or ""), ("--txn-app-id", self.txn_app_id or "")]
+        flags = [_TOPIC_IS_THE_SAME] if self.topic_is_the_same else []
+        flags += [REPLAYS] if self.source_replays else []
+        return (*(word for name, value in given if value for word in (name, value)), *flags)
 
 
-def known_left(evidence: GatheredQuery, keys: KeyRing = NO_KEYS) -> GatheredQuery:
-    """The same, knowing whether a recovery left the checkpoint behind on purpose and no batch was planned since.
+def asked_of(
+    target: Target, options: EvidenceOptions, *, spark: str | None = None, fail_on_data_loss: bool = True
+) -> Asked:
+    """How a verb was called, for the commands that it prints.
+
+    A pipeline that is known here goes by its name: then its configuration says the rest, also what no command may
+    show. Any other is told by its location, which is left open here, and by all that is known of it; but by the name of
+    a pipeline here where that alone can say it.
 
     Args:
-        evidence: As it was gathered.
-        keys: Of which one has to have signed what that recovery noted down; none: nobody need have.
-
-    Raises:
-        PlanInvalidError: what the newest recovery has noted down cannot be read.
-        SignatureMissingError, SignatureWrongError: as `Signer.require`.
-        StorageError: the storage does not answer (subclasses).
+        target: What it is about.
+        options: Where else it looked.
+        spark: The version that will start; None: nobody said it.
+        fail_on_data_loss: As the Kafka source has it.
     """
-    checkpoint = evidence.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
-        return evidence
-    left = left_behind(evidence.storage, evidence.location, evidence.target.config, keys)
-    if left is None:
-        return evidence
-    found = replace(evidence, left=left).with_mirror()
-    has_run = any(batch_of(copy.path, log) is not None for copy in found.mirror for log in (OFFSETS, COMMITS))
-    return evidence if has_run else found
+    start = start_words(spark, fail_on_data_loss=fail_on_data_loss)
+    known = target if target.name is not None else _by_whose_name(target, options)
+    if known is not None and known.name is not None:
+        return Asked(known.name, options.beyond(known).words(), start)
+    return Asked(evidence=options.of(target).words(), start=start, policy=target.config.named)
 
 
-def _since_left(copies: Iterable[Copy], left: LeftBehind | None) -> tuple[Copy, ...]:
-    """What the mirror saw of the query that was begun instead of the one that was left behind."""
-    if left is None:
-        return tuple(copies)
-    is_other = left.query_id is None
-    return tuple(copy for copy in copies if copy.seen_ms > left.at_ms and (is_other or copy.query_id != left.query_id))
-
-
-class MirrorUse(Enum):
-    """When `gather` reads the mirror of a checkpoint."""
-
-    ALWAYS = auto()
-    WHERE_WANTED = auto()
-    """Where the checkpoint does not hold as many batches as are wanted, or is damaged."""
-    NEVER = auto()
-
-
-def gather(
-    target: Target,
-    *,
-    batches: int | None = None,
-    mirror: MirrorUse = MirrorUse.WHERE_WANTED,
-    ledger: Ledger | None = None,
-    may_be_missing: bool = False,
-    may_have_links: bool = False,
-    said: tuple[str, ...] = (),
-) -> GatheredQuery:
-    """Read a checkpoint, and its mirror where the checkpoint does not hold as many batches as are wanted.
+def said_of(target: Target, options: EvidenceOptions) -> Asked:
+    """The same of a query that is told by its location, with no more said than that and the options.
 
     Args:
-        target: Which query.
-        batches: How many of the newest batches; None: all that are known, at once (see `Walk` for a long log).
-        mirror: Whether its mirror is read.
-        ledger: Knows what neither of them has; open as long as the evidence is used.
-        may_be_missing: Whether it is no error that there is nothing yet.
-        may_have_links: Whether it is no error that a link was not followed: who asks tells it.
-        said: Where else is looked, as `EvidenceOptions.words`, for the commands that errors name.
-
-    Raises:
-        CheckpointMissingError: there is neither a checkpoint nor a mirror of one, nor does the ledger know it.
-        StorageError: the storage does not answer, or does not let us look (subclasses).
-        LedgerError: the ledger does not answer (subclasses).
+        target: Its location, or its name here.
+        options: Where else to look.
     """
-    location = target.location
-    evidence = gather_at(target, open_storage(location), batches=batches, mirror=mirror)
-    if not may_have_links:
-        require_no_links(evidence, said)
-    known = remembered(ledger, location, evidence.query_id)
-    if not evidence.mirror and known is None and not may_be_missing:
-        require_checkpoint(location, evidence.checkpoint, said)
-    return replace(evidence, remembered=known, said=said)
+    known = _by_whose_name(Target(target.typed, config=target.config), options)
+    if known is None or known.name is None:
+        return Asked(target.typed, options.words())
+    return Asked(known.name, options.beyond(known).words())
 
 
-def gather_at(
-    target: Target, storage: Storage, *, batches: int | None, mirror: MirrorUse = MirrorUse.WHERE_WANTED
-) -> GatheredQuery:
-    """The same in a storage that is open; that there is nothing is no error.
-
-    Raises:
-        CheckpointMissingError: there is a file, where Spark wants a folder.
-        LocationInvalidError: the location is not understood.
-        StorageError: the storage does not answer, or does not let us look (subclasses).
-    """
-    location = target.location
-    storage = storage.leaving_links_out() if isinstance(storage, LocalStorage) else storage
-    wanted = ALL_BATCHES if batches is None else batches
-
-    def mirrored() -> tuple[Copy, ...]:
-        # The root of a bucket has nothing beside it.
-        return tuple(packed(read_mirror(storage, mirror_folder(location)))) if location.name else ()
-
-    if batches is None and mirror is MirrorUse.WHERE_WANTED:
-        mirror = MirrorUse.ALWAYS  # for nobody knows beforehand how many there are
-    with ThreadPoolExecutor(1) as beside:
-        early = beside.submit(mirrored) if mirror is MirrorUse.ALWAYS else None
-        checkpoint = read_checkpoint(storage, location, batches=wanted)
-        copies = early.result() if early else ()
-    if checkpoint.presence is Presence.MISSING:
-        _require_no_file(storage, location)
-    if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
-        copies = mirrored()
-    _look_beside(storage, location)
-    return GatheredQuery(target, location, storage, checkpoint, copies)
-
-
-def _require_no_file(storage: Storage, location: Location) -> None:
-    """Tell a file from nothing: no query ever starts there."""
-    found = storage.stat(location) if location.name else None
-    if found is not None and not found.is_folder:
-        raise CheckpointMissingError(
-            "there is no checkpoint",
-            subject=str(location),
-            found="a file",
-            expected="a folder with offsets and commits, or nothing yet",
-        )
-
-
-def _look_beside(storage: Storage, location: Location) -> None:
-    """See whether links stand in the work folder; on a disk of this machine, where a look costs next to nothing."""
-    if isinstance(storage, LocalStorage) and location.name:
-        work = location.sibling(WORK_SUFFIX)
-        for folder in (work, *(work / below for below in _WORK_FOLDERS)):
-            with contextlib.suppress(StorageError):  # whoever needs what is in it is told then
-                deque(storage.names(folder) or (), maxlen=0)
-
-
-def require_no_links(evidence: GatheredQuery, said: tuple[str, ...] = ()) -> None:
-    """Refuse a checkpoint of which not all was read, since links are not followed; `said` as of `gather`.
-
-    Raises:
-        CheckpointHasLinksError: Spark, or a repair, would follow one.
-    """
-    matter = that_matter(evidence.links, evidence.checkpoint.location)
-    if not matter:
-        return
-    path = min(matter)
-    more = f", and {len(matter) - 1} more" if len(matter) > 1 else ""
-    raise CheckpointHasLinksError(
-        "a link stands in the checkpoint, and is not followed",
-        subject=path,
-        found=f"a link to {matter[path]}{more}",
-        expected="a file or folder of its own",
-        effect="what it leads to was not read, so that nothing sure can be said; nothing was changed",
-        next=Asked(str(evidence.location), said).command("diagnose"),
-    )
-
-
-def require_checkpoint(
-    location: Location, checkpoint: Checkpoint, said: tuple[str, ...] = (), memory: LedgerMemory | None = None
-) -> None:
-    """Refuse a folder that holds nothing of a checkpoint; `said` as of `gather`, `memory` what a ledger knows of it.
-
-    Raises:
-        CheckpointMissingError: there is nothing that Spark would read.
-    """
-    if checkpoint.is_there:
-        return
-    told = {Presence.MISSING: "no such folder", Presence.EMPTY: "an empty folder"}
-    found = told.get(checkpoint.presence, "a folder without offsets and commits")
-    is_folder = checkpoint.presence is Presence.PRESENT
-    following = Asked(str(location), said).command("status") if is_folder else None
-    if memory is not None and memory.newest is not None:
-        found = f"{found}; the ledger {memory.place} knows batches {memory.oldest} to {memory.newest}"
-        following = Asked(str(location), said).command("diagnose")
-    raise CheckpointMissingError(
-        "there is no checkpoint",
-        subject=str(location),
-        found=found,
-        expected="a folder with offsets and commits, or a mirror beside it",
-        next=following,
-    )
-
-
-def _planned_ms(entry: OffsetEntry) -> int | None:
-    return entry.metadata.batch_timestamp_ms if entry.metadata else None
-
-
-def now_ms() -> int:
-    """The time, milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-def batch_unknown(evidence: GatheredQuery, batch_id: int) -> BatchUnknownError:
-    """The error for a batch that nobody knows; it names those that are known."""
-    known = evidence.known
-    return BatchUnknownError(
-        f"batch {batch_id} is not known",
-        subject=str(evidence.location),
-        found=f"batches {known.oldest} to {known.newest}" if known else "no batch",
-        expected=f"batch {batch_id} in the offset log or in its mirror",
-        next=evidence.command("inspect"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class FormerQuery:
-    """A query id that the checkpoint has had, and what the mirror holds of it."""
-
-    query_id: str
-    copies: tuple[Copy, ...]
-
-
-def lineage(evidence: GatheredQuery) -> list[FormerQuery]:
-    """Every query id of a checkpoint, oldest first, as far as the mirror saw them."""
-    first_seen: dict[str, int] = {}
-    for copy in evidence.mirror:
-        if copy.query_id is not None:
-            first_seen[copy.query_id] = min(copy.seen_ms, first_seen.get(copy.query_id, copy.seen_ms))
-    return [
-        FormerQuery(query_id, tuple(copy for copy in evidence.mirror if copy.query_id == query_id))
-        for query_id in sorted(first_seen, key=first_seen.__getitem__)
-    ]
-
-
-def mirrored_only(evidence: GatheredQuery) -> BatchIds | None:
-    """Where both logs are lost: the batches of the newest query in the mirror; None where there are none."""
-    checkpoint = evidence.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
+def _by_whose_name(target: Target, options: EvidenceOptions) -> Target | None:
+    """The query here whose name says what no command may show, and nothing else; None if there is none, or no need."""
+    said = options.of(target)
+    if target.config.named is not None or all(without_login(sink) == sink for sink in said.sinks):
         return None
-    copies = [copy for query in lineage(evidence)[-1:] for copy in query.copies]
-    planned = [batch_of(copy.path, OFFSETS) for copy in copies]
-    ids = BatchIds.of([batch_id for batch_id in planned if batch_id is not None])
-    return ids or None
+    try:
+        known = known_here(target.checkpoint, target.config)
+    except LastgoodError:  # whoever types the command is told what is wrong with the configuration
+        return None
+    return known if known is not None and said.of(known) == said else None
 
 
-class MirroredBatch(NamedTuple):
-    """What the mirror holds of one batch, by the versions that count; nothing of it is parsed yet."""
-
-    plan: Copy | None
-    commit: Copy | None
-
-    def record(self, batch_id: int) -> BatchRecord:
-        """The batch as its copies tell."""
-        return BatchRecord(
-            batch_id,
-            parse_offset_entry(self.plan.content) if self.plan else None,
-            parse_commit_entry(self.commit.content) if self.commit else None,
-            is_mirrored=True,
-        )
+def start_words(spark: str | None, *, fail_on_data_loss: bool) -> tuple[str, ...]:
+    """What was said of the Spark that will start, as words of a command line."""
+    version = () if spark is None else ("--spark", spark)
+    return version if fail_on_data_loss else (*version, "--fail-on-data-loss", "false")
 
 
-def mirrored_batches(copies: Iterable[Copy]) -> dict[int, MirroredBatch]:
-    """The batches of one query in the mirror, oldest first."""
-    plans: dict[int, Copy] = {}
-    commits: dict[int, Copy] = {}
-    for copy in standing(copies).values():
-        planned, committed = batch_of(copy.path, OFFSETS), batch_of(copy.path, COMMITS)
-        if planned is not None:
-            plans[planned] = copy
-        elif committed is not None:
-            commits[committed] = copy
-    return {each: MirroredBatch(plans.get(each), commits.get(each)) for each in sorted({*plans, *commits})}
+def options_of(words: Sequence[str]) -> EvidenceOptions:
+    """The options that `EvidenceOptions.words` has written down.
 
-
-def records_of(copies: Iterable[Copy]) -> Iterator[BatchRecord]:
-    """The batches of one query in the mirror, oldest first, each parsed when it is its turn."""
-    return (batch.record(batch_id) for batch_id, batch in mirrored_batches(copies).items())
+    Raises:
+        UsageError: the words are none.
+    """
+    given: dict[str, list[str]] = {}
+    pairs = [word for word in words if word not in (_TOPIC_IS_THE_SAME, REPLAYS)]
+    for name, value in zip(pairs[::2], pairs[1::2], strict=False):
+        given.setdefault(name, []).append(value)
+    one = {name: values[-1] for name, values in given.items()}
+    found = EvidenceOptions(
+        sinks=tuple(given.get("--sink", ())),
+        kafka=one.get("--kafka"),
+        topics=tuple(given.get("--topic", ())),
+        subscribe_pattern=one.get("--subscribe-pattern"),
+        kafka_config=Path(one["--kafka-config"]) if "--kafka-config" in one else None,
+        txn_app_id=one.get("--txn-app-id"),
+        topic_is_the_same=_TOPIC_IS_THE_SAME in words,
+        source_replays=REPLAYS in words,
+    )
+    if sorted(found.words()) != sorted(words):
+        raise UsageError("the options are not understood", found=" ".join(words))
+    return found

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from lastgood.observe.advice_facts import query_facts
-from lastgood.observe.evidence import GatheredQuery, gather, now_ms
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import BATCHES
-from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around, reading
+from lastgood.observe.open_query import OpenQuery, gather, now_ms
+from lastgood.observe.surroundings import look_around, reading
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.kafka import Exposure, exposure_of
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.settings.target import Target
 
 
-def exposure_to_kafka(
-    evidence: GatheredQuery, around: Surroundings, facts: AdviceFacts, options: EvidenceOptions, *, at_ms: int
-) -> Exposure | None:
+def exposure_to_kafka(query: OpenQuery, facts: AdviceFacts, options: EvidenceOptions, *, at_ms: int) -> Exposure | None:
     """What is unread and at risk; None where Kafka was not asked.
 
     Args:
-        evidence: The checkpoint.
-        around: What sinks and Kafka said, asked with `headroom`.
+        query: Its sinks and Kafka were asked, with `headroom`.
         facts: From `query_facts` at least.
         options: By what they were asked.
         at_ms: The time, milliseconds since 1970.
     """
-    if around.kafka is None:
+    checkpoint, facts_of_kafka = query.checkpoint, query.seen.kafka
+    if facts_of_kafka is None:
         return None
-    checkpoint = evidence.checkpoint
-    held = checkpoint.orphan if is_in_sinks(checkpoint, around.sinks) else None
+    held = checkpoint.orphan if is_in_sinks(checkpoint, query.seen.sinks) else None
     return exposure_of(
-        reading(evidence),
-        around.kafka,
+        reading(query),
+        facts_of_kafka,
         now_ms=at_ms,
         noted_ids=facts.topic_ids,
         is_same_topic=options.topic_is_the_same,
-        in_sinks=None if held is None else reading(evidence, through=held).next_offsets,
+        in_sinks=None if held is None else reading(query, through=held).next_offsets,
     )
 
 
@@ -48,8 +46,8 @@ def has_unread(target: Target, options: EvidenceOptions) -> bool:
     Raises:
         LastgoodError: the checkpoint cannot be read, or an option is not understood (subclasses).
     """
-    evidence = gather(target, batches=BATCHES)
+    query = gather(target, batches=BATCHES)
     at_ms = now_ms()
-    around = look_around(evidence, options, now_ms=at_ms, headroom=True, sinks=False)
-    exposure = exposure_to_kafka(evidence, around, query_facts(evidence), options, at_ms=at_ms)
+    query = look_around(query, options, now_ms=at_ms, headroom=True, sinks=False)
+    exposure = exposure_to_kafka(query, query_facts(query), options, at_ms=at_ms)
     return exposure is not None and bool(exposure.unread)

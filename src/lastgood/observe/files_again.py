@@ -8,16 +8,16 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.source_offsets import FileOffset
 from lastgood.errors import ExtraMissingError
-from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.hosts import open_named
+from lastgood.observe.open_query import OpenQuery
 from lastgood.query.spans import stands
 from lastgood.sources.files.facts import WrittenAgain
 from lastgood.sources.files.folders import written_again
 
 
-def files_again(evidence: GatheredQuery) -> Mapping[str, WrittenAgain]:
+def files_again(query: OpenQuery) -> Mapping[str, WrittenAgain]:
     """What became of the files that committed batches have read, by source; of a log that was read, and no more."""
-    checkpoint, open_at = evidence.checkpoint, open_named(evidence)
+    checkpoint, open_at = query.checkpoint, open_named(query)
     found = {}
     for stand in stands(checkpoint):
         if isinstance(stand.start, FileOffset):

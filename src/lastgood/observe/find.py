@@ -1,4 +1,4 @@
-"""Which batch read an offset of Kafka, or a file: found by a few looks where that is enough, else by looking at all."""
+"""Which batch read an offset of Kafka or a file, or ran at a time: by a few looks if that is enough, else by all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from urllib.parse import unquote
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset, KafkaOffset
-from lastgood.observe.evidence import GatheredQuery
-from lastgood.observe.rows import AllRows, rows_of
+from lastgood.errors import LastgoodError, Retry
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery, batch_unknown, gather, records_of
+from lastgood.observe.rows import AllRows, BatchRow, rows_of
 from lastgood.observe.walk import Progress
 from lastgood.query.history import SourceRead
+from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Range, Spans
+
+_NOTHING_ASKED = EvidenceOptions()
 
 
 class OffsetSearch:
@@ -30,13 +35,13 @@ class OffsetSearch:
         self.perhaps: int | None = None
         """The newest batch that was looked at and may have read it: it begins at the earliest offset of its time."""
 
-    def quickly(self, evidence: GatheredQuery) -> int | None:
+    def quickly(self, query: OpenQuery) -> int | None:
         """The batch, if the ends of the partition grow with the batches of the checkpoint as far as we look."""
-        return _first_beyond(evidence, self._end, self._offset, self._holds)
+        return _first_beyond(query, self._end, self._offset, self._holds)
 
-    def thoroughly(self, evidence: GatheredQuery, progress: Progress | None = None) -> int | None:
+    def thoroughly(self, query: OpenQuery, progress: Progress | None = None) -> int | None:
         """The newest of all known batches that read it."""
-        for row in AllRows(evidence, progress):
+        for row in AllRows(query, progress):
             if any(map(self._holds, row.reads)):
                 return row.batch
             if self.perhaps is None and any(map(self._may_hold, row.reads)):
@@ -74,9 +79,9 @@ class FileFound:
     batch_id: int
 
 
-def find_file_quickly(evidence: GatheredQuery, name: str) -> FileFound | None:
+def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
     """The first file of the sources' own logs whose path ends with `name`, if its batch is found by a few looks."""
-    for source_id, path, log_id in _files(evidence, name):
+    for source_id, path, log_id in _files(query, name):
 
         def entry(plan: OffsetEntry, source_id: str = source_id) -> int | None:
             line = plan.source(source_id)
@@ -85,21 +90,21 @@ def find_file_quickly(evidence: GatheredQuery, name: str) -> FileFound | None:
         def holds(read: SourceRead, source_id: str = source_id, log_id: int = log_id) -> bool:
             return read.source_id == source_id and read.files is not None and log_id in range(*read.files)
 
-        batch_id = _first_beyond(evidence, entry, log_id - 1, holds)
+        batch_id = _first_beyond(query, entry, log_id - 1, holds)
         return None if batch_id is None else FileFound(path, batch_id)
     return None
 
 
-def find_file_thoroughly(evidence: GatheredQuery, name: str, progress: Progress | None = None) -> FileFound | None:
+def find_file_thoroughly(query: OpenQuery, name: str, progress: Progress | None = None) -> FileFound | None:
     """The first file whose path ends with `name` and that one of all known batches read."""
     read: dict[str, list[tuple[int, int, int]]] = {}
-    for row in AllRows(evidence, progress):
+    for row in AllRows(query, progress):
         for each in row.reads:
             if each.files is not None and each.files[0] < each.files[1]:
                 read.setdefault(each.source_id, []).append((*each.files, row.batch))
     for ranges in read.values():
         ranges.sort()
-    for source_id, path, log_id in _files(evidence, name):
+    for source_id, path, log_id in _files(query, name):
         ranges = read.get(source_id, [])
         at = bisect.bisect_right(ranges, log_id, key=lambda each: each[0]) - 1
         if at >= 0 and log_id < ranges[at][1]:
@@ -107,31 +112,145 @@ def find_file_thoroughly(evidence: GatheredQuery, name: str, progress: Progress 
     return None
 
 
-def _files(evidence: GatheredQuery, name: str) -> Iterator[tuple[str, str, int]]:
+def _files(query: OpenQuery, name: str) -> Iterator[tuple[str, str, int]]:
     """Source, path and entry of the source's own log of every file whose path ends with `name`."""
-    logs = [source.name for source in evidence.checkpoint.sources]
-    mirrored = [copy.path.split("/")[1] for copy in evidence.copies if copy.path.startswith(f"{SOURCES}/")]
+    logs = [source.name for source in query.checkpoint.sources]
+    mirrored = [copy.path.split("/")[1] for copy in query.copies if copy.path.startswith(f"{SOURCES}/")]
     for source_id in dict.fromkeys((*logs, *mirrored)):
-        for file in evidence.source_files(source_id):
+        for file in query.source_files(source_id):
             if unquote(file.path).endswith(name):
                 yield source_id, file.path, file.log_id
 
 
 def _first_beyond(
-    evidence: GatheredQuery,
+    query: OpenQuery,
     measure: Callable[[OffsetEntry], int | None],
     bound: int,
     holds: Callable[[SourceRead], bool],
 ) -> int | None:
     """The first batch of the checkpoint whose plan measures more than `bound`, if it is the one that `holds`."""
-    place = evidence.search(measure, bound)
+    place = query.search(measure, bound)
     if not place.is_exceeded:
         return None
-    ids = evidence.checkpoint.offsets.ids
+    ids = query.checkpoint.offsets.ids
     batch_id = ids.oldest if place.batch_id is None else ids.after(place.batch_id)
     is_start_known = batch_id == 0 or (batch_id is not None and batch_id - 1 in ids)
     if batch_id is None or not place.is_ordered or not is_start_known:
         return None
-    near = evidence.with_batches([batch_id - 1, batch_id])
+    near = query.with_batches([batch_id - 1, batch_id])
     rows = rows_of(near, [batch_id - 1, batch_id])
     return batch_id if any(holds(read) for row in rows if row.batch == batch_id for read in row.reads) else None
+
+
+class NotFoundInHistoryError(LastgoodError):
+    """No known batch holds what was looked for."""
+
+    condition = "NOT_IN_HISTORY"
+    exit_code = 40
+    retry = Retry.AFTER_CHANGE
+
+
+def read_one(query: OpenQuery, batch_id: int) -> tuple[BatchRow, OpenQuery]:
+    """One batch in full.
+
+    Raises:
+        BatchUnknownError: neither checkpoint nor mirror has it.
+    """
+    query = query.with_batches([batch_id - 1, batch_id])
+    for row in rows_of(query, [batch_id - 1, batch_id]):
+        if row.batch == batch_id:
+            return row, query
+    raise batch_unknown(query, batch_id)
+
+
+def find_offset(
+    target: Target,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    progress: Progress | None = None,
+) -> tuple[BatchRow, OpenQuery]:
+    """The batch that read an offset of Kafka.
+
+    Offsets grow with the batches, so that a few looks find it. Where they do not, as after a topic was made anew, or
+    where batches are damaged or purged, every batch is looked at: if several read the offset, the newest counts.
+
+    Raises:
+        NotFoundInHistoryError: no known batch did; says what is known of that partition.
+    """
+    query = gather(target, batches=2, options=options)
+    search = OffsetSearch(topic, partition, offset)
+    batch_id = search.quickly(query)
+    if batch_id is None:
+        query = query.with_mirror()
+        batch_id = search.thoroughly(query, progress)
+    if batch_id is not None:
+        return read_one(query, batch_id)
+    if search.perhaps is not None:
+        raise NotFoundInHistoryError(
+            f"nobody wrote down whether a batch holds offset {offset} of {topic}/{partition}",
+            subject=str(query.location),
+            found=f"batch {search.perhaps} begins or ends there at the earliest or latest offset of its time",
+            expected="an offset that lies between two positions of the log",
+            next=query.command("inspect", "--batch", search.perhaps),
+        )
+    raise NotFoundInHistoryError(
+        f"no known batch holds offset {offset} of {topic}/{partition}",
+        subject=str(query.location),
+        found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
+        expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
+        next=query.command("inspect"),
+    )
+
+
+def find_file(
+    target: Target,
+    name: str,
+    *,
+    options: EvidenceOptions = _NOTHING_ASKED,
+    progress: Progress | None = None,
+) -> tuple[BatchRow, str, OpenQuery]:
+    """The batch that read an input file whose path ends with `name`, and that path.
+
+    Raises:
+        NotFoundInHistoryError: no entry of a file source's log names it.
+    """
+    query = gather(target, batches=2, options=options)
+    found = find_file_quickly(query, name)
+    if found is None:
+        query = query.with_mirror()
+        found = find_file_thoroughly(query, name, progress)
+    if found is not None:
+        row, query = read_one(query, found.batch_id)
+        return row, found.path, query
+    raise NotFoundInHistoryError(
+        f"no known batch read a file named {name}",
+        subject=str(query.location),
+        expected="the end of a path that a file source has read",
+    )
+
+
+def find_time(target: Target, time_ms: int, *, options: EvidenceOptions = _NOTHING_ASKED) -> tuple[BatchRow, OpenQuery]:
+    """The batch that was running at a time: the newest one planned at or before it.
+
+    Raises:
+        NotFoundInHistoryError: the oldest known batch is younger.
+    """
+    query = gather(target, batches=2, options=options)
+    batch_id = query.planned_at(time_ms)
+    if batch_id is not None:
+        return read_one(query, batch_id)
+    query = query.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
+    before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
+    if not before:
+        oldest = query.known.oldest
+        raise NotFoundInHistoryError(
+            "no known batch is that old",
+            subject=str(query.location),
+            found="no batch" if oldest is None else f"the oldest is batch {oldest}",
+            next=query.command("inspect", "--all"),
+        )
+    return read_one(query, before[-1])

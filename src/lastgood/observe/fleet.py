@@ -8,12 +8,11 @@ from functools import partial
 
 from lastgood.errors import UsageError
 from lastgood.observe.broker import Broker, open_broker
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.surroundings import (
     ONE_SECONDS,
-    EvidenceOptions,
     Question,
-    Surroundings,
     answers,
     look_around,
     reading,
@@ -27,7 +26,7 @@ from lastgood.sources.kafka.ranges import Offsets
 from lastgood.storage.parallel import Deadline
 
 
-def look_around_all(evidences: Sequence[GatheredQuery], options: EvidenceOptions, *, now_ms: int) -> list[Surroundings]:
+def look_around_all(queries: Sequence[OpenQuery], options: EvidenceOptions, *, now_ms: int) -> list[OpenQuery]:
     """For each checkpoint what `look_around` tells of one.
 
     Which query writes to which sink is told by the sinks: one that goes by its folder, and not by query, has no say.
@@ -36,20 +35,23 @@ def look_around_all(evidences: Sequence[GatheredQuery], options: EvidenceOptions
         UsageError: a name under which one query writes is given for several.
         LastgoodError: see `look_around`.
     """
-    if options.txn_app_id is not None and len(evidences) > 1:
+    if options.txn_app_id is not None and len(queries) > 1:
         raise UsageError(
             "several queries do not write under one name",
             subject=f"--txn-app-id {options.txn_app_id}",
-            found=f"{len(evidences)} checkpoints",
+            found=f"{len(queries)} checkpoints",
             expected="the checkpoint of the query that writes so",
         )
     broker = open_broker(options.kafka, options.kafka_config)
-    readings = [reading(evidence) for evidence in evidences] if broker else []
-    kafka = [None] * len(evidences) if broker is None else _ask_kafka(broker, readings, options, now_ms)
+    readings = [reading(query) for query in queries] if broker else []
+    kafka = [None] * len(queries) if broker is None else _ask_kafka(broker, readings, options, now_ms)
     if options.txn_app_id is not None:  # no table can tell of which query that is
-        return [look_around(each, options, now_ms=now_ms, headroom=True) for each in evidences]
-    sinks = _ask_sinks(options.sinks, [evidence.query_id for evidence in evidences], now_ms)
-    return [Surroundings(shown, facts) for shown, facts in zip(sinks, kafka, strict=True)]
+        return [look_around(each, options, now_ms=now_ms, headroom=True) for each in queries]
+    sinks = _ask_sinks(options.sinks, [query.query_id for query in queries], now_ms)
+    return [
+        replace(query, seen=replace(query.seen, sinks=shown, kafka=facts))
+        for query, shown, facts in zip(queries, sinks, kafka, strict=True)
+    ]
 
 
 def _ask_kafka(

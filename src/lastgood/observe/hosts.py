@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from lastgood.observe.evidence import GatheredQuery
-from lastgood.observe.surroundings import options_of
+from lastgood.observe.open_query import OpenQuery
 from lastgood.sinks.opening import is_database, split_kind
 from lastgood.storage.hdfs import configured_names
 from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
 
 
-def open_named(evidence: GatheredQuery) -> Callable[[Location], Storage]:
+def open_named(query: OpenQuery) -> Callable[[Location], Storage]:
     """Gives access to the storage of what only logs name, an input file or a table: on a host that was named here.
 
     Whoever may write to the logs names any host, and in what a driver has logged stand the texts of everybody's rows.
@@ -20,10 +19,10 @@ def open_named(evidence: GatheredQuery) -> Callable[[Location], Storage]:
     location itself, and it gets our credentials.
 
     Args:
-        evidence: The query: its checkpoint and its sinks were named.
+        query: The query: its checkpoint and its sinks were named.
     """
-    sinks = (*options_of(evidence.said).sinks, *([] if evidence.target.sink is None else [evidence.target.sink]))
-    places = [evidence.location, *(split_kind(each)[1] for each in sinks if not is_database(each))]
+    sinks = (*query.options.sinks, *([] if query.target.sink is None else [query.target.sink]))
+    places = [query.location, *(split_kind(each)[1] for each in sinks if not is_database(each))]
     known = {place.host for place in places}
 
     def open_at(location: Location) -> Storage:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.commits import CommitEntry, parse_commit_entry
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.initial import InitialOffset, parse_initial_offset
 from lastgood.checkpoint.layout import COMMITS, OFFSETS, SOURCES, batch_of
 from lastgood.checkpoint.offsets import OffsetEntry, parse_offset_entry
@@ -21,9 +22,8 @@ from lastgood.ledger.facts import BatchFacts, Commit, PlannedBatch, QueryFacts, 
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.telling import Telling, cleaned
 from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
-from lastgood.mirror.copies import Copy
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.open_query import now_ms
 from lastgood.records.files import RECORD_FILE, in_order, parse_records
 from lastgood.settings.target import Target
 from lastgood.spark.record_sinks import records_folder

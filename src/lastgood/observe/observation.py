@@ -1,8 +1,8 @@
-"""All that a diagnosis rests on, from what was gathered and asked: the `Observation` that is judged."""
+"""All that a diagnosis rests on: the `Observation` that is judged, from files and from what sinks and Kafka said."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,18 +12,16 @@ from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.checkpoint.layout import OFFSETS
 from lastgood.diagnosis.rules_sources import batches_that_went_back
 from lastgood.errors import LastgoodError
-from lastgood.observe.evidence import GatheredQuery, mirrored_only, now_ms
+from lastgood.observe.evidence import EvidenceOptions, asked_of
+from lastgood.observe.open_query import OpenQuery, mirrored_only, now_ms
 from lastgood.observe.state_checksums import unsound_state
-from lastgood.observe.surroundings import EvidenceOptions, Surroundings, asked_of
 from lastgood.observe.unread_files import unread_files
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.observation import Observation, Seal
 from lastgood.query.prediction.skipping import versions_loaded
 from lastgood.query.sink_batches import held_batches
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target, word_of_death
 from lastgood.signing import SignatureMissingError, SignatureWrongError
-from lastgood.sinks.evidence import SinkEvidence
 from lastgood.storage.writing import open_writable
 
 if TYPE_CHECKING:
@@ -54,40 +52,32 @@ class DiagnoseOptions:
     """Whether it is known that the query names its topics: else a pattern may be subscribed though none is given."""
 
 
-def world_of(
-    evidence: GatheredQuery, surroundings: Surroundings, options: DiagnoseOptions, keys: Keys | None = None
-) -> Observation:
+def observe(query: OpenQuery, options: DiagnoseOptions) -> Observation:
     """All that a diagnosis rests on.
 
     Args:
-        evidence: The checkpoint.
-        surroundings: What stands around it.
+        query: Its files were read, and its sinks and Kafka asked.
         options: By what it was asked.
-        keys: Those of a caller that has read them; None: those of this machine, if a repair is open.
     """
-    versions = versions_loaded(evidence.checkpoint, surroundings.sinks)
-    asked = asked_by(evidence.target, options)
-    return Observation(
-        evidence.checkpoint,
-        location=str(evidence.location),
+    seen = query.seen
+    versions = versions_loaded(seen.checkpoint, seen.sinks)
+    asked = asked_by(query.target, options)
+    return replace(
+        seen,
         asked=asked,
         now_ms=now_ms(),
-        sinks=surroundings.sinks,
-        kafka=surroundings.kafka,
         fail_on_data_loss=options.fail_on_data_loss is not False,
-        source_replays=options.evidence.of(evidence.target).source_replays,
+        source_replays=options.evidence.of(query.target).source_replays,
         is_pattern=options.evidence.subscribe_pattern is not None,
         is_same_topic=options.evidence.topic_is_the_same,
         is_by_name=options.is_by_name and options.evidence.subscribe_pattern is None,
-        is_local=evidence.location.scheme == "file",
-        files=unread_files(evidence),
-        unsound=unsound_state(evidence.storage, evidence.location, evidence.checkpoint, versions),
-        seal=_seal(evidence, asked, keys),
-        mirrored=mirrored_only(evidence),
-        left=evidence.left,
-        memory=evidence.memory,
-        rewritten=_rewritten(evidence, surroundings.sinks),
-        links=evidence.links,
+        is_local=query.location.scheme == "file",
+        files=unread_files(query),
+        unsound=unsound_state(query.storage, query.location, seen.checkpoint, versions),
+        seal=_seal(query, asked),
+        mirrored=mirrored_only(query),
+        rewritten=_rewritten(query),
+        links=query.links,
     )
 
 
@@ -111,11 +101,11 @@ def asked_by(target: Target, options: DiagnoseOptions) -> Asked:
     return replace(asked, downtime=downtime(options.max_downtime_ms))
 
 
-def _rewritten(evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> Mapping[int, str]:
+def _rewritten(query: OpenQuery) -> Mapping[int, str]:
     """The batches that a recovery wrote anew, of those that go back or are younger than a sink's: else nobody looks."""
-    odd = {*batches_that_went_back(evidence.checkpoint)}
-    for sink in sinks:
-        held = held_batches(evidence.checkpoint, sink)
+    odd = {*batches_that_went_back(query.checkpoint)}
+    for sink in query.seen.sinks:
+        held = held_batches(query.checkpoint, sink)
         doubtful = {batch for batch, each in held.items() if each.origin.is_doubtful}
         odd |= doubtful | {batch - 1 for batch in doubtful}
     if not odd:
@@ -124,9 +114,9 @@ def _rewritten(evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> Mappin
     from lastgood.planning.plan import PlanInvalidError
 
     found: dict[int, str] = {}
-    storage = open_writable(evidence.location)
-    for recovery in recoveries(storage, evidence.location):
-        room = Room(evidence.location, recovery, storage)
+    storage = open_writable(query.location)
+    for recovery in recoveries(storage, query.location):
+        room = Room(query.location, recovery, storage)
         try:
             steps = room.plan().steps if room.stage() is RecoveryStage.CLOSED else ()
         except (PlanInvalidError, RecoveryUnknownError):  # then it is told as anybody's
@@ -136,29 +126,27 @@ def _rewritten(evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> Mappin
     return found
 
 
-def _seal(evidence: GatheredQuery, asked: Asked, keys: Keys | None) -> Seal | None:
+def _seal(query: OpenQuery, asked: Asked) -> Seal | None:
     """The repair that is open, if the newest plan looks like a seal: else nobody need look."""
-    offsets = evidence.checkpoint.offsets
+    offsets = query.checkpoint.offsets
     newest = None if offsets.newest is None else offsets.entries.get(offsets.newest)
     if not isinstance(newest, Damage) or newest.kind is not DamageKind.EMPTY:
         return None
     from lastgood.journal.room import Room, open_recovery, plan_kept
 
-    recovery = open_recovery(evidence.storage, evidence.location)
+    recovery = open_recovery(query.storage, query.location)
     if recovery is None:
         return None
-    room = Room(evidence.location, recovery, open_writable(evidence.location))
+    room = Room(query.location, recovery, open_writable(query.location))
     stage = room.stage()
     paths = _paths(room, f"{OFFSETS}/{offsets.newest}")
     if not paths:
         return None
-    if keys is None:
-        keys = Keys(evidence.target.config)
-    words = word_of_death(str(evidence.location), evidence.target.config)
+    words = word_of_death(str(query.location), query.target.config)
     finish = None
     if stage is None or not stage.is_back:
-        finish = asked.finishing(plan_kept(evidence.location, recovery), *words)
-    error = _refusal(replace(room, keys=keys()))
+        finish = asked.finishing(plan_kept(query.location, recovery), *words)
+    error = _refusal(replace(room, keys=query.target.keys()))
     refused = None if error is None else f"{error.sentence} ({error.found})"
     sign = None if error is None else error.next
     return Seal(recovery, stage.value if stage else "", paths, finish, words, refused, sign)

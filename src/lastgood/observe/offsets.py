@@ -5,28 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST, OFFSET_LATEST, KafkaOffset, name_offset
 from lastgood.errors import UsageError
-from lastgood.observe.evidence import BatchUnknownError, GatheredQuery, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.ledger import asked_ledger
-from lastgood.observe.surroundings import EvidenceOptions, Surroundings, look_around
+from lastgood.observe.open_query import BatchUnknownError, OpenQuery, batch_unknown, gather, now_ms, records_of
+from lastgood.observe.surroundings import look_around
 from lastgood.query.kafka import expired
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges, only_in, ranges_to_json, union
 from lastgood.sources.kafka.reader import SourceKindError
+from lastgood.values import JsonValue, form
 
 _NOTHING_ASKED = EvidenceOptions()
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsAfterBatch:
+class OffsetsAfterBatch(JsonValue):
     """Where a query stood after one batch: the first offset of each partition that the batch had not read."""
 
-    evidence: GatheredQuery
+    json = form(
+        "checkpoint=query.location batch current committed=is_committed time_ms sources=_starts unresolved went_back "
+        "expired=_expired sinks=_sinks",
+        left_out="unresolved went_back",
+        texts="checkpoint",
+    )
+    """What `offsets --format json` prints."""
+
+    query: OpenQuery
     batch: int
     current: int
     """CURRENT: the newest file in the offset log."""
@@ -36,8 +45,6 @@ class OffsetsAfterBatch:
     """Source → topic → partition → next offset; -2, the beginning, where only a later batch knows the partition."""
     added: Offsets
     """Partitions that exist and that the batch does not know: they stand at -2, their beginning."""
-    surroundings: Surroundings
-    """What sinks and Kafka said, where they were asked."""
     unresolved: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Partitions at which the plan itself holds `earliest` or `latest`: how far the batch had read it does not tell."""
     lowest: Mapping[str, Offsets] = field(default_factory=dict)
@@ -61,7 +68,7 @@ class OffsetsAfterBatch:
     @property
     def expired(self) -> Ranges:
         """What lies between these offsets and the first that Kafka still has: a start from here finds it gone."""
-        facts = self.surroundings.kafka
+        facts = self.query.seen.kafka
         found: Ranges = {}
         for topics in self.sources.values():
             known = {
@@ -89,35 +96,32 @@ class OffsetsAfterBatch:
         return dict(sorted(merged.items()))
 
     def _which_source(self, sentence: str) -> UsageError:
-        location, first = self.evidence.location, next(iter(self.sources))
+        location, first = self.query.location, next(iter(self.sources))
         return UsageError(
             sentence,
             subject=str(location),
             found=", ".join(self.sources),
-            next=self.evidence.command("offsets", "--batch", self.batch, "--source", first),
+            next=self.query.command("offsets", "--batch", self.batch, "--source", first),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """What `offsets --format json` prints."""
-        return {
-            "checkpoint": str(self.evidence.location),
-            "batch": self.batch,
-            "current": self.current,
-            "committed": self.is_committed,
-            "time_ms": self.time_ms,
-            "sources": {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources},
-            **({"unresolved": _by_text(self.unresolved)} if self.unresolved else {}),
-            **({"went_back": _by_text(self.went_back)} if self.went_back else {}),
-            "expired": ranges_to_json(self.expired) if self._earliest_known else None,
-            "sinks": [
-                {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
-                for sink in self.surroundings.sinks
-            ],
-        }
+    @property
+    def _starts(self) -> dict[str, Any]:
+        return {source: {"starting_offsets": self.starting_offsets(source)} for source in self.sources}
+
+    @property
+    def _expired(self) -> dict[str, Any] | None:
+        return ranges_to_json(self.expired) if self._earliest_known else None
+
+    @property
+    def _sinks(self) -> list[dict[str, Any]]:
+        return [
+            {"location": sink.location, "known": sink.known, "last_batch": sink.last_batch}
+            for sink in self.query.seen.sinks
+        ]
 
     @property
     def _earliest_known(self) -> bool:
-        return self.surroundings.kafka is not None and self.surroundings.kafka.unknown is None
+        return self.query.seen.kafka is not None and self.query.seen.kafka.unknown is None
 
 
 def offsets_after(  # noqa: PLR0913 - all but the target by name
@@ -127,7 +131,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     time_ms: int | None = None,
     stable_lag: int | None = None,
     options: EvidenceOptions = _NOTHING_ASKED,
-    said: tuple[str, ...] = (),
+    said: EvidenceOptions | None = None,
     ledger: str | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> OffsetsAfterBatch:
@@ -139,7 +143,7 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         time_ms: After the newest batch planned at or before this time, milliseconds since 1970.
         stable_lag: After batch CURRENT - N, CURRENT being the newest file in the offset log.
         options: Sinks and Kafka. Partitions that Kafka has and the batch does not know are added at -2.
-        said: Where the caller looks, as words of a command line, for the commands that errors name; else `options`.
+        said: Where the caller looks, for the commands that errors name; None: `options`.
         ledger: URL or path of a ledger, which knows what neither checkpoint nor mirror has. None: that of the
             configuration, else of `LASTGOOD_LEDGER`, if it answers.
         clock_ms: Gives the time, milliseconds since 1970.
@@ -153,23 +157,24 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
     if sum(choice is not None for choice in (batch, time_ms, stable_lag)) > 1:
         raise UsageError("only one batch can be meant", expected="one of --batch, --time, --stable-lag")
     with asked_ledger(target, ledger, environment=os.environ) as opened:
-        evidence, wanted = _choose(
-            gather(target, batches=2, ledger=opened, said=said or options.words()),
+        query, wanted = _choose(
+            gather(target, batches=2, ledger=opened, options=said or options),
             batch,
             time_ms,
             stable_lag,
         )
-        current = evidence.current
-        records = evidence.records([wanted, *(() if current is None else (current,))])
+        current = query.current
+        records = query.records([wanted, *(() if current is None else (current,))])
         chosen = records.get(wanted)
         if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
-            raise batch_unknown(evidence.with_mirror(), wanted)
-        evidence = replace(evidence, remembered=None)  # it cannot be asked any more
+            raise batch_unknown(query.with_mirror(), wanted)
+        query = replace(query, remembered=None)  # it cannot be asked any more
     newest = records[current].offsets if current in records else None
     sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:
-        raise _no_kafka(evidence, chosen.offsets)
-    around = look_around(evidence, options, now_ms=clock_ms())
+        raise _no_kafka(query, chosen.offsets)
+    query = look_around(query, options, now_ms=clock_ms())
+    kafka = query.seen.kafka
     known = {topic for topics in sources.values() for topic in topics}
     added = {
         topic: {
@@ -177,29 +182,28 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
             for each in facts.partitions
             if not any(each in source.get(topic, {}) for source in sources.values())
         }
-        for topic, facts in (around.kafka.topics if around.kafka else {}).items()
+        for topic, facts in (kafka.topics if kafka else {}).items()
         if topic in known
     }
     return OffsetsAfterBatch(
-        evidence,
+        query,
         wanted,
         current,
         chosen.is_committed,
         chosen.time_ms,
         sources,
         added,
-        around,
         _unresolved(chosen.offsets),
-        _find_lowest(evidence, wanted, current, sources),
+        _find_lowest(query, wanted, current, sources),
     )
 
 
 def _find_lowest(
-    evidence: GatheredQuery, batch: int, current: int, sources: Mapping[str, Offsets]
+    query: OpenQuery, batch: int, current: int, sources: Mapping[str, Offsets]
 ) -> dict[str, dict[str, dict[int, int]]]:
     """The lowest end of each partition from a batch on; see `Standing.lowest`."""
-    later = [each for each in evidence.known if batch < each < current]  # of the mirror too, where that was read
-    records = evidence.with_batches([batch, *later, current]).records([batch, *later, current])
+    later = [each for each in query.known if batch < each < current]  # of the mirror too, where that was read
+    records = query.with_batches([batch, *later, current]).records([batch, *later, current])
     read = [record.offsets for each, record in records.items() if batch < each <= current]
     plans = [entry.topics for entry in read if isinstance(entry, OffsetEntry)]
     newest = plans[-1] if plans else sources
@@ -223,13 +227,13 @@ def _lowest(end: int, later: Iterable[int | None]) -> int:
     return min([end, *(each for each in later if each is not None and each != OFFSET_LATEST)])
 
 
-def _no_kafka(evidence: GatheredQuery, entry: OffsetEntry) -> SourceKindError:
+def _no_kafka(query: OpenQuery, entry: OffsetEntry) -> SourceKindError:
     return SourceKindError(
         "no source of the query is Kafka",
-        subject=str(evidence.location),
+        subject=str(query.location),
         found=", ".join(f"'{line.offset.kind}'" for line in entry.sources),
         expected="offsets of Kafka",
-        next=evidence.command("inspect"),
+        next=query.command("inspect"),
     )
 
 
@@ -241,10 +245,6 @@ def _unresolved(entry: OffsetEntry) -> dict[str, dict[int, str]]:
                 if offset < 0:
                     found.setdefault(topic, {})[partition] = str(name_offset(offset))
     return found
-
-
-def _by_text(parts: Mapping[str, Mapping[int, T]]) -> dict[str, dict[str, T]]:
-    return {topic: {str(partition): name for partition, name in each.items()} for topic, each in parts.items()}
 
 
 def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, Offsets]:
@@ -261,60 +261,58 @@ def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, 
     return sources
 
 
-def _choose(
-    evidence: GatheredQuery, batch: int | None, time_ms: int | None, stable_lag: int | None
-) -> tuple[GatheredQuery, int]:
-    """The batch that is meant, and the evidence with its plan and that of CURRENT read."""
-    if evidence.current is None:
-        evidence = evidence.with_mirror()
-    current = evidence.current
+def _choose(query: OpenQuery, batch: int | None, time_ms: int | None, stable_lag: int | None) -> tuple[OpenQuery, int]:
+    """The batch that is meant, and the query with its plan and that of CURRENT read."""
+    if query.current is None:
+        query = query.with_mirror()
+    current = query.current
     if current is None:
-        raise batch_unknown(evidence, batch or 0)
-    newest = evidence.checkpoint.newest_offsets
+        raise batch_unknown(query, batch or 0)
+    newest = query.checkpoint.newest_offsets
     if newest is not None and not _kafka_sources(newest, None):
-        raise _no_kafka(evidence, newest)  # before a batch is named that would not do either
+        raise _no_kafka(query, newest)  # before a batch is named that would not do either
     if time_ms is not None:
-        evidence, wanted = _planned_at(evidence, time_ms)
+        query, wanted = _planned_at(query, time_ms)
     elif stable_lag is not None:
         wanted = current - stable_lag
         if wanted < 0:
-            raise _too_far_back(evidence, current, stable_lag)
+            raise _too_far_back(query, current, stable_lag)
     elif batch is not None:
         wanted = batch
     else:
-        committed = evidence.newest_committed(current)
-        if committed is None and evidence.remembered:
-            committed = evidence.remembered.newest(is_committed=True)
+        committed = query.newest_committed(current)
+        if committed is None and query.remembered:
+            committed = query.remembered.newest(is_committed=True)
         wanted = current if committed is None else committed
-    return evidence.with_batches([wanted, current]), wanted
+    return query.with_batches([wanted, current]), wanted
 
 
-def _too_far_back(evidence: GatheredQuery, current: int, stable_lag: int) -> BatchUnknownError:
-    oldest = evidence.with_mirror().known.oldest or 0
+def _too_far_back(query: OpenQuery, current: int, stable_lag: int) -> BatchUnknownError:
+    oldest = query.with_mirror().known.oldest or 0
     return BatchUnknownError(
         f"there is no batch CURRENT-{stable_lag}",
-        subject=str(evidence.location),
+        subject=str(query.location),
         found=f"CURRENT is {current}, and the oldest batch that is known is {oldest}",
         expected=f"--stable-lag {current - oldest} at most",
-        next=evidence.command("offsets", "--stable-lag", current - oldest),
+        next=query.command("offsets", "--stable-lag", current - oldest),
     )
 
 
-def _planned_at(evidence: GatheredQuery, time_ms: int) -> tuple[GatheredQuery, int]:
-    found = evidence.planned_at(time_ms)
+def _planned_at(query: OpenQuery, time_ms: int) -> tuple[OpenQuery, int]:
+    found = query.planned_at(time_ms)
     if found is not None:
-        return evidence, found
-    evidence = evidence.with_mirror()
-    timed = ((record.batch_id, record.time_ms) for record in records_of(evidence.copies))
+        return query, found
+    query = query.with_mirror()
+    timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
     before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
-    recalled = evidence.remembered.planned_at(time_ms) if evidence.remembered else None
+    recalled = query.remembered.planned_at(time_ms) if query.remembered else None
     before += [] if recalled is None else [recalled]
     if not before:
-        oldest = evidence.known.oldest
+        oldest = query.known.oldest
         raise BatchUnknownError(
             "no known batch is that old",
-            subject=str(evidence.location),
+            subject=str(query.location),
             found=f"the oldest is batch {oldest}",
-            next=evidence.command("offsets", "--batch", oldest),
+            next=query.command("offsets", "--batch", oldest),
         )
-    return evidence, max(before)
+    return query, max(before)

@@ -10,10 +10,9 @@ from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
 from lastgood.errors import UsageError
 from lastgood.notes import read_json
 from lastgood.observe.broker import open_broker
-from lastgood.observe.evidence import now_ms
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import OpenQuery, now_ms
 from lastgood.observe.surroundings import ONE_SECONDS
-from lastgood.observe.survey import Survey
 from lastgood.query.topics import recreated
 from lastgood.sources.kafka.facts import Found, KafkaFacts
 from lastgood.sources.kafka.ranges import Offsets
@@ -104,7 +103,7 @@ class StartChoice:
 
 def chosen_offsets(
     where: StartChoice,
-    found: Survey,
+    found: OpenQuery,
     *,
     topics: Mapping[str, Offsets] | None = None,
 ) -> tuple[Mapping[str, Offsets], str]:
@@ -122,11 +121,9 @@ def chosen_offsets(
     """
     where.require_one()
     if where.stable_lag is not None or where.batch is not None:
-        standing = offsets_after(
-            found.evidence.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked.words()
-        )
+        standing = offsets_after(found.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked)
         lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
-        others = recreated(found.world)  # the batch's offsets are none of these: they stand at their beginning
+        others = recreated(found.seen)  # the batch's offsets are none of these: they stand at their beginning
         since = ", or lower where the query went back since" if standing.went_back else ""
         offsets: dict[str, Offsets] = {
             source_id: {topic: parts for topic, parts in each.items() if topic not in others}
@@ -147,7 +144,7 @@ def chosen_offsets(
     return {source_id: _only(each, where.only) for source_id, each in offsets.items()}, chosen
 
 
-def _told(where: StartChoice, found: Survey, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
+def _told(where: StartChoice, found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Offsets, str]:
     """Offsets of all topics, as a file, a time or an end of the topics says."""
     if where.at is not None:
         return read_at(where.at), f"the offsets in {where.at}"
@@ -160,7 +157,7 @@ def _told(where: StartChoice, found: Survey, topics: Mapping[str, Offsets]) -> t
     return _first_records(found, partitions, at_ms), f"the first records written at or after {at_ms} ms"
 
 
-def first_records(found: Survey, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
+def first_records(found: OpenQuery, topics: Mapping[str, Offsets], at_ms: int) -> dict[str, Offsets]:
     """By the id of the source the first record of each partition written at a time or later; the end if there is none.
 
     Raises:
@@ -171,7 +168,7 @@ def first_records(found: Survey, topics: Mapping[str, Offsets], at_ms: int) -> d
     return {source_id: _restricted(told, known) for source_id, known in topics.items()}
 
 
-def oldest_records(found: Survey, topics: Mapping[str, Offsets]) -> Found:
+def oldest_records(found: OpenQuery, topics: Mapping[str, Offsets]) -> Found:
     """The oldest record that Kafka has of each partition, with its time; empty where written facts do not tell.
 
     Raises:
@@ -181,7 +178,7 @@ def oldest_records(found: Survey, topics: Mapping[str, Offsets]) -> Found:
     return _facts(found, partitions, 0).first_at.get(0, {})
 
 
-def _first_records(found: Survey, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
+def _first_records(found: OpenQuery, partitions: Offsets, at_ms: int) -> dict[str, dict[int, int]]:
     facts = _facts(found, partitions, at_ms)
     if at_ms not in facts.first_at:
         expected = "a broker that can be asked: facts that were written down tell of other times"
@@ -199,13 +196,13 @@ def _first_records(found: Survey, partitions: Offsets, at_ms: int) -> dict[str, 
     return at_time
 
 
-def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
+def _facts(found: OpenQuery, topics: Mapping[str, object] | None = None, at_ms: int | None = None) -> KafkaFacts:
     """What Kafka says now; of one moment too.
 
     Raises:
         UsageError: nobody said where Kafka is, or it does not answer.
     """
-    facts = found.world.kafka
+    facts = found.seen.kafka
     if at_ms is not None and facts is not None and at_ms not in facts.first_at:
         broker = open_broker(found.asked.kafka, found.asked.kafka_config)
         if broker is not None:
@@ -220,9 +217,9 @@ def _facts(found: Survey, topics: Mapping[str, object] | None = None, at_ms: int
     return facts
 
 
-def _topics(found: Survey) -> dict[str, Offsets]:
+def _topics(found: OpenQuery) -> dict[str, Offsets]:
     """The partitions of each Kafka source, from the newest plan."""
-    entry = found.world.checkpoint.newest_offsets
+    entry = found.seen.checkpoint.newest_offsets
     return entry.topics if entry else {}
 
 

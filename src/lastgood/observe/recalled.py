@@ -12,7 +12,7 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import KafkaOffset, parse_source_offset
 from lastgood.errors import LastgoodError
 from lastgood.journal.endings import endings_of
-from lastgood.observe.evidence import GatheredQuery, mirrored_only
+from lastgood.observe.open_query import OpenQuery, mirrored_only
 from lastgood.query.observation import LedgerMemory
 from lastgood.query.sinks import NONE
 
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
     from lastgood.ledger.store import Ledger, QueryRow
 
 
-def with_memory(evidence: GatheredQuery, environment: Mapping[str, str] = os.environ) -> GatheredQuery:
+def with_memory(opened: OpenQuery, environment: Mapping[str, str] = os.environ) -> OpenQuery:
     """The same with what the ledger remembers, where neither checkpoint nor mirror knows a batch; else nobody asks.
 
     The ledger is that of the target, else of `LASTGOOD_LEDGER`. One that does not answer holds nothing up: its memory
     says so.
 
     Args:
-        evidence: With its mirror read, and knowing whether it was left behind on purpose.
+        opened: With its mirror read, and knowing whether it was left behind on purpose.
         environment: Environment variables.
 
     Raises:
         StorageError: the storage does not answer (subclasses).
     """
-    checkpoint = evidence.checkpoint
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None or mirrored_only(evidence):
-        return evidence
-    return replace(evidence, memory=_recall(evidence, environment))
+    checkpoint = opened.checkpoint
+    if checkpoint.last_planned is not None or checkpoint.last_committed is not None or mirrored_only(opened):
+        return opened
+    seen = replace(opened.seen, memory=_recall(opened, environment))
+    return replace(opened, seen=seen)
 
 
-def _recall(evidence: GatheredQuery, environment: Mapping[str, str]) -> LedgerMemory | None:
+def _recall(opened: OpenQuery, environment: Mapping[str, str]) -> LedgerMemory | None:
     from lastgood.ledger.opening import open_ledger  # noqa: PLC0415 - of a checkpoint that has batches nobody asks it
     from lastgood.observe.ledger import chosen_ledger  # noqa: PLC0415
 
     place = "LASTGOOD_LEDGER"
     try:
-        chosen = chosen_ledger(None, evidence.target, environment)
+        chosen = chosen_ledger(None, opened.target, environment)
         if chosen is None:
             return None
         place = str(chosen)
         with open_ledger(chosen, create=False) as ledger:
-            return _remembered(evidence, ledger, place)
+            return _remembered(opened, ledger, place)
     except LastgoodError as error:
         if error.condition == "LEDGER_MISSING":  # it is made with the first batch that somebody tells it
             return None
@@ -59,26 +60,26 @@ def _recall(evidence: GatheredQuery, environment: Mapping[str, str]) -> LedgerMe
         )
 
 
-def _remembered(evidence: GatheredQuery, ledger: Ledger, place: str) -> LedgerMemory | None:
+def _remembered(opened: OpenQuery, ledger: Ledger, place: str) -> LedgerMemory | None:
     """The newest query at this checkpoint of which a batch is known, and that nobody has given up on purpose."""
-    known = [(query, ledger.bounds(query)) for query in ledger.queries(evidence.location.identity)]
-    lost = [(query, bounds) for query, bounds in known if bounds is not None and not _is_given_up(evidence, query)]
+    known = [(query, ledger.bounds(query)) for query in ledger.queries(opened.location.identity)]
+    lost = [(query, bounds) for query, bounds in known if bounds is not None and not _is_given_up(opened, query)]
     if not lost:
         return None
-    own_id = evidence.query_id
+    own_id = opened.query_id
     query, (oldest, newest) = next((each for each in lost if each[0].query_id == own_id), lost[-1])
     return LedgerMemory(place, query.query_id, oldest, newest, _offsets_after(ledger, query))
 
 
-def _is_given_up(evidence: GatheredQuery, query: QueryRow) -> bool:
+def _is_given_up(opened: OpenQuery, query: QueryRow) -> bool:
     """Whether a recovery has begun the query anew since, at batch 0, by its own checkpoint or by the application's."""
-    left, seen_ms = evidence.left, query.last_seen_ms or 0
+    left, seen_ms = opened.seen.left, query.last_seen_ms or 0
     if left is not None:
         return query.query_id == left.query_id or seen_ms <= left.at_ms
-    ending = next(reversed(endings_of(evidence.storage, evidence.location)), None)
+    ending = next(reversed(endings_of(opened.storage, opened.location)), None)
     if ending is None or ending.since_ms is not None or ending.planned != NONE or not ending.written:
         return False
-    own = evidence.checkpoint.query
+    own = opened.checkpoint.query
     is_as_left = isinstance(own, QueryMetadata) and all(copy.query_id == own.query_id for copy in ending.written)
     return is_as_left and seen_ms <= ending.at_ms
 

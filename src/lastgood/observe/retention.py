@@ -8,7 +8,7 @@ from lastgood.diagnosis.advice_topics import topic_advice
 from lastgood.diagnosis.findings import Finding, Severity
 from lastgood.errors import LastgoodError
 from lastgood.observe.broker import open_broker
-from lastgood.observe.evidence import gather_at, now_ms
+from lastgood.observe.open_query import gather_at, now_ms
 from lastgood.observe.surroundings import ONE_SECONDS, reading
 from lastgood.query.advice_facts import AdviceFacts
 from lastgood.query.observation import Observation
@@ -43,14 +43,14 @@ def retention_of(target: Target) -> Retention:
 
 def _asked(target: Target, kafka: Kafka) -> Retention:
     location = parse_location(target.checkpoint)
-    evidence = gather_at(target, open_storage(location), batches=1)
-    topics = tuple(dict.fromkeys((*reading(evidence).topics, *target.topics)))
+    query = gather_at(target, open_storage(location), batches=1)
+    topics = tuple(dict.fromkeys((*reading(query).topics, *target.topics)))
     broker = open_broker(kafka.bootstrap, kafka.config)
-    if broker is None or (not topics and evidence.checkpoint.newest_offsets is not None):
+    if broker is None or (not topics and query.checkpoint.newest_offsets is not None):
         return Retention()  # it reads something else
     facts = broker.ask(topics, now_ms=now_ms(), timeout_seconds=ONE_SECONDS)
     advice = AdviceFacts(max_downtime_ms=target.max_downtime_ms)
-    found = topic_advice(Observation(evidence.checkpoint, location=str(location), kafka=facts, advice=advice))
+    found = topic_advice(Observation(query.checkpoint, location=str(location), kafka=facts, advice=advice))
     silent = [f"{name}: {topic.config_unknown}" for name, topic in facts.topics.items() if topic.config_unknown]
     return Retention(
         tuple(finding for finding in found if finding.severity > Severity.INFO),

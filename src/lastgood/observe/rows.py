@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lastgood.checkpoint.damage import Damage
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import name_offset
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.walk import Progress, Walk
 from lastgood.query.history import BatchRecord, InitialOffsets, SourceRead, reads
 from lastgood.values import JsonValue, form
@@ -55,10 +55,10 @@ def row_of(record: BatchRecord, before: BatchRecord | None, initial: InitialOffs
     )
 
 
-def rows_of(evidence: GatheredQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
+def rows_of(query: OpenQuery, only: Collection[int] | None = None) -> Iterator[BatchRow]:
     """The rows of the batches that were read, oldest first; see `Evidence.records`."""
-    records = evidence.records(only)
-    initial, current = evidence.initial, evidence.current
+    records = query.records(only)
+    initial, current = query.initial, query.current
     for batch_id, record in records.items():
         yield row_of(record, records.get(batch_id - 1), initial, current)
 
@@ -66,11 +66,11 @@ def rows_of(evidence: GatheredQuery, only: Collection[int] | None = None) -> Ite
 class AllRows:
     """Iterate over it, once: the row of every batch that is known, newest first, holding a few at a time."""
 
-    def __init__(self, evidence: GatheredQuery, progress: Progress | None = None) -> None:
-        """Rows of what `evidence` knows, the mirror among it if it was read."""
-        self._walk = Walk(evidence, newest_first=True, progress=progress)
-        self._initial = evidence.initial
-        self._current = evidence.current
+    def __init__(self, query: OpenQuery, progress: Progress | None = None) -> None:
+        """Rows of what `query` knows, the mirror among it if it was read."""
+        self._walk = Walk(query, newest_first=True, progress=progress)
+        self._initial = query.initial
+        self._current = query.current
 
     def __len__(self) -> int:
         """How many batches are known."""
@@ -92,9 +92,9 @@ class AllRows:
             yield row_of(later, None, self._initial, self._current)
 
     @property
-    def evidence(self) -> GatheredQuery:
-        """The evidence with what was found damaged on the way."""
-        return self._walk.evidence
+    def query(self) -> OpenQuery:
+        """The query with what was found damaged on the way."""
+        return self._walk.query
 
 
 def _notes(record: BatchRecord, found: tuple[SourceRead, ...], current: int | None) -> Iterable[str]:

@@ -14,12 +14,11 @@ from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.delta_log.actions import TableCommit
 from lastgood.delta_log.table import read_table_log
 from lastgood.errors import LastgoodError, StorageError, UsageError
-from lastgood.observe.evidence import gather
 from lastgood.observe.ledger import asked_ledger
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.observe.positions import StartChoice, chosen_offsets, first_records, oldest_records, read_at
 from lastgood.observe.surroundings import TIMEOUT_SECONDS
-from lastgood.observe.survey import Survey
 from lastgood.planning.extents import (
     Reads,
     extent_from_beginning,
@@ -47,7 +46,7 @@ _ONLY_SOURCE = "0"
 _WRITES = ("STREAMING UPDATE", "WRITE", "MERGE")
 
 
-def seed(found: Survey, where: StartChoice) -> FreshGoal:
+def seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
     """The goal `fresh` of a query whose checkpoint is lost, or to be left behind.
 
     With where it starts, and how far the sinks have come if anybody tells.
@@ -62,15 +61,15 @@ def seed(found: Survey, where: StartChoice) -> FreshGoal:
     return replace(_seed(found, where), new_query_id=str(uuid.uuid4()))
 
 
-def seed_by_default(found: Survey) -> FreshGoal:
+def seed_by_default(found: OpenQuery) -> FreshGoal:
     """What can be trusted most: the mirror, else the newest batch of the sinks if anybody knows where it ended."""
-    if not found.world.repair.mirror:
+    if not found.seen.repair.mirror:
         with contextlib.suppress(LastgoodError):
             return seed(found, StartChoice(at_sink=True))
     return FreshGoal()
 
 
-def other_seeds(found: Survey, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tuple[str, ...]]]:
+def other_seeds(found: OpenQuery, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tuple[str, ...]]]:
     """Further ways to seed it, each with the options that ask for it; those that lack something are left out."""
     if goal.extent is not None and not goal.extent.anew and goal.extent.most not in (None, goal.offsets):
         at = json.dumps({t: parts for each in goal.extent.most.values() for t, parts in each.items()})
@@ -87,7 +86,7 @@ def other_seeds(found: Survey, goal: FreshGoal) -> Iterator[tuple[FreshGoal, tup
                 yield other, options
 
 
-def _seed(found: Survey, where: StartChoice) -> FreshGoal:
+def _seed(found: OpenQuery, where: StartChoice) -> FreshGoal:
     if where.at_sink:
         return _by_mark(found)
     if where.offset_columns is not None:
@@ -109,13 +108,13 @@ def _seed(found: Survey, where: StartChoice) -> FreshGoal:
     return FreshGoal(offsets, chosen, extent_from_beginning(reads) if is_whole else None)
 
 
-def _by_mark(found: Survey) -> FreshGoal:
+def _by_mark(found: OpenQuery) -> FreshGoal:
     """Where the newest batch ended that all sinks show."""
-    sinks = found.world.sinks
-    if found.evidence.query_id is None:
-        query_id = _remembered_id(found.evidence.target)
+    sinks = found.seen.sinks
+    if found.query_id is None:
+        query_id = _remembered_id(found.target)
         if query_id is not None:
-            sinks = seen_as(found.world, query_id).sinks
+            sinks = seen_as(found.seen, query_id).sinks
     shown = {sink.last_batch for sink in sinks}
     if len(shown) != 1 or None in shown or not all(sink.known and sink.presumed_app_id is None for sink in sinks):
         raise UsageError(
@@ -125,7 +124,7 @@ def _by_mark(found: Survey) -> FreshGoal:
             expected="--sink LOCATION, one that shows batches of this query",
         )
     batch = shown.pop() or 0
-    standing = offsets_after(found.evidence.target, batch=batch, said=found.asked.words())
+    standing = offsets_after(found.target, batch=batch, said=found.asked)
     planned_ms = {} if standing.time_ms is None else {batch: standing.time_ms}
     for sink in sinks:
         held = origins(sink, planned_ms).get(batch)
@@ -149,7 +148,7 @@ def _remembered_id(target: Target) -> str | None:
         return gather(target, batches=1, ledger=ledger, may_be_missing=True).query_id
 
 
-def _by_rows(text: str, where: StartChoice, found: Survey) -> FreshGoal:
+def _by_rows(text: str, where: StartChoice, found: OpenQuery) -> FreshGoal:
     """Where the rows of the table end, or where the first of them is missing."""
     columns = parse_offset_columns(text)
     table = _table(found, "--offset-columns")
@@ -182,7 +181,7 @@ def _by_rows(text: str, where: StartChoice, found: Survey) -> FreshGoal:
     return FreshGoal(extent.least, chosen, extent)
 
 
-def _require_topics(found: Survey, topics: Mapping[str, Offsets], rows: TableOffsets) -> None:
+def _require_topics(found: OpenQuery, topics: Mapping[str, Offsets], rows: TableOffsets) -> None:
     """See that a broker that is to be asked was asked of the topics that the table holds."""
     if not topics and found.asked.kafka is not None and rows.held:
         raise UsageError(
@@ -194,15 +193,15 @@ def _require_topics(found: Survey, topics: Mapping[str, Offsets], rows: TableOff
 
 
 def _doubts(
-    found: Survey, table: SinkEvidence, rows: TableOffsets, told: Mapping[str, Offsets]
+    found: OpenQuery, table: SinkEvidence, rows: TableOffsets, told: Mapping[str, Offsets]
 ) -> list[tuple[Guarantee, str]]:
     """What speaks against rows as the measure of how far the query has come."""
-    others = len(found.world.sinks) - 1
+    others = len(found.seen.sinks) - 1
     doubts = []
     if others:
         line = f"how far {others} other sink{'s have' if others > 1 else ' has'} come, its rows do not tell"
         doubts.append((Guarantee.LOSSY, line))
-    own = {found.evidence.query_id, found.world.repair.mirrored_id, *(copy.query_id for copy in found.evidence.mirror)}
+    own = {found.query_id, found.seen.repair.mirrored_id, *(copy.query_id for copy in found.seen.copies)}
     foreign = [name for name in table.others if name not in own]
     if len(foreign) > (1 if own == {None} else 0):
         line = f"others write to {table.location} too: {', '.join(foreign[:3])}"
@@ -214,9 +213,9 @@ def _doubts(
     return doubts
 
 
-def _oldest(found: Survey, topics: Mapping[str, Offsets]) -> tuple[Found, list[tuple[Guarantee, str]]]:
+def _oldest(found: OpenQuery, topics: Mapping[str, Offsets]) -> tuple[Found, list[tuple[Guarantee, str]]]:
     """The oldest record that Kafka has of each partition, and what to say where a broker that was named is silent."""
-    facts = found.world.kafka
+    facts = found.seen.kafka
     if facts is None:
         return {}, []
     silent = facts.unknown
@@ -236,7 +235,7 @@ def _offsets(records: Found) -> Offsets:
 
 
 def _created_again(
-    found: Survey, table: SinkEvidence, rows: TableOffsets, reads: Reads, oldest: Found
+    found: OpenQuery, table: SinkEvidence, rows: TableOffsets, reads: Reads, oldest: Found
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The topics that look as if they were created again since rows were made of them, each with what shows it.
 
@@ -282,10 +281,10 @@ def _ends(rows: TableOffsets, reads: Reads) -> Iterator[tuple[str, int, int]]:
             yield topic, partition, end
 
 
-def _by_time(where: StartChoice, found: Survey, reads: Reads) -> FreshGoal:
+def _by_time(where: StartChoice, found: OpenQuery, reads: Reads) -> FreshGoal:
     """What was written to Kafka since the query last saw all of it."""
     table = _table(found, "--at-last-commit")
-    commit = _commit_before_last(table, found.evidence.query_id)
+    commit = _commit_before_last(table, found.query_id)
     at_ms = (commit.timestamp_ms or 0) - where.margin_ms
     starts = first_records(found, reads.topics, at_ms)
     what = f"version {commit.version} of {table.location}, {commit.timestamp_ms} ms, the last batch but one"
@@ -343,22 +342,22 @@ def _commits(table: SinkEvidence) -> Sequence[TableCommit]:
     return () if log is None or isinstance(log, Damage) or log.unjudged is not None else log.commits
 
 
-def _table(found: Survey, option: str) -> SinkEvidence:
+def _table(found: OpenQuery, option: str) -> SinkEvidence:
     """The one Delta table among the sinks."""
-    tables = [sink for sink in found.world.sinks if sink.traits.tells_offsets]
+    tables = [sink for sink in found.seen.sinks if sink.traits.tells_offsets]
     if len(tables) != 1:
         raise UsageError(
             "which table?" if tables else "no sink is a Delta table",
             subject=option,
-            found=", ".join(f"{sink.location}: {sink.kind}" for sink in found.world.sinks) or "no sink was asked",
+            found=", ".join(f"{sink.location}: {sink.kind}" for sink in found.seen.sinks) or "no sink was asked",
             expected="--sink LOCATION of one Delta table",
         )
     return tables[0]
 
 
-def _kafka_topics(found: Survey) -> dict[str, Offsets]:
+def _kafka_topics(found: OpenQuery) -> dict[str, Offsets]:
     """The partitions of each Kafka source, by the newest plan, else by what was asked of Kafka; empty: nobody tells."""
-    entry = found.world.checkpoint.newest_offsets or newest_mirrored(found.world.repair.mirror)
+    entry = found.seen.checkpoint.newest_offsets or newest_mirrored(found.seen.repair.mirror)
     if entry is not None:
         return {name: each.topics for name, each in ends(entry).items() if isinstance(each, KafkaOffset)}
     facts = _answered(found)
@@ -367,13 +366,13 @@ def _kafka_topics(found: Survey) -> dict[str, Offsets]:
     return {_ONLY_SOURCE: topics} if topics else {}
 
 
-def _reads(found: Survey, topics: Mapping[str, Offsets]) -> Reads:
-    began = {name: each.topics for name, each in found.evidence.initial.items() if isinstance(each, KafkaOffset)}
+def _reads(found: OpenQuery, topics: Mapping[str, Offsets]) -> Reads:
+    began = {name: each.topics for name, each in found.initial.items() if isinstance(each, KafkaOffset)}
     return Reads(topics, began, _answered(found))
 
 
-def _answered(found: Survey) -> KafkaFacts | None:
-    facts = found.world.kafka
+def _answered(found: OpenQuery) -> KafkaFacts | None:
+    facts = found.seen.kafka
     return facts if facts is not None and facts.unknown is None else None
 
 

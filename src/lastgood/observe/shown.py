@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lastgood.observe.evidence import GatheredQuery
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.rows import BatchRow
 from lastgood.query.sink_batches import Origin, planned_anew
 from lastgood.query.sinks import Shown, shown_of
@@ -65,19 +65,19 @@ class SinkComparison:
     """The batches of a query held against its sinks.
 
     Example:
-        >>> comparison = Comparison(evidence, look_around(evidence, options, now_ms=now_ms()).sinks)
-        >>> for row in rows_of(evidence):
+        >>> comparison = SinkComparison(query, look_around(query, options, now_ms=now_ms()).seen.sinks)
+        >>> for row in rows_of(query):
         ...     print(row.batch, [held.difference for held in comparison.of(row)])
     """
 
-    def __init__(self, evidence: GatheredQuery, sinks: Iterable[SinkEvidence]) -> None:
-        """Hold what `evidence` knows against what `sinks` say."""
+    def __init__(self, query: OpenQuery, sinks: Iterable[SinkEvidence]) -> None:
+        """Hold what `query` knows against what `sinks` say."""
         self.sinks = tuple(sinks)
-        self._known = evidence.known
-        planned = evidence.checkpoint.last_planned
+        self._known = query.known
+        planned = query.checkpoint.last_planned
         self._last_planned = -1 if planned is None else planned
-        self._orphan = evidence.checkpoint.orphan
-        self._anew = [planned_anew(evidence.checkpoint, sink) for sink in self.sinks]
+        self._orphan = query.checkpoint.orphan
+        self._anew = [planned_anew(query.checkpoint, sink) for sink in self.sinks]
         self._batches: list[dict[int, list[CommittedBatch]]] = []
         for sink in self.sinks:
             found: dict[int, list[CommittedBatch]] = {}

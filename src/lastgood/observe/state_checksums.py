@@ -62,7 +62,8 @@ def _loaded(state: State, version: int) -> Iterator[tuple[StateStore, StateFile]
     for store in (store for operator in state.operators for store in operator.stores):
         ids = unique_ids_of(store, state.commits)
         paths = (Loads(store, ids, auto_repair=repair).path(version) for repair in (False, True))
-        yield from ((store, file) for file in dict.fromkeys(file for path in paths for file in path) if file.size)
+        files = dict.fromkeys(file for path in paths for file in path)
+        yield from ((store, file) for file in files if file.size)
 
 
 @dataclass(frozen=True, slots=True)

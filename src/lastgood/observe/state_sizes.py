@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lastgood.checkpoint.operators import OperatorMetadata
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import Target
 from lastgood.values import JsonValue, form
 
@@ -32,10 +32,10 @@ class StoreSize(JsonValue):
 class StateSizes(JsonValue):
     """The state of a query, store by store."""
 
-    json = form("*evidence size skew=_skews stores")
+    json = form("*query size skew=_skews stores")
     """What `inspect --state --format json` prints; sizes in bytes."""
 
-    evidence: GatheredQuery
+    query: OpenQuery
     stores: tuple[StoreSize, ...]
 
     def skew(self, operator: int) -> float | None:
@@ -64,8 +64,8 @@ def inspect_state(target: Target) -> StateSizes:
         CheckpointMissingError: there is no checkpoint.
         StorageError: the storage does not answer (subclasses).
     """
-    evidence = gather(target, batches=2)
-    state = evidence.checkpoint.state
+    query = gather(target, batches=2)
+    state = query.checkpoint.state
     found = []
     for operator in state.operators if state else ():
         name = operator.metadata.operator_name if isinstance(operator.metadata, OperatorMetadata) else None
@@ -86,4 +86,4 @@ def inspect_state(target: Target) -> StateSizes:
                     sum(changes) if changes else None,
                 )
             )
-    return StateSizes(evidence, tuple(found))
+    return StateSizes(query, tuple(found))

@@ -9,8 +9,8 @@ from lastgood.checkpoint.file_logs import FileLogEntry, SourceFile
 from lastgood.checkpoint.layout import SOURCES
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import FileOffset
-from lastgood.observe.evidence import GatheredQuery
 from lastgood.observe.hosts import open_named
+from lastgood.observe.open_query import OpenQuery
 from lastgood.query.sinks import NONE
 from lastgood.sources.files.facts import FileFacts, FileState
 from lastgood.sources.files.folders import ask_files
@@ -19,51 +19,51 @@ from lastgood.storage.reading import Location, Storage
 _FILES_MAX = 1000
 
 
-def unread_files(evidence: GatheredQuery) -> Mapping[str, tuple[FileFacts, ...]]:
+def unread_files(query: OpenQuery) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of them, by source: a source notes them down before the plan that reads them is written."""
-    checkpoint, orphan = evidence.checkpoint, evidence.checkpoint.orphan
+    checkpoint, orphan = query.checkpoint, query.checkpoint.orphan
     done = NONE if checkpoint.last_committed is None else checkpoint.last_committed
     if isinstance(checkpoint.commits.entries.get(done), Damage):  # the batch may run again
         done -= 1
-    return files_after(evidence, done if orphan is None else orphan - 1)
+    return files_after(query, done if orphan is None else orphan - 1)
 
 
-def files_after(evidence: GatheredQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
+def files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts, ...]]:
     """What has become of the input files that were noted down after a batch was planned, by source."""
-    plan = _plan_up_to(evidence, batch_id)
+    plan = _plan_up_to(query, batch_id)
     found = {}
-    for source_id in _file_sources(evidence):
+    for source_id in _file_sources(query):
         line = plan.source(source_id) if plan is not None else None
         first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
-        if _newest(evidence, source_id) > first:
-            after = [file for file in evidence.source_files(source_id) if file.log_id > first]
-            found[source_id] = _asked(after, open_named(evidence))
+        if _newest(query, source_id) > first:
+            after = [file for file in query.source_files(source_id) if file.log_id > first]
+            found[source_id] = _asked(after, open_named(query))
     return found
 
 
-def _plan_up_to(evidence: GatheredQuery, batch_id: int) -> OffsetEntry | None:
+def _plan_up_to(query: OpenQuery, batch_id: int) -> OffsetEntry | None:
     """The newest plan that can be read, up to a batch."""
-    entries = evidence.checkpoint.offsets.entries
+    entries = query.checkpoint.offsets.entries
     older = (entries[n] for n in sorted(entries, reverse=True) if n <= batch_id)
     return next((entry for entry in older if isinstance(entry, OffsetEntry)), None)
 
 
-def _file_sources(evidence: GatheredQuery) -> Iterator[str]:
+def _file_sources(query: OpenQuery) -> Iterator[str]:
     """By the newest plan; without one by the logs that the sources keep."""
-    newest = evidence.checkpoint.newest_offsets
+    newest = query.checkpoint.newest_offsets
     if newest is not None:
         yield from (line.source_id for line in newest.sources if isinstance(line.offset, FileOffset))
         return
-    for log in evidence.checkpoint.sources:
+    for log in query.checkpoint.sources:
         if any(isinstance(entry, FileLogEntry) for entry in log.entries.values()):
             yield log.name
 
 
-def _newest(evidence: GatheredQuery, source_id: str) -> int:
+def _newest(query: OpenQuery, source_id: str) -> int:
     """The newest entry of a source's own log, as the log or the mirror has it, or `NONE`."""
-    listed = (log.listing.newest_listed for log in evidence.checkpoint.sources if log.name == source_id)
+    listed = (log.listing.newest_listed for log in query.checkpoint.sources if log.name == source_id)
     folder = f"{SOURCES}/{source_id}/"
-    names = (copy.path.removeprefix(folder) for copy in evidence.copies if copy.path.startswith(folder))
+    names = (copy.path.removeprefix(folder) for copy in query.copies if copy.path.startswith(folder))
     copied = (int(number) for name in names if (number := name.removesuffix(".compact")).isdecimal())
     return max((each for each in (*listed, *copied) if each is not None), default=NONE)
 

@@ -12,7 +12,7 @@ from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.reader import read_batches
 from lastgood.checkpoint.stretches import plain_stretches
-from lastgood.observe.evidence import GatheredQuery, mirrored_batches
+from lastgood.observe.open_query import OpenQuery, mirrored_batches
 from lastgood.query.history import BatchRecord, merge_one
 from lastgood.storage.reading import LocalStorage
 
@@ -28,30 +28,30 @@ class Walk:
     Example:
         >>> walk = Walk(gather(target, batches=2, mirror=MirrorUse.ALWAYS))
         >>> committed = sum(record.is_committed for record in walk)
-        >>> walk.evidence.checkpoint.damage
+        >>> walk.query.checkpoint.damage
     """
 
     def __init__(
         self,
-        evidence: GatheredQuery,
+        query: OpenQuery,
         *,
         newest_first: bool = False,
         only_ends: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Walk over what `evidence` knows, the mirror among it if it was read.
+        """Walk over what `query` knows, the mirror among it if it was read.
 
         Args:
-            evidence: From `gather`.
+            query: From `gather`.
             newest_first: From the newest batch to the oldest.
             only_ends: Of a stretch in which nothing is out of the ordinary (see `plain_stretches`) give only the first
                 and the last batch, and tell by `passed` which were between; oldest first only.
             progress: Is told how many batches have been read, and of how many.
         """
-        self._evidence = evidence
+        self._query = query
         self._progress = progress or (lambda _done, _total: None)
-        self._mirrored = mirrored_batches(evidence.copies)
-        self._logged = {*evidence.checkpoint.offsets.ids, *evidence.checkpoint.commits.ids}
+        self._mirrored = mirrored_batches(query.copies)
+        self._logged = {*query.checkpoint.offsets.ids, *query.checkpoint.commits.ids}
         self._ids = sorted(self._logged.union(self._mirrored), reverse=newest_first)
         self._only_ends = only_ends
         self._passed: list[range] = []
@@ -68,7 +68,7 @@ class Walk:
         Raises:
             StorageError: the storage does not answer (subclasses).
         """
-        newest = self._evidence.checkpoint.last_committed
+        newest = self._query.checkpoint.last_committed
         last_committed = -1 if newest is None else newest
         total = len(self._ids)
         passed = self._pass_by() if self._only_ends else 0
@@ -87,12 +87,12 @@ class Walk:
 
     def _pass_by(self) -> int:
         """Leave out what stands within plain stretches; how many batches that are."""
-        evidence = self._evidence
-        checkpoint, count, total = evidence.checkpoint, 0, len(self._ids)
+        query = self._query
+        checkpoint, count, total = query.checkpoint, 0, len(self._ids)
         both = BatchIds.of(set(checkpoint.offsets.ids).intersection(checkpoint.commits.ids))
-        if not isinstance(evidence.storage, LocalStorage):
+        if not isinstance(query.storage, LocalStorage):
             return 0
-        for stretch in plain_stretches(evidence.location, both):
+        for stretch in plain_stretches(query.location, both):
             self._passed.append(stretch[1:-1])
             count += len(stretch[1:-1])
             self._progress(count, total)
@@ -105,20 +105,21 @@ class Walk:
         return BatchIds(tuple(sorted((each for each in self._passed if each), key=lambda each: each.start)))
 
     @property
-    def evidence(self) -> GatheredQuery:
-        """The evidence with what was found damaged on the way."""
-        checkpoint = self._evidence.checkpoint
+    def query(self) -> OpenQuery:
+        """The query with what was found damaged on the way."""
+        checkpoint = self._query.checkpoint
         plans = {**checkpoint.offsets.entries, **self._damaged_plans}
         commits = {**checkpoint.commits.entries, **self._damaged_commits}
         offsets = replace(checkpoint.offsets, entries=dict(sorted(plans.items())))
         commit_log = replace(checkpoint.commits, entries=dict(sorted(commits.items())))
-        return replace(self._evidence, checkpoint=replace(checkpoint, offsets=offsets, commits=commit_log))
+        whole = replace(checkpoint, offsets=offsets, commits=commit_log)
+        return replace(self._query, seen=replace(self._query.seen, checkpoint=whole))
 
     def _held(self) -> Iterator[BatchRecord | None]:
         """What the checkpoint holds of each batch that it listed; None if that was purged since."""
-        evidence, mode = self._evidence, self._evidence.checkpoint.mode
+        query, mode = self._query, self._query.checkpoint.mode
         logged = self._logged
-        for batch in read_batches(evidence.storage, evidence.location, (each for each in self._ids if each in logged)):
+        for batch in read_batches(query.storage, query.location, (each for each in self._ids if each in logged)):
             plan = entry_in_mode(batch.offsets, mode)
             if isinstance(plan, Damage):
                 self._damaged_plans[batch.batch_id] = plan

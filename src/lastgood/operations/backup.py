@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lastgood.checkpoint.contents import Checkpoint
-from lastgood.checkpoint.file_logs import COMPACT_SUFFIX
-from lastgood.checkpoint.layout import COMMITS, OFFSETS, parse_log_name
+from lastgood.checkpoint.copies import Copy
+from lastgood.checkpoint.layout import OFFSETS
 from lastgood.checkpoint.reader import read_checkpoint
-from lastgood.errors import LastgoodError, command_line
+from lastgood.errors import LastgoodError
 from lastgood.ids import make_id
 from lastgood.journal.endings import as_left, endings_of
 from lastgood.ledger.opening import open_ledger, require_libraries
@@ -19,7 +18,6 @@ from lastgood.ledger.url import LedgerPlace
 from lastgood.mirror.backups import (
     Backup,
     BackupMissingError,
-    CheckpointNotEmptyError,
     backups_folder,
     find_backup,
     keep_backup,
@@ -29,24 +27,20 @@ from lastgood.mirror.backups import (
     read_backup,
     remove_older,
     require_signed,
-    restore_order,
     write_backup,
 )
-from lastgood.mirror.copies import Copy, standing
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.observe.evidence import CheckpointMissingError, now_ms
+from lastgood.mirror.restoring import choose_newest, mirror_unsigned, put_back, require_lost
 from lastgood.observe.ledger import chosen_ledger, fill_with
+from lastgood.observe.open_query import CheckpointMissingError, now_ms
 from lastgood.settings.keys import signer_of
 from lastgood.settings.target import Target
-from lastgood.signing import Signer
 from lastgood.storage.reading import Location, open_storage
 from lastgood.storage.writing import WritableStorage, open_writable
 from lastgood.values import JsonValue, form
 
 MIRROR = "mirror"
 """What `backup restore --from` takes for the newest state of the mirror."""
-_BATCHES_RESTORED = 101
-"""As many as Spark keeps: `spark.sql.streaming.minBatchesToRetain` and the one that is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +165,12 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
     location, storage = _open(target)
     signer = signer_of(target.config, location)
     checkpoint = read_checkpoint(storage, location)
-    if checkpoint.last_planned is not None or checkpoint.last_committed is not None:
-        raise CheckpointNotEmptyError(
-            "there still is a checkpoint",
-            subject=str(location),
-            found=f"batch {checkpoint.last_planned} planned, batch {checkpoint.last_committed} committed",
-            expected="empty logs: only a lost checkpoint is restored",
-            next=command_line("inspect", location),
-        )
+    require_lost(checkpoint, location)
     if source == MIRROR:
         if signer.keys and not unsigned_mirror:
-            raise _mirror_unsigned(signer, target, location)
+            raise mirror_unsigned(signer, target.typed, location)
         mirrored = read_mirror(storage, mirror_folder(location))
-        copies = _newest_of(as_left(mirrored, endings_of(storage, location, signer.keys)))
+        copies = choose_newest(as_left(mirrored, endings_of(storage, location, signer.keys)))
         if newest_in(copies, OFFSETS) is None:
             raise BackupMissingError("the mirror holds no batch", subject=str(mirror_folder(location)))
     else:
@@ -191,17 +178,7 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         backup = find_backup(storage, folder, source)
         require_signed(storage, folder, backup, signer)
         source, copies = backup.id, read_backup(storage, folder, backup)
-    _refuse_other_content(storage, location, copies)
-    checksums = _left_over_checksums(checkpoint)
-    for copy in copies:
-        checksum = _checksum(copy.path)
-        if checksum in checksums:
-            # Safe: it is the checksum of a file that is gone. Hadoop would hold it against the one that comes back.
-            storage.remove(location / checksum)
-        # Safe: a file is created where there is none. No seal keeps a driver away that starts at this instant, and what
-        # it has written since we looked stays as it is.
-        if not storage.create(location / copy.path, copy.content):
-            _refuse_other_content(storage, location, [copy], effect="what was restored before it stays")
+    put_back(storage, location, checkpoint, copies)
     back = read_checkpoint(storage, location)
     return Restored(
         str(location),
@@ -211,73 +188,6 @@ def restore(target: Target, *, source: str = MIRROR, unsigned_mirror: bool = Fal
         back.last_committed,
         tuple(back.absent),
     )
-
-
-def _mirror_unsigned(signer: Signer, target: Target, location: Location) -> LastgoodError:
-    error = signer.missing(mirror_folder(location), "a mirror, which is as much worth as the logs that it copies")
-    error.effect = "nothing was written"
-    error.next = (
-        f"{command_line('backup', 'restore', target.typed, '--from', 'last')}, or --unsigned-mirror if you trust it"
-    )
-    return error
-
-
-def _refuse_other_content(
-    storage: WritableStorage, location: Location, copies: Iterable[Copy], *, effect: str = "nothing was written"
-) -> None:
-    for copy in copies:
-        there = storage.read(location / copy.path, limit=copy.size + 1)
-        if there is not None and there != copy.content:
-            raise CheckpointNotEmptyError(
-                "a file of the checkpoint is there with other content",
-                subject=str(location / copy.path),
-                found=f"{len(there)} bytes",
-                expected=f"no such file, or the {copy.size} bytes of the copy",
-                effect=effect,
-            )
-
-
-def _left_over_checksums(checkpoint: Checkpoint) -> set[str]:
-    listings = {log.folder: log.listing for log in (checkpoint.offsets, checkpoint.commits)}
-    listings |= {source.folder: source.listing for source in checkpoint.sources}
-    return {f"{folder}/{name}" for folder, listing in listings.items() for name in listing.stale_checksums}
-
-
-def _checksum(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.crc"
-
-
-def _newest_of(copies: Iterable[Copy]) -> list[Copy]:
-    """What counts of the newest query in a mirror, as much as Spark itself keeps of each log."""
-    held = list(copies)
-    newest = max(held, key=lambda copy: copy.seen_ms, default=None)
-    current = standing(copy for copy in held if newest is not None and copy.query_id == newest.query_id)
-    oldest = _oldest_kept(current)
-    kept = (copy for copy in current.values() if _log_id(copy.path) >= oldest[_folder(copy.path)])
-    return sorted(kept, key=restore_order)
-
-
-def _oldest_kept(paths: Iterable[str]) -> dict[str, int]:
-    """The oldest entry to restore, per folder: of a log the newest batches, of a source's all since its compact one."""
-    oldest: dict[str, int] = {}
-    for path in paths:
-        folder = _folder(path)
-        if folder in (OFFSETS, COMMITS):
-            first = _log_id(path) + 1 - _BATCHES_RESTORED
-        else:
-            first = _log_id(path) if path.endswith(COMPACT_SUFFIX) else 0
-        oldest[folder] = max(first, oldest.get(folder, 0))
-    return oldest
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _log_id(path: str) -> int:
-    log = parse_log_name(path.rpartition("/")[2], compactible=True)
-    return log.batch_id if log else 0
 
 
 def _open(target: Target) -> tuple[Location, WritableStorage]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastgood.errors import UsageError, command_line
-from lastgood.journal.signed_files import SignedFile, signed_files
+from lastgood.journal.signed_files import signed_files
+from lastgood.journal.to_sign import ToSign
 from lastgood.settings.config import Config
 from lastgood.settings.keys import (
     TEXT_VARIABLE,
@@ -19,11 +20,11 @@ from lastgood.settings.keys import (
     default_file,
     key_file,
     keys_of,
-    read_key_file,
+    require_key_file,
     write_key_file,
 )
 from lastgood.settings.target import Target
-from lastgood.signing import KeyRing, SignatureStanding, Signer, new_key
+from lastgood.signing import KeyRing, Signer, new_key
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.values import JsonValue, form
@@ -49,51 +50,6 @@ class KeyList(JsonValue):
     def of(cls, ring: KeyRing) -> KeyList:
         """The ids of a ring."""
         return cls(ring.origin or None, tuple(key.id for key in ring.keys))
-
-
-@dataclass(frozen=True, slots=True)
-class ToSign:
-    """What lies beside a checkpoint, and of it what is not signed by the key that signs."""
-
-    target: Target
-    checkpoint: str
-    key: str
-    """The id of the key that signs."""
-    files: tuple[SignedFile, ...]
-    """All that carries a signature, or should."""
-
-    @property
-    def wanted(self) -> tuple[SignedFile, ...]:
-        """What would be signed."""
-        return tuple(each for each in self.files if each.damage is None and not self._is_signed(each))
-
-    @property
-    def damaged(self) -> tuple[SignedFile, ...]:
-        """What nobody can sign."""
-        return tuple(each for each in self.files if each.damage is not None)
-
-    def _is_signed(self, each: SignedFile) -> bool:
-        return each.standing is SignatureStanding.SIGNED and each.by == self.key
-
-    def to_json(self, *, signed: bool) -> dict[str, Any]:
-        """What `key sign --format json` prints."""
-        wanted = set(map(id, self.wanted))
-        return {
-            "checkpoint": self.checkpoint,
-            "key": self.key,
-            "signed": signed,
-            "files": [
-                {
-                    "file": str(each.file),
-                    "what": each.purpose,
-                    "standing": each.standing.value,
-                    "by": each.by,
-                    "damage": each.damage,
-                    "to_sign": id(each) in wanted,
-                }
-                for each in self.files
-            ],
-        }
 
 
 def create(file: Path | None = None) -> KeyList:
@@ -126,7 +82,7 @@ def rotate(file: Path | None = None, *, config: Config | None = None) -> KeyList
     """
     place = _file(file, config)
     with changing(place):
-        ring = _ring(place)
+        ring = require_key_file(place)
         rotated = KeyRing((new_key(), *ring.keys), ring.origin)
         write_key_file(place, rotated, is_new=False)
     return KeyList.of(rotated)
@@ -153,7 +109,7 @@ def remove(key_id: str, file: Path | None = None, *, config: Config | None = Non
 
 
 def _without(key_id: str, place: Path) -> KeyRing:
-    ring = _ring(place)
+    ring = require_key_file(place)
     left = tuple(key for key in ring.keys if key.id != key_id)
     if len(left) == len(ring.keys):
         known = ", ".join(key.id for key in ring.keys)
@@ -238,25 +194,3 @@ def _file(file: Path | None, config: Config | None) -> Path:
             next=command_line("key", "rotate", "FILE"),
         )
     return file or key_file(config)[0]
-
-
-def _ring(place: Path) -> KeyRing:
-    """The keys in a file."""
-    ring = read_key_file(place)
-    if ring is None:
-        raise KeyMissingError(
-            "there is no such file of keys", subject=str(place), next=command_line("key", "create", place)
-        )
-    return ring
-
-
-def counted(files: Iterable[SignedFile]) -> str:
-    """How many of each kind, in one line."""
-    kinds: dict[str, int] = {}
-    for each in files:
-        kinds[each.purpose] = kinds.get(each.purpose, 0) + 1
-    words = []
-    for kind, number in kinds.items():
-        plural = "" if number == 1 else "s"
-        words.append(f"{number} {kind}{plural}")
-    return ", ".join(words)

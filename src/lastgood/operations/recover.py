@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from lastgood.incident.notes import note_recover
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.open_query import now_ms
 from lastgood.recovery.deciding import Tell, decide
 from lastgood.recovery.decision import Decision
 from lastgood.recovery.plans import PlanOptions
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 
 
@@ -44,7 +43,6 @@ def recover(  # noqa: PLR0913 - all but the first two by name
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = options or PlanOptions()
-    keys = Keys(target.config)
     began_at_ms = now_ms()
     decision = decide(
         target,
@@ -55,9 +53,8 @@ def recover(  # noqa: PLR0913 - all but the first two by name
         tell=tell,
         first_start=first_start,
         go_on=go_on,
-        keys=keys,
     )
     if not observe:
         looked = options.evidence
-        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, evidence=looked, keys=keys)
+        note_recover(decision, target, began_at_ms=began_at_ms, tell=tell, evidence=looked)
     return decision

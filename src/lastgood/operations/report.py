@@ -15,8 +15,8 @@ from lastgood.journal.incidents import list_incidents, read_incident
 from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, find_recovery, recoveries
 from lastgood.journal.signed_files import file_of_incident, worst
 from lastgood.observe.advice_facts import RECORDS_FOLDER
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.recorded import newest_records
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress
 from lastgood.recovery.whereabouts import whereabouts

@@ -5,83 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from collections.abc import Callable, Mapping
+from typing import IO
 
 import platformdirs
-import psutil
 
-from lastgood.errors import LastgoodError, UsageError
-from lastgood.ledger.url import VARIABLE, LedgerPlace, parse_place
+from lastgood.errors import LastgoodError
+from lastgood.ledger.url import VARIABLE, parse_place
 from lastgood.observe.progress import LogWatch
-from lastgood.process.driver import Launch, prepare_launch
+from lastgood.process.driver import prepare_launch
 from lastgood.recovery.hold import hold_checkpoint, lock_file
-from lastgood.redaction import redacted_words
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import TEXT_VARIABLE
-from lastgood.settings.target import Target, target_of
-from lastgood.sources.kafka.starting_offsets import FOLDER_VARIABLE as STARTING_OFFSETS
-from lastgood.sources.kafka.starting_offsets import KEY_VARIABLE
-from lastgood.spark.agent import SITE_FOLDER
-from lastgood.spark.agent.driver import FOLDER_VARIABLE
+from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, parse_location
-from lastgood.storage.rights import make_private
+from lastgood.supervise.agent_folder import instrument, make_agent_folder, name_agent_folder
 from lastgood.supervise.agents import Agents
 from lastgood.supervise.events import Event, Noticed, no_checkpoint
 from lastgood.supervise.filling import Filling, filling
 from lastgood.supervise.heal import Healer
 from lastgood.supervise.loop import Supervisor
 from lastgood.supervise.mirroring import mirroring
-
-_AGENT_FOLDERS_KEPT = 20
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A pipeline whose command, Python, Java and locations were found to be usable."""
-
-    pipeline: Pipeline
-    launch: Launch
-    watches: Mapping[Location, LogWatch]
-    """How to look at each checkpoint."""
-    log: Path
-    agent: Path | None = None
-    """Where the agent in the driver writes; None without one."""
-    ledger: LedgerPlace | None = None
-    """What is filled meanwhile; None without one."""
-    repairs: bool = True
-    """Whether queries are looked at before each start, and brought back to their last good batch."""
-    first_start: bool = False
-    """Whether a person says that the queries have never run."""
-    go_on: bool = False
-    """Whether they are started as they stand, however long they were down."""
-
-    @property
-    def targets(self) -> dict[Location, Target]:
-        """What is known of the query of each checkpoint."""
-        queries = zip(self.watches, self.pipeline.queries, strict=True)
-        return {location: target_of(self.pipeline, query) for location, query in queries}
-
-    def to_json(self) -> dict[str, Any]:
-        """What `run --check` shows."""
-        return {
-            "pipeline": self.pipeline.name,
-            "command": redacted_words(self.launch.command),
-            "python": self.launch.python and str(self.launch.python),
-            "java": self.launch.java and f"Java {self.launch.java.version} ({self.launch.java.home})",
-            "checkpoints": [str(each) for each in self.watches],
-            "log": str(self.log),
-            "agent": None if self.agent is None else str(self.agent.parent),
-            "ledger": None if self.ledger is None else str(self.ledger),
-        }
+from lastgood.supervise.prepared import Prepared, _require_distinct, _start_variables
+from lastgood.supervise.signals import pass_signals_to
 
 
 def prepare(
@@ -124,8 +72,8 @@ def prepare(
         return Prepared(
             pipeline, launch, watches, log, ledger=ledger, repairs=repairs, first_start=first_start, go_on=go_on
         )
-    folder = _agent_folder(name)
-    instrumented = _instrumented(launch, folder)
+    folder = name_agent_folder(name)
+    instrumented = instrument(launch, folder)
     return Prepared(pipeline, instrumented, watches, log, folder, ledger, repairs, first_start, go_on)
 
 
@@ -171,7 +119,7 @@ def supervise(
             )
             held.callback(healer.close)
         if prepared.agent is not None:
-            _make_agent_folder(prepared.agent, tell)
+            make_agent_folder(prepared.agent, tell)
             named = {location.identity: str(location) for location in prepared.watches}
             agent = Agents(
                 prepared.agent,
@@ -196,7 +144,7 @@ def supervise(
         )
         if on_supervisor is not None:
             on_supervisor(supervisor)
-        with _signals_to(supervisor):
+        with pass_signals_to(supervisor):
             return supervisor.run()
 
 
@@ -212,59 +160,6 @@ def _undisturbed(tell: Callable[[Event], None]) -> Callable[[Event], None]:
             tell(event)
 
     return told
-
-
-def _start_variables(pipeline: Pipeline, env: Mapping[str, str]) -> dict[str, str]:
-    """What tells `read_kafka` in the driver which file says where to begin; nothing if somebody has told it already."""
-    via = pipeline.policy.via
-    if via is None or env.get(STARTING_OFFSETS):
-        return {}
-    return {STARTING_OFFSETS: via.location, **({} if via.key is None else {KEY_VARIABLE: via.key})}
-
-
-def _require_distinct(checkpoints: Sequence[Location]) -> None:
-    """See that no checkpoint is named twice."""
-    seen: dict[str, Location] = {}
-    for each in checkpoints:
-        first = seen.setdefault(each.identity, each)
-        if first is not each:
-            raise UsageError(
-                "a checkpoint is named twice", found=f"{first} and {each}", expected="one checkpoint for each query"
-            )
-
-
-def _agent_folder(name: str) -> Path:
-    """A folder of this run, on this machine."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return platformdirs.user_state_path("lastgood") / "agent" / name / f"{stamp}-{os.getpid()}"
-
-
-def _instrumented(launch: Launch, folder: Path) -> Launch:
-    """The same command; every Python that it starts finds the agent."""
-    inherited = launch.env.get("PYTHONPATH")
-    path = str(SITE_FOLDER) if not inherited else f"{SITE_FOLDER}{os.pathsep}{inherited}"
-    return replace(launch, env={**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)})
-
-
-def _make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
-    """Make it, and remove those of runs long past."""
-    try:
-        make_private(folder)  # exceptions may quote data
-        old = sorted(each for each in folder.parent.iterdir() if each != folder)[:-_AGENT_FOLDERS_KEPT]
-        for each in old:
-            owner = each.name.rpartition("-")[2]
-            if not (owner.isdigit() and psutil.pid_exists(int(owner))):
-                # Safe: a folder that was named after a run of this pipeline, whose process is gone, and older than the
-                # newest ones, which stay: what it holds was for that run alone. No link is followed.
-                shutil.rmtree(each)
-    except OSError as error:
-        tell(
-            Noticed(
-                at=time.time(),
-                condition="AGENT_FOLDER_NOT_WRITTEN",
-                sentence=f"{folder} cannot be written ({error.strerror}): nothing of what the agent sees is kept",
-            )
-        )
 
 
 def _adopted(
@@ -287,22 +182,3 @@ def _adopted(
             tell(Noticed(at=time.time(), condition=error.condition, sentence=f"{location}: {error.sentence}"))
 
     return adopt
-
-
-@contextlib.contextmanager
-def _signals_to(supervisor: Supervisor) -> Iterator[None]:
-    """Pass Ctrl-C, SIGTERM and SIGHUP on to the command; only a main thread can. `nohup` keeps its word."""
-
-    def stop(signum: int, _frame: FrameType | None) -> None:
-        supervisor.stop(signum)
-
-    try:
-        heard = [signum for signum in _STOP_SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
-        before = {signum: signal.signal(signum, stop) for signum in heard}
-    except ValueError:  # not the main thread: whoever called us handles signals
-        before = {}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

@@ -92,7 +92,8 @@ def extent_of_rows(
     ground = f"the columns {columns} of {found.location}, version {found.version}, {holds} ({found.told})"
     least = _by_source((each.source_id, each.topic, each.partition, each.least) for each in judged)
     most = _by_source((each.source_id, each.topic, each.partition, each.most) for each in judged)
-    words, lines = [word for word, _ in against], [line for _, line in against]
+    words = [word for word, _ in against]
+    lines = [line for _, line in against]
     return Extent(
         least=least,
         most=most,

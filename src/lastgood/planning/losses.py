@@ -23,7 +23,7 @@ from lastgood.query.prediction.state_load import nothing_to_name
 from lastgood.query.sink_batches import is_in_sinks
 from lastgood.query.sinks import NONE, SinkView
 from lastgood.query.spans import stands
-from lastgood.sinks.evidence import START_MS
+from lastgood.sinks.evidence import START_MS, DedupeKey, is_query_id
 from lastgood.sources.kafka.ranges import Ranges, planned, union
 from lastgood.sources.kafka.retention import TopicIdentity
 
@@ -193,6 +193,7 @@ def assumptions(standing: Standing) -> tuple[str, ...]:
         *unread_files.ages_assumed(standing),
         *_runs_what_it_has(standing),
         *standing.written_elsewhere(),
+        *_begun_anew(standing),
     )
     return (*topics, *others, *_not_marked(standing))
 
@@ -231,6 +232,20 @@ def _runs_what_it_has(standing: Standing) -> Iterator[str]:
     is_dropped = standing.has_orphan and may_be_skipped(sinks, batch_id) and not is_skipped(sinks, batch_id)
     if is_dropped and nothing_to_name(standing.checkpoint, standing.committed, batch_id):
         yield f"the assumption that the function runs batch {batch_id}, which its sinks have: else it has no commit"
+
+
+def _begun_anew(standing: Standing) -> Iterator[str]:
+    """Queries that had stopped writing to a sink before this one began: this checkpoint may have followed theirs."""
+    first = standing.plan(0)
+    if first is None or first.metadata is None:
+        return
+    for each in standing.sinks:
+        if each.sink.dedupe_key is not DedupeKey.QUERY_ID:
+            continue
+        for name, at_ms in each.sink.others_at_ms.items():
+            if is_query_id(name) and at_ms < first.metadata.batch_timestamp_ms:
+                line = f"the assumption that query {name}, which wrote to {each.sink.location} before, is another one"
+                yield f"{line}: of a former checkpoint of this one nobody can tell what came between the two"
 
 
 def _lost_to_kafka(standing: Standing) -> tuple[SourcePrice, ...]:

@@ -118,7 +118,9 @@ class Standing:
     def common(self) -> int | None:
         """The one batch up to which all sinks show everything; None if they differ, or one is not known."""
         shown = set(self.shown)
-        return shown.pop() if len(shown) == 1 else None
+        if len(shown) == 1:
+            return shown.pop()
+        return None
 
     @property
     def furthest(self) -> int:
@@ -167,7 +169,10 @@ class Standing:
             return f"{sink.location} shows no batch of this query: {sink.because}"
         mark = sink.traits.mark
         if mark is not None:
-            of = f" of query {self.query_id}" if sink.dedupe_key is DedupeKey.QUERY_ID else ""
+            if sink.dedupe_key is DedupeKey.QUERY_ID:
+                of = f" of query {self.query_id}"
+            else:
+                of = ""
             return f"{mark} {shown}{of} in {sink.location}"
         return f"{sink.kind} sink {sink.location} shows batch {shown}"
 
@@ -177,7 +182,9 @@ class Standing:
     def kinds(self) -> dict[str, str]:
         """Per source what it is, by the newest plan that can be read."""
         entry = self.checkpoint.newest_offsets
-        return {line.source_id: line.offset.kind for line in entry.sources} if entry else {}
+        if not entry:
+            return {}
+        return {line.source_id: line.offset.kind for line in entry.sources}
 
     @property
     def is_kafka_only(self) -> bool:
@@ -228,7 +235,9 @@ def taken_back(sink: SinkEvidence, edits: Iterable[SinkEdit]) -> SinkEvidence:
 
 def _entry_number(name: str) -> int | None:
     number = name.removesuffix(COMPACT_SUFFIX)
-    return int(number) if number.isdecimal() else None
+    if number.isdecimal():
+        return int(number)
+    return None
 
 
 def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvidence:
@@ -257,4 +266,6 @@ def _seen_as(sink: SinkEvidence, query_id: str, asked_as: str | None) -> SinkEvi
 
 
 def _most(shown: int | None, reading: SinkView) -> int:
-    return reading.shown if shown is None else max(shown, reading.shown)
+    if shown is None:
+        return reading.shown
+    return max(shown, reading.shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from lastgood.checkpoint.commits import CommitEntry
 from lastgood.checkpoint.damage import Damage
@@ -61,8 +61,15 @@ class BatchRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRead:
+class SourceRead(JsonValue):
     """What one batch read of one source, as it was planned."""
+
+    json = form(
+        "source=source_id kind end count unit=_unit ranges=_ranges file_log=files went_back added=_added "
+        "gone=_gone unresolved=_unresolved",
+        left_out="unresolved",
+    )
+    """Its part of `inspect --format json`."""
 
     source_id: str
     kind: str
@@ -98,31 +105,27 @@ class SourceRead:
         """What `count` counts."""
         return "log entries" if self.files is not None else "offsets"
 
-    def to_json(self) -> dict[str, object]:
-        """Its part of `inspect --format json`."""
-        unresolved_ends = {
+    @property
+    def _unit(self) -> str | None:
+        return None if self.count is None else self.unit
+
+    @property
+    def _ranges(self) -> dict[str, Any] | None:
+        return None if self.ranges is None else ranges_to_json(self.ranges)
+
+    @property
+    def _added(self) -> dict[str, dict[int, int | str]]:
+        return _named(self.added)
+
+    @property
+    def _gone(self) -> dict[str, dict[int, int | str]]:
+        return _named(self.gone)
+
+    @property
+    def _unresolved(self) -> dict[str, dict[int, tuple[int | str, int | str]]]:
+        return {
             topic: {each: (name_offset(first), name_offset(end)) for each, (first, end) in parts.items()}
             for topic, parts in self.unresolved.items()
-        }
-        unit = self.unit if self.count is not None else None
-        ranges = None
-        if self.ranges is not None:
-            ranges = ranges_to_json(self.ranges)
-        file_log = None
-        if self.files is not None:
-            file_log = list(self.files)
-        return {
-            "source": self.source_id,
-            "kind": self.kind,
-            "end": self.end,
-            "count": self.count,
-            "unit": unit,
-            "ranges": ranges,
-            "file_log": file_log,
-            "went_back": _text_keys(self.went_back),
-            "added": _text_keys(_named(self.added)),
-            "gone": _text_keys(_named(self.gone)),
-            **({"unresolved": _text_keys(unresolved_ends)} if unresolved_ends else {}),
         }
 
 
@@ -311,16 +314,3 @@ def _each(places: Mapping[str, Mapping[int, ValueT]]) -> Iterator[tuple[str, int
 
 def _named(offsets: Offsets) -> dict[str, dict[int, int | str]]:
     return {topic: {each: name_offset(at) for each, at in parts.items()} for topic, parts in offsets.items()}
-
-
-def _text_keys(nested: Mapping[str, Mapping[int, object]]) -> dict[str, dict[str, object]]:
-    return {
-        topic: {str(partition): _tuples_as_lists(value) for partition, value in each.items()}
-        for topic, each in nested.items()
-    }
-
-
-def _tuples_as_lists(value: object) -> object:
-    if isinstance(value, tuple):
-        return list(value)
-    return value

@@ -21,6 +21,7 @@ from lastgood.sources.kafka.retention import (
     headroom,
     least_headroom,
 )
+from lastgood.values import JsonValue, form
 
 _FOREIGN = (TopicIdentity.ANOTHER, TopicIdentity.SHORTER)
 _PERHAPS_FOREIGN = (TopicIdentity.LOOKS_RECREATED, TopicIdentity.MAY_BE_RECREATED)
@@ -55,8 +56,14 @@ class Losing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(JsonValue):
     """What Kafka has deleted of what is unread, what it still has, and for how long."""
+
+    json = form(
+        "bootstrap=_bootstrap asked_at_ms=facts.asked_at_ms losing lost=_lost lost_after_ms=_lost_after_ms gone=_gone "
+        "unread=_unread unread_offsets=_unread_offsets added=_added topics=_topics headroom=_headroom unknown=doubts"
+    )
+    """The part `kafka` of `status --format json`."""
 
     facts: KafkaFacts
     at_ms: int
@@ -121,34 +128,45 @@ class Exposure:
                 lines.append(f"{topic}: {what}: {answer.because}")
         return tuple(lines)
 
-    def to_json(self) -> dict[str, Any]:
-        """The part `kafka` of `status --format json`."""
-        lost_after_ms = self.lost_after_ms if self.lost else None
-        unread_offsets = None
-        if not self.unknown:
-            unread_offsets = offset_count(self.unread)
+    @property
+    def _bootstrap(self) -> str:
+        return redacted(self.facts.bootstrap)
+
+    @property
+    def _lost(self) -> dict[str, Any]:
+        return ranges_to_json(self.lost)
+
+    @property
+    def _lost_after_ms(self) -> int | None:
+        return self.lost_after_ms if self.lost else None
+
+    @property
+    def _gone(self) -> dict[str, dict[int, int | str]]:
         return {
-            "bootstrap": redacted(self.facts.bootstrap),
-            "asked_at_ms": self.facts.asked_at_ms,
-            "losing": self.losing.value,
-            "lost": ranges_to_json(self.lost),
-            "lost_after_ms": lost_after_ms,
-            "gone": {
-                topic: {str(each): name_offset(offset) for each, offset in parts.items()}
-                for topic, parts in self.gone.items()
-            },
-            "unread": ranges_to_json(self.unread),
-            "unread_offsets": unread_offsets,
-            "added": ranges_to_json(self.added),
-            "topics": {
-                topic: {"identity": answer.identity.value, "because": answer.because}
-                for topic, answer in self.topics.items()
-            },
-            "headroom": self._headroom_json(),
-            "unknown": list(self.doubts),
+            topic: {each: name_offset(offset) for each, offset in parts.items()} for topic, parts in self.gone.items()
         }
 
-    def _headroom_json(self) -> dict[str, Any] | None:
+    @property
+    def _unread(self) -> dict[str, Any]:
+        return ranges_to_json(self.unread)
+
+    @property
+    def _unread_offsets(self) -> int | None:
+        return None if self.unknown else offset_count(self.unread)
+
+    @property
+    def _added(self) -> dict[str, Any]:
+        return ranges_to_json(self.added)
+
+    @property
+    def _topics(self) -> dict[str, dict[str, str]]:
+        return {
+            topic: {"identity": answer.identity.value, "because": answer.because}
+            for topic, answer in self.topics.items()
+        }
+
+    @property
+    def _headroom(self) -> dict[str, Any] | None:
         least = self.headroom
         if least is None:
             return None

@@ -1,4 +1,4 @@
-"""All that a diagnosis rests on: a checkpoint, and what is known of what stands around it. Values only. Pure."""
+"""All that was seen of a query: its checkpoint, copies of it, and what stands around it. Values only. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from lastgood.asked import Asked
 from lastgood.checkpoint.contents import Checkpoint
+from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.logs import BatchIds
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.query.advice_facts import AdviceFacts
+from lastgood.query.history import BatchRecord
 from lastgood.query.prediction.unsound import Unsound
 from lastgood.query.sinks import SinkView, sink_views
 from lastgood.sinks.evidence import SinkEvidence
@@ -101,9 +103,19 @@ class RepairFacts:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was found and asked."""
+    """What was seen and asked so far; each field says what it is where nobody has looked.
+
+    What can look further (storage, ledger, target) is the other value, `OpenQuery` of `lastgood.observe.open_query`.
+    `lastgood.observe.observation.observe` makes an observation whole, before anybody judges.
+    """
 
     checkpoint: Checkpoint
+    copies: tuple[Copy, ...] = ()
+    """What the mirror holds, of former queries as well; empty without a mirror, and where it was not needed."""
+    copied_since: int = 0
+    """Plans and commits of older batches than this were not read from the mirror."""
+    recalled: tuple[BatchRecord, ...] = ()
+    """What a ledger told, because neither checkpoint nor mirror has it."""
     location: str = "."
     """Of the checkpoint, as a person types it."""
     asked: Asked = field(default_factory=Asked)

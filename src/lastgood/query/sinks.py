@@ -194,11 +194,14 @@ class SinkView:
         live = [each.batch_id for each in sink.batches if each.is_live is not False]
         if created_ms is None or sink.complete_from is None:
             return []
-        times = ((number, self._planned_ms(number)) for number in self.checkpoint.offsets.entries)
-        planned_ms = {number: at_ms for number, at_ms in times if at_ms is not None}
-        done = [number - 1 for number, at_ms in planned_ms.items() if at_ms < created_ms]
-        done += [number for number, at_ms in planned_ms.items() if at_ms + MAX_CLOCK_SKEW_MS < created_ms]
-        newest = min(max(done, default=NONE), min(live, default=self.done + 1) - 1)
+        newest_done = NONE
+        for number in self.checkpoint.offsets.entries:
+            at_ms = self._planned_ms(number)
+            if at_ms is None or at_ms >= created_ms:
+                continue
+            is_long_ago = at_ms + MAX_CLOCK_SKEW_MS < created_ms
+            newest_done = max(newest_done, number if is_long_ago else number - 1)
+        newest = min(newest_done, min(live, default=self.done + 1) - 1)
         return self.may_have_rows(self.batches_done(max(0, sink.complete_from), newest))
 
     @property

@@ -13,9 +13,10 @@ from lastgood.delta_log.table import TableLog, read_table_log
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.lease import Holder, Lease, take_lease
 from lastgood.journal.room import LAST, RecoveryStage, RecoveryUnknownError, Room, find_recovery, require_no_open
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import TIMEOUT_SECONDS, EvidenceOptions
-from lastgood.observe.survey import Survey, shown_by_sinks, survey
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery, now_ms
+from lastgood.observe.surroundings import TIMEOUT_SECONDS
+from lastgood.observe.survey import describe_sinks, find_left_out, make_promise, shown_by_sinks, survey, with_sinks_back
 from lastgood.planning.goals.kinds import is_begun_anew
 from lastgood.planning.plan import Plan, PlannedSink
 from lastgood.planning.steps import files_after, sink_edits
@@ -123,6 +124,7 @@ class Recovery(JsonValue):
 def apply_plan(  # noqa: PLR0913 - all but the first by name
     planned: str | Plan,
     *,
+    target: Target | None = None,
     driver_is_dead: bool = False,
     tell: Tell = lambda _: None,
     config: Config | None = None,
@@ -130,23 +132,23 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
     confirm: Confirm | None = None,
-    keys: Keys | None = None,
 ) -> Recovery:
     """Carry out a saved plan, from where it stands.
 
     Args:
         planned: What `make_plan` gave; or the file that `plan` wrote, or the copy that a recovery keeps, by its path or
             location.
+        target: Of which query, as the caller knows it; None: the plan tells.
         driver_is_dead: Whether a person says so.
         tell: Gets a line for a person at each turn.
-        config: What was set on this machine, as this command has read it; None: `lastgood.toml` here.
+        config: What was set on this machine, as this command has read it, where no target is told that brings it; None:
+            `lastgood.toml` here.
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that the plan may write. What a recovery keeps lies in the lake,
             and says that as little as any other command; a plan of one's own does.
         evidence: In the same way, its sinks and where Kafka is; beside what the configuration says.
         confirm: Is asked whether a plan from a file may touch what nobody has named here; None: such a plan is trusted
             like a script.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         PlanInvalidError: it is no plan, or was changed (subclasses: or it is not of the place where it lies).
@@ -163,8 +165,11 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         RecoveryOpenError: another repair was begun here, and neither finished nor taken back.
         StorageError: the storage does not answer, or cannot keep others out (subclasses).
     """
-    config = config or Config()
-    keys = keys or Keys(config)
+    if target is None:
+        config = config or Config()
+        keys = Keys(config)
+    else:
+        config, keys = target.config, target.keys
     named = _named(evidence, start_file, owner, config)
     place = None
     if not isinstance(planned, Plan):
@@ -189,12 +194,13 @@ def apply_plan(  # noqa: PLR0913 - all but the first by name
         allowing = Asked(evidence=evidence.words()).finishing(planned, *words)
         _require_allowed(str(planned), plan, touched, confirm, allowing)
     location = parse_location(plan.checkpoint)
-    found = _survey(warrant, config, keys)
+    query = Target(plan.checkpoint, config=config, keys=keys)
+    found = _survey(warrant, query)
     if not plan.steps:
         _require_same(plan, found)
         _note_topics(plan, tell)
         return Recovery(plan, backup="")
-    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun(found) as (engine, proof):
+    with _Work(warrant, query, location, driver_is_dead, tell, owner).begun(found) as (engine, proof):
         done = engine.apply(proof)
     if not done.already:
         _note_topics(plan, tell)
@@ -211,7 +217,6 @@ def undo(  # noqa: PLR0913 - all but the first by name
     owner: Owner | None = None,
     start_file: str | None = None,
     evidence: EvidenceOptions = _NOTHING_NAMED,
-    keys: Keys | None = None,
 ) -> Recovery:
     """Put every byte back as it was before a recovery, while nothing has moved since.
 
@@ -224,7 +229,6 @@ def undo(  # noqa: PLR0913 - all but the first by name
         owner: Who calls, if it is the supervisor of the application itself.
         start_file: The file outside of the checkpoint that may be put back; as for `apply_plan`.
         evidence: The sinks that may be put back; as for `apply_plan`.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         RecoveryUnknownError: there is no such recovery.
@@ -235,21 +239,18 @@ def undo(  # noqa: PLR0913 - all but the first by name
     """
     if target is None:
         location = _where(recovery, evidence, _said(start_file, driver_is_dead=driver_is_dead))
+        target = Target(str(location), config=config or Config())
     else:
         location = target.location
-    if target is None:
-        config = config or Config()
-    else:
-        config = target.config
-    keys = keys or Keys(config)
     found = find_recovery(open_writable(location), location, recovery)
-    named = _named(evidence, start_file, owner, config)
-    warrant = out_of_lake(location, found, named, keys(), is_taken_back=True)
-    with _Work(warrant, location, driver_is_dead, tell, config, owner, keys).begun() as (engine, proof):
+    named = _named(evidence, start_file, owner, target.config)
+    warrant = out_of_lake(location, found, named, target.keys(), is_taken_back=True)
+    query = Target(warrant.plan.checkpoint, config=target.config, keys=target.keys)
+    with _Work(warrant, query, location, driver_is_dead, tell, owner).begun() as (engine, proof):
         done = engine.undo(proof)
     if not done.already:
         _note_topics(warrant.plan, tell, undone=True)
-    return _recovered(done, location, config, undone=True)
+    return _recovered(done, location, target.config, undone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +258,12 @@ class _Work:
     """What two callers have in common: one plan, its place, and how to go about it."""
 
     warrant: Warrant
+    target: Target
+    """By its location alone: a plan says itself what else it is about."""
     location: Location
     driver_is_dead: bool
     tell: Tell
-    config: Config
     owner: Owner | None
-    keys: Keys
 
     @property
     def plan(self) -> Plan:
@@ -270,10 +271,10 @@ class _Work:
         return self.warrant.plan
 
     @contextlib.contextmanager
-    def begun(self, found: Survey | None = None) -> Iterator[tuple[Engine, str]]:
+    def begun(self, found: OpenQuery | None = None) -> Iterator[tuple[Engine, str]]:
         """The engine and the proof of death, as long as nobody else may touch the checkpoint."""
         storage = open_writable(self.location)
-        room = Room(self.location, self.plan.recovery, storage, self.keys())
+        room = Room(self.location, self.plan.recovery, storage, self.target.keys())
         work = self.location.sibling(WORK_SUFFIX)
         with contextlib.ExitStack() as held:
             if self.owner is None:
@@ -282,22 +283,22 @@ class _Work:
             require_exclusive_create(storage, work)
             lease = held.enter_context(_lease(storage, work, self.plan.recovery))
             asked = Asked(evidence=self.warrant.evidence.words())
-            require_no_open(storage, self.location, asked, self.config, but=self.plan.recovery)
+            require_no_open(storage, self.location, asked, self.target.config, but=self.plan.recovery)
             is_forth = found is not None
             proof = self._proof(room, is_forth=is_forth)
             if found is not None and room.stage() in (None, RecoveryStage.BEGUN):
                 _require_same(self.plan, found, room)
             note_begun(self.warrant.kept, self.warrant.evidence.words(), is_own=self.warrant.is_own)
-            surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: self._survey().promise(shown))
+            surveyor = Surveyor(sinks=self._sinks, promise=lambda shown: make_promise(self._survey(), shown))
             engine = Engine(
-                room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle, config=self.config
+                room, self.plan, lease, surveyor, self.tell, now_ms(), settle=self._settle, config=self.target.config
             )
             engine.require_means()
             yield engine, proof
             sweep_drafts(storage, self.location, now_ms=now_ms())
 
-    def _survey(self) -> Survey:
-        return _survey(self.warrant, self.config, self.keys)
+    def _survey(self) -> OpenQuery:
+        return _survey(self.warrant, self.target)
 
     def _settle(self) -> None:
         seconds = late_write_seconds(self.location)
@@ -327,7 +328,7 @@ class _Work:
         """The command of the pipeline that has this checkpoint; none if nobody knows it."""
         if self.owner is not None:
             return self.owner.driver_check
-        pipeline = self.config.pipeline_of(str(self.location))
+        pipeline = self.target.config.pipeline_of(str(self.location))
         return () if pipeline is None else pipeline.driver_check
 
     def _known(self) -> str | None:
@@ -336,8 +337,7 @@ class _Work:
     def _sinks(self) -> Sequence[PlannedSink]:
         _require_rows(self.plan)
         warrant = self.warrant
-        target = Target(self.plan.checkpoint, config=self.config)
-        return shown_by_sinks(target, evidence=warrant.evidence, keys=self.keys)
+        return shown_by_sinks(self.target, evidence=warrant.evidence)
 
     def _shut_out(self) -> str | None:
         """Why it does not matter whether a driver is alive: by the plan, if anybody here answers for what it says."""
@@ -417,15 +417,15 @@ def _lease(storage: WritableStorage, work: Location, recovery: str) -> Lease:
     )
 
 
-def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
+def _require_same(plan: Plan, found: OpenQuery, room: Room | None = None) -> None:
     """See that Spark would still do what was promised: Kafka may have moved since."""
-    require_answers(plan.sinks, found.sinks)
+    require_answers(plan.sinks, describe_sinks(found))
     files = files_after(plan.steps)
     if room is not None and room.stage() is RecoveryStage.BEGUN:
         files = {**dict.fromkeys(plan.seal), **files}
-    then, after = OverlayStorage(found.evidence.storage, found.location, files), found.after(sink_edits(plan.steps))
-    promise = after.promise(then)
-    if not promise.agrees(plan.promise) or found.sinks != plan.sinks:
+    then, after = OverlayStorage(found.storage, found.location, files), with_sinks_back(found, sink_edits(plan.steps))
+    promise = make_promise(after, then)
+    if not promise.agrees(plan.promise) or describe_sinks(found) != plan.sinks:
         raise PlanStaleError(
             "the plan does not fit any more: Spark would do something else, or a sink has moved",
             subject=plan.checkpoint,
@@ -438,7 +438,7 @@ def _require_same(plan: Plan, found: Survey, room: Room | None = None) -> None:
     told = None
     if starts_at is not None:
         told = {t: {int(p): at for p, at in each.items()} for t, each in starts_at.items()}
-    _require_nothing_more_left_out(plan, after.left_out(then, promise, told))
+    _require_nothing_more_left_out(plan, find_left_out(after, then, promise, told))
 
 
 def _require_nothing_more_left_out(plan: Plan, missing: tuple[str, ...] | None) -> None:
@@ -495,16 +495,15 @@ def _require_rows(plan: Plan) -> None:
             )
 
 
-def _survey(warrant: Warrant, config: Config, keys: Keys) -> Survey:
+def _survey(warrant: Warrant, target: Target) -> OpenQuery:
     plan = warrant.plan
     return survey(
-        Target(plan.checkpoint, config=config),
+        target,
         evidence=warrant.evidence,
         spark=plan.promise.spark,
         fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)),
         with_mirror=False,
         may_be_missing=is_begun_anew(plan.goal),
-        keys=keys,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lastgood.checkpoint.layout import METADATA, OFFSETS
@@ -18,14 +18,14 @@ from lastgood.failures.ending import Cause, cause_of, decisive_failure, has_fail
 from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.room import recoveries
 from lastgood.ladder.rungs import CommandStanding, Rung
-from lastgood.ladder.tally import JudgedTally, Tally, TallyStand, judged, parse_tally
+from lastgood.ladder.tally import FailedBatch, JudgedTally, Tally, TallyStand, judged, parse_tally
 from lastgood.notes import read_json
 from lastgood.observe.advice_facts import RECORDS_FOLDER
-from lastgood.observe.evidence import gather, now_ms
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import gather, now_ms
 from lastgood.observe.progress import LogWatch
-from lastgood.observe.surroundings import EvidenceOptions, look_around
+from lastgood.observe.surroundings import look_around
 from lastgood.records.record import Record
-from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target
 from lastgood.signing import ATTEMPTS, SignatureMissingError, SignatureWrongError, Signer
@@ -33,7 +33,6 @@ from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, Storage
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage, open_writable
-from lastgood.values import JsonValue
 
 if TYPE_CHECKING:
     from lastgood.recovery.decision import Decision
@@ -51,41 +50,6 @@ class AttemptsExhaustedError(LastgoodError):
     condition = "ATTEMPTS_EXHAUSTED"
     exit_code = 71
     retry = Retry.AFTER_CHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class FailedBatch(JsonValue):
-    """A batch that was started again and again, and committed nothing."""
-
-    batch: int | None
-    """None once it was dropped, and until it is planned anew."""
-    times: int
-    """Starts that failed, since the newest commit."""
-    since_ms: int | None
-    """When the first of them was noticed, milliseconds since 1970."""
-
-    @classmethod
-    def of(cls, tally: Tally | None) -> FailedBatch | None:
-        """What a tally tells; None if nothing has failed."""
-        if tally is None or tally.failures == 0:
-            return None
-        return cls(tally.stand.orphan, tally.failures, tally.since_ms)
-
-
-def failed_batch(kept: bytes, committed: int | None) -> FailedBatch | None:
-    """What has failed since the newest commit, as far as anybody has counted it.
-
-    Args:
-        kept: What `read_attempts` found.
-        committed: The newest committed batch.
-    """
-    try:
-        tally = parse_tally(kept)
-    except ValueError:  # `recover` says so, and begins anew
-        return None
-    if tally.stand.committed == committed:
-        return FailedBatch.of(tally)
-    return None
 
 
 def stand_of(storage: Storage, checkpoint: Location) -> TallyStand:
@@ -150,7 +114,7 @@ def write_tally(
         told = signer.signed(ATTEMPTS, (), tally.to_json())
         storage.write(attempts_file(checkpoint), json.dumps(told).encode() + b"\n")
     else:
-        # Safe: a tally that counts nothing says the same as none.
+        # Safe: what is not worth keeping counts no failure, and none at all says the same.
         storage.remove(attempts_file(checkpoint))
 
 
@@ -172,7 +136,6 @@ class Attempts:
     """With the start that was told last; None where none was, or it cannot be read."""
     is_damaged: bool = False
     """Whether something lies there that is none of ours."""
-    keys: Keys = field(default_factory=Keys)
     """What signs them, and is to have signed them."""
 
     @classmethod
@@ -185,7 +148,6 @@ class Attempts:
         evidence: EvidenceOptions,
         began_ms: int,
         tell: Tell,
-        keys: Keys | None = None,
     ) -> Attempts:
         """Count the start that was told last, if it has failed.
 
@@ -196,16 +158,15 @@ class Attempts:
             evidence: Where it is looked whether Kafka answers: while it does not, nothing is counted.
             began_ms: When this call began, milliseconds since 1970.
             tell: Gets a line for a person.
-            keys: Those of a caller that has read them; None: those of this machine.
         """
-        attempts = cls(target, location, policy, began_ms, tell, keys=keys or Keys(target.config))
+        attempts = cls(target, location, policy, began_ms, tell)
         try:
             storage = open_writable(location)
             kept = read_attempts(storage, location)
             if kept is None:
                 return attempts
             before = parse_tally(kept)
-            signer = Signer.at(attempts.keys(), location)
+            signer = Signer.at(target.keys(), location)
             signer.require(ATTEMPTS, (), read_json(kept), attempts_file(location))
             stand = stand_of(storage, location)
             if before.settled is None:
@@ -312,7 +273,7 @@ class Attempts:
                 tally = replace(tally, tried=tuple(dict.fromkeys((*tally.tried, rung))))
             tally = replace(tally, told_ms=now_ms(), settled=None)
             is_worth = stand.orphan is not None or tally.failures > 0 or is_recorded
-            write_tally(storage, self.location, tally, Signer.at(self.keys(), self.location), is_worth=is_worth)
+            write_tally(storage, self.location, tally, Signer.at(self.target.keys(), self.location), is_worth=is_worth)
         except LastgoodError as error:
             self.tell(f"that a start was told is not kept, so that a failure of it is not counted: {said(error)}")
 
@@ -364,7 +325,7 @@ def _is_recorded(storage: Storage, location: Location) -> bool:
 
 def _is_kafka_away(target: Target, evidence: EvidenceOptions) -> bool:
     found = gather(target, batches=1)
-    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).kafka
+    kafka = look_around(found, evidence, now_ms=now_ms(), sinks=False).seen.kafka
     return kafka is not None and kafka.unknown is not None
 
 

@@ -16,11 +16,11 @@ from lastgood.diagnosis.rules_lost import way_back
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.journal.room import PlanNotOfThisPlaceError, RecoveryStage, Room, latest, open_recovery, recoveries_folder
 from lastgood.ladder.rungs import Rung, rungs
-from lastgood.observe.evidence import CheckpointMissingError, now_ms
+from lastgood.observe.evidence import said_of
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import CheckpointMissingError, OpenQuery, now_ms
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import said_of
-from lastgood.observe.survey import Survey, survey
+from lastgood.observe.survey import survey, with_wanted
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.price import Guarantee, Waiver
@@ -39,7 +39,6 @@ from lastgood.recovery.start_file import StartFileNotNamedError
 from lastgood.recovery.topic_notes import note_before_first_start, note_topics
 from lastgood.recovery.warrant import FileNotNamedError, Named, SinkNotNamedError, out_of_lake
 from lastgood.recovery.whereabouts import note_made
-from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.settings.target import Target, require_known
 from lastgood.signing import SignatureMissingError, SignatureWrongError
@@ -76,7 +75,6 @@ def decide(  # noqa: PLR0913 - all but the first two by name
     lost: StartChoice | None = None,
     first_start: bool = False,
     go_on: bool = False,
-    keys: Keys | None = None,
 ) -> Decision:
     """Make a query ready to start, as far as the policy goes.
 
@@ -95,16 +93,13 @@ def decide(  # noqa: PLR0913 - all but the first two by name
             where a mirror or the sink's mark say.
         first_start: Whether a person says that the query has never run: then nobody is warned where nobody can tell.
         go_on: A person has looked: what has failed before counts no more, nor how long the query was down.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         LastgoodError: nobody can tell what is the matter: an option is not understood, the storage forbids to look, the
             checkpoint was changed under the seal (subclasses). What may be otherwise in a while is a `Decision`.
     """
     options = _allowed(target, options or PlanOptions())
-    work = _Work(
-        target, options, observe, driver_is_dead, save_to, tell, keys or Keys(target.config), owner, lost, first_start
-    )
+    work = _Work(target, options, observe, driver_is_dead, save_to, tell, owner, lost, first_start)
     is_counted = owner is None and options.goal == _RESUME
     if go_on and not is_counted:
         raise UsageError(
@@ -123,7 +118,6 @@ class _Work:
     driver_is_dead: bool
     save_to: Path | None
     tell: Tell
-    keys: Keys
     owner: Owner | None = None
     lost: StartChoice | None = None
     first_start: bool = False
@@ -138,7 +132,6 @@ class _Work:
             evidence=self.options.evidence,
             began_ms=began_at_ms,
             tell=self.tell,
-            keys=self.keys,
         )
         if go_on:
             attempts = attempts.forgotten(is_for_good=not self.observe)
@@ -169,7 +162,7 @@ class _Work:
             goal, where = goal_of(rung, policy.stable_lag, policy.via, first)
 
             def towards() -> Decision | None:
-                if rung is Rung.STABLE and not has_passed(self.target, self.keys):
+                if rung is Rung.STABLE and not has_passed(self.target):
                     return None
                 return self._towards(goal, where)
 
@@ -214,7 +207,7 @@ class _Work:
         stage = latest(storage, folder)
         is_back = stage is not None and stage.is_back
         try:
-            out_of_lake(location, recovery, self._named(), self.keys(), is_taken_back=is_back)
+            out_of_lake(location, recovery, self._named(), self.target.keys(), is_taken_back=is_back)
             if self.observe:
                 done_first = "taken back first" if is_back else "finished"
                 return Decision(Verdict.START, f"recovery {recovery}, which was interrupted, would be {done_first}")
@@ -240,7 +233,7 @@ class _Work:
         What it names itself is shown, and no part of the command: who pastes that would name it.
         """
         try:
-            room = Room(location, recovery, open_writable(location), self.keys())
+            room = Room(location, recovery, open_writable(location), self.target.keys())
             plan = room.plan().said_here(str(location), ())
         except PlanInvalidError:
             plan = None
@@ -270,12 +263,11 @@ class _Work:
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
-            keys=self.keys,
         )
 
     def plan(self) -> Decision:
         """Plan, and do it."""
-        plan = make_plan(self.target, self.options, keys=self.keys)
+        plan = make_plan(self.target, self.options)
         if not plan.steps and not plan.needs:
             self._noting(lambda: note_topics(plan))
             return Decision(Verdict.START, _why_plain(plan), plan, warning=self._warning(plan))
@@ -311,17 +303,17 @@ class _Work:
             evidence=options.evidence,
             spark=options.spark,
             may_be_missing=True,
-            keys=self.keys,
-        ).wanting(options.goal_words(), options.accept)
-        for sink in found.world.sinks:
+        )
+        found = with_wanted(found, options.goal_words(), options.accept)
+        for sink in found.seen.sinks:
             if sink.others or sink.last_batch is not None:
                 return self._start_again(missing, found, sink)
-        sinks = found.world.sinks
+        sinks = found.seen.sinks
         for sink in sinks:
             if sink.is_silent:
                 because = f"nobody can tell whether this is a first start: {sink.location}, {sink.because}"
                 return Decision(Verdict.LATER, because, error=missing)
-        known = known_elsewhere(found.world)
+        known = known_elsewhere(found.seen)
         if known is not None:
             return self._lost(missing, found, known)
         if self.target.config.named is None:
@@ -336,21 +328,21 @@ class _Work:
         where = str(self.target.location)
         silent = [sink.location for sink in sinks if not sink.known and sink.traits.is_there]
         is_proven = self.first_start or (sinks and not silent)
-        warning = None if is_proven else first_start_unproven(where, silent, memory=found.world.memory)
-        if warning is not None and found.world.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
+        warning = None if is_proven else first_start_unproven(where, silent, memory=found.seen.memory)
+        if warning is not None and found.seen.checkpoint.presence is Presence.EMPTY and not self._has_run_here:
             # So a disk looks that is not mounted; Spark makes the folder itself, with its first batch.
             because = f"{where} is an empty folder, and nobody can tell whether this is a first start"
             missing.expected = "the disk mounted that holds it; no folder; or --first-start, where it has never run"
             return Decision(Verdict.PERSON, because, error=missing, next=self._first_start)
         return Decision(Verdict.START, f"a first start: no batch was ever planned at {where}{told}", warning=warning)
 
-    def _lost(self, missing: CheckpointMissingError, found: Survey, known: KnownElsewhere) -> Decision:
+    def _lost(self, missing: CheckpointMissingError, found: OpenQuery, known: KnownElsewhere) -> Decision:
         """The checkpoint is lost, and of those that are asked only a ledger knows of its batches."""
         because = f"there is no checkpoint, and {known.holder} knows batches {known.first} to {known.last} of it"
         missing.effect = "a start from batch 0 leaves records out, or writes them twice"
         missing.expected = "the checkpoint, or a backup of it; another folder for a query that begins anew"
         missing.next = None
-        return Decision(Verdict.PERSON, because, error=missing, next=way_back(found.world, known))
+        return Decision(Verdict.PERSON, because, error=missing, next=way_back(found.seen, known))
 
     def _unproven(self, missing: CheckpointMissingError, sink: SinkEvidence) -> Decision:
         """There is a table, and it does not tell whether the query has written it; nor will it later."""
@@ -378,10 +370,10 @@ class _Work:
             return None
         return first_start_unproven(plan.checkpoint, silent, left_by)
 
-    def _start_again(self, missing: CheckpointMissingError, found: Survey, sink: SinkEvidence) -> Decision:
+    def _start_again(self, missing: CheckpointMissingError, found: OpenQuery, sink: SinkEvidence) -> Decision:
         """The checkpoint is lost, and a sink holds batches: a new one is seeded from what is best known."""
         fresh = replace(self.options, goal="fresh", where=self._where_if_lost())
-        missing.next = found.world.command("plan", *fresh.goal_words())
+        missing.next = found.seen.command("plan", *fresh.goal_words())
         missing.effect = f"{sink.location} holds batches of a query: from batch 0 on they might be lost, or come twice"
         try:
             return replace(self, options=fresh).plan()
@@ -447,11 +439,10 @@ class _Work:
             planned,
             driver_is_dead=self.driver_is_dead,
             tell=self.tell,
-            config=self.target.config,
+            target=self.target,
             owner=self.owner,
             start_file=self._start_file,
             evidence=self.options.evidence,
-            keys=self.keys,
         )
 
     @property
@@ -471,7 +462,7 @@ class _Work:
         try:
             make_private(path.parent)
             with open(path, "wb", opener=private) as stream:
-                stream.write(plan.to_bytes(self.keys()))
+                stream.write(plan.to_bytes(self.target.keys()))
         except OSError as error:
             if self.save_to is not None:
                 raise UsageError("the plan cannot be saved", subject=str(path), found=error.strerror) from error

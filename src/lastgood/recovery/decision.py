@@ -9,9 +9,9 @@ from typing import Any
 
 from lastgood.diagnosis.findings import Finding
 from lastgood.errors import LastgoodError, command_line
+from lastgood.ladder.tally import FailedBatch
 from lastgood.planning.plan import Plan
 from lastgood.recovery.applying import Recovery
-from lastgood.recovery.attempts import FailedBatch
 from lastgood.recovery.driver_death import word_needed
 from lastgood.settings.config import Config
 from lastgood.values import JsonValue, form

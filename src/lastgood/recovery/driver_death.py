@@ -32,7 +32,8 @@ def driver_shut_out(plan: Plan) -> str | None:
     a trace, sooner or later. Only where a file that is there cannot be written over by Spark either.
     """
     used = [step for step in plan.steps if step.used_up is not None]
-    places = (parse_location(text).identity for text in (plan.checkpoint, *(step.path for step in used)))
+    texts = [plan.checkpoint, *(step.path for step in used)]
+    places = (parse_location(text).identity for text in texts)
     if len(used) != 1 or len(plan.sinks) != 1 or not all(place.startswith(_NEVER_OVERWRITTEN) for place in places):
         return None
     return f"none is needed: batch {used[0].used_up} is used up, and a driver inside it can write nothing any more"

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from lastgood.journal.room import RecoveryStage, Room, newest_first
 from lastgood.observe.offsets import offsets_after
 from lastgood.planning.plan import Plan
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.sources.kafka.ranges import Offsets, Ranges
 from lastgood.storage.writing import open_writable
@@ -19,7 +18,7 @@ from lastgood.storage.writing import open_writable
 _GO_BACK = ("reposition", "fresh")
 
 
-def has_passed(target: Target, keys: Keys) -> bool:
+def has_passed(target: Target) -> bool:
     """Whether more is committed than had been read when the query was taken back last; True if it never was.
 
     Raises:
@@ -31,7 +30,7 @@ def has_passed(target: Target, keys: Keys) -> bool:
     checkpoint = target.location
     storage = open_writable(checkpoint)
     for recovery in newest_first(storage, checkpoint):
-        room = Room(checkpoint, recovery, storage, keys())
+        room = Room(checkpoint, recovery, storage, target.keys())
         if room.stage() is not RecoveryStage.CLOSED:
             continue
         again = _read_again(room.plan())

@@ -15,12 +15,21 @@ from lastgood.ids import make_id
 from lastgood.journal.left_behind import MARKS
 from lastgood.journal.room import RecoveryStage, RecoveryUnknownError, Room, recoveries, require_no_open
 from lastgood.journal.seal import seal_of
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.evidence import EvidenceOptions, start_words
+from lastgood.observe.open_query import OpenQuery, now_ms
 from lastgood.observe.positions import StartChoice, chosen_offsets
 from lastgood.observe.seeds import other_seeds, seed, seed_by_default
 from lastgood.observe.sinks_back import sink_steps
-from lastgood.observe.surroundings import EvidenceOptions, start_words
-from lastgood.observe.survey import Survey, survey
+from lastgood.observe.survey import (
+    describe_sinks,
+    find_left_out,
+    make_promise,
+    shown_by,
+    survey,
+    with_repair_facts,
+    with_sinks_back,
+    with_wanted,
+)
 from lastgood.planning.draft import Draft, RepairRefusedError
 from lastgood.planning.goals.kind import Begins, Goal
 from lastgood.planning.goals.kinds import GOAL_KINDS, is_begun_anew
@@ -39,7 +48,6 @@ from lastgood.recovery.engine import listing_digest, log_folders
 from lastgood.recovery.prover import Prover, Tell
 from lastgood.recovery.start_file import start_steps
 from lastgood.recovery.topic_notes import topic_ids_of
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.sinks.evidence import SinkEvidence
 from lastgood.sources.kafka.ranges import Offsets
@@ -101,7 +109,6 @@ def make_plan(
     options: PlanOptions | None = None,
     *,
     tell: Tell = lambda _: None,
-    keys: Keys | None = None,
 ) -> Plan:
     """Plan how a query is to run again; nothing is changed.
 
@@ -109,7 +116,6 @@ def make_plan(
         target: Which query.
         options: What is wanted.
         tell: Is told, in a few words, what takes time.
-        keys: Those of a caller that has read them; None: those of this machine.
 
     Raises:
         PlanDisprovedError: Spark does something else than the plan promises.
@@ -128,18 +134,18 @@ def make_plan(
         spark=options.spark,
         fail_on_data_loss=options.fail_on_data_loss,
         may_be_missing=is_begun_anew(options.goal),
-        keys=keys,
-    ).wanting(options.goal_words(), options.accept)
-    require_no_open(found.evidence.storage, found.location, found.world.asked, target.config)
+    )
+    found = with_wanted(found, options.goal_words(), options.accept)
+    require_no_open(found.storage, found.location, found.seen.asked, target.config)
     found = _with_start_file(found, options.via or options.named or target.policy.via)
-    found = found.with_repair_facts()
+    found = with_repair_facts(found)
     goal = _goal(options, found)
-    drafted = _with_seeds(draft(found.world, goal, found.spark), goal, found)
+    drafted = _with_seeds(draft(found.seen, goal, found.spark), goal, found)
     plan = _whole(found, goal, drafted, options)
     return plan if prover is None else prover.prove(plan, found, tell)
 
 
-def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
+def _with_start_file(found: OpenQuery, named: StartFile | None) -> OpenQuery:
     """The same, knowing whether the application is still told where to begin on a checkpoint that was left behind.
 
     What lies beside the checkpoint never says which file is opened: only one that is named here is.
@@ -147,7 +153,7 @@ def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
     Raises:
         StorageError: the file cannot be read (subclasses).
     """
-    left = found.world.left
+    left = found.seen.left
     if left is None or named is None or (named.form, named.key) != (left.file.form, left.file.key):
         return found
     file = parse_location(named.location)
@@ -155,10 +161,10 @@ def _with_start_file(found: Survey, named: StartFile | None) -> Survey:
         return found
     content = open_storage(file).read(file, limit=LOG_BYTES_MAX)
     says = left.file.says(content, _all_starts(left))
-    return replace(found, world=replace(found.world, left=replace(left, says=says)))
+    return replace(found, seen=replace(found.seen, left=replace(left, says=says)))
 
 
-def _goal(options: PlanOptions, found: Survey) -> Goal:
+def _goal(options: PlanOptions, found: OpenQuery) -> Goal:
     where, kind = options.where, GOAL_KINDS[options.goal]
     if options.via is not None and kind.begins is not Begins.ANEW:
         raise UsageError(f"{options.goal} goes on with the checkpoint", subject="--via", expected="--goal fresh")
@@ -171,7 +177,7 @@ def _goal(options: PlanOptions, found: Survey) -> Goal:
     if kind.begins is Begins.WHERE_CHOSEN:
         return kind.make(*chosen_offsets(where, found))
     if options.via is not None:
-        left, asked = found.world.left, (*options.goal_words(), *options.start_words())
+        left, asked = found.seen.left, (*options.goal_words(), *options.start_words())
         if left is not None and left.says and (not where.is_chosen or asked == left.asked):
             # The same once more, before a batch was planned: it is done already, and no log is left to do it by.
             goal = FreshGoal(left.starts, f"recovery {left.recovery} said")
@@ -183,17 +189,17 @@ def _goal(options: PlanOptions, found: Survey) -> Goal:
     return seed(found, where) if where.is_chosen else seed_by_default(found)
 
 
-def _with_seeds(drafted: Draft, goal: Goal, found: Survey) -> Draft:
+def _with_seeds(drafted: Draft, goal: Goal, found: OpenQuery) -> Draft:
     """The draft of `fresh` with the other seeds that there are, if it is not exact anyway."""
     if not isinstance(goal, FreshGoal) or drafted.guarantee is Guarantee.EXACTLY_ONCE:
         return drafted
-    others = alternatives(found.world, other_seeds(found, goal), found.spark)
+    others = alternatives(found.seen, other_seeds(found, goal), found.spark)
     return replace(drafted, alternatives=ranked((*others, *drafted.alternatives)))
 
 
-def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
+def _whole(found: OpenQuery, goal: Goal, drafted: Draft, options: PlanOptions) -> Plan:
     """A plan from a draft: what the files are that it touches, how they are sealed, and what Spark will do then."""
-    storage, location = found.evidence.storage, found.location
+    storage, location = found.storage, found.location
     contents = _read_all(found, [*(edit.path for edit in drafted.edits), *drafted.guards, METADATA])
     edits = [edit for edit in drafted.edits if contents[edit.path] != edit.after]
     steps: tuple[Step, ...] = in_order(
@@ -205,11 +211,11 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         ]
     )
     then = OverlayStorage(storage, location, files_after(steps))
-    promise = found.after(drafted.sinks).promise(then)
-    _require_run(found, promise, replace(found.shown_by(then), sinks=_sinks_then(found, drafted)))
+    promise = make_promise(with_sinks_back(found, drafted.sinks), then)
+    _require_run(found, promise, replace(shown_by(found, then), sinks=_sinks_then(found, drafted)))
     if not steps:
         _require_served(found, then, promise)
-    position = locate(found.world.checkpoint, found.world.sinks)
+    position = locate(found.seen.checkpoint, found.seen.sinks)
     touched = {step.path for step in steps}
     guarded = {*drafted.guards, METADATA} - touched if steps else set()
     at_ms = now_ms()
@@ -219,12 +225,12 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         options={
             **goal.to_json(),
             **_reckoned(found, drafted, options, then, promise),
-            **topic_ids_of(found.world),
+            **topic_ids_of(found.seen),
             ASKED: [*options.goal_words(), *options.start_words()],
             **_left_behind(found, drafted),
         },
         checkpoint=str(location),
-        query_id=found.evidence.query_id,
+        query_id=found.query_id,
         guarantee=drafted.guarantee,
         rests_on=(*drafted.rests_on, *_taken_for_granted(found), *_still_to_come(found)),
         needs=_needs(drafted, options),
@@ -232,7 +238,7 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
         position=position.to_json(),
         promise=promise,
         sources=drafted.sources,
-        sinks=found.sinks,
+        sinks=describe_sinks(found),
         evidence=found.asked.words(),
         steps=steps,
         alternatives=drafted.alternatives,
@@ -250,17 +256,19 @@ def _whole(found: Survey, goal: Goal, drafted: Draft, options: PlanOptions) -> P
     )
 
 
-def _taken_for_granted(found: Survey) -> list[str]:
+def _taken_for_granted(found: OpenQuery) -> list[str]:
     """What a promise rests on of sources that nobody was asked about, though they could be; one line each."""
-    return [*taken_for_kafka(found.world, found.evidence.initial), *taken_for_tables(found.world)]
+    return [*taken_for_kafka(found.seen, found.initial), *taken_for_tables(found.seen)]
 
 
-def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise) -> dict[str, Any]:
+def _reckoned(
+    found: OpenQuery, drafted: Draft, options: PlanOptions, then: Storage, promise: Promise
+) -> dict[str, Any]:
     """How the query is started, and what it will not find then without a word."""
     told = None if drafted.start is None else drafted.start.offsets
     if told is None and options.fail_on_data_loss:
         return {"fail_on_data_loss": True}
-    missing = found.after(drafted.sinks).left_out(then, promise, told)
+    missing = find_left_out(with_sinks_back(found, drafted.sinks), then, promise, told)
     return {
         "fail_on_data_loss": options.fail_on_data_loss,
         "left_out": None if missing is None else list(missing),
@@ -268,9 +276,9 @@ def _reckoned(found: Survey, drafted: Draft, options: PlanOptions, then: Storage
     }
 
 
-def _still_to_come(found: Survey) -> tuple[str, ...]:
+def _still_to_come(found: OpenQuery) -> tuple[str, ...]:
     """What the newest recovery costs, where its first batch is not committed yet: this plan does not count it."""
-    storage, committed = open_writable(found.location), found.world.checkpoint.last_committed
+    storage, committed = open_writable(found.location), found.seen.checkpoint.last_committed
     done = recoveries(storage, found.location)
     if not done:
         return ()
@@ -286,15 +294,15 @@ def _still_to_come(found: Survey) -> tuple[str, ...]:
     return (f"recovery {done[-1]}, which is {before.guarantee.value}: what it costs is not counted here",)
 
 
-def _left_behind(found: Survey, drafted: Draft) -> dict[str, Any]:
+def _left_behind(found: OpenQuery, drafted: Draft) -> dict[str, Any]:
     """What tells later whether a query has begun on the checkpoint that is left behind; or where it begins on one."""
-    left = found.world.left
+    left = found.seen.left
     if drafted.start is not None:
-        return {MARKS: marks_of(found.world.sinks, found.evidence.query_id)}
+        return {MARKS: marks_of(found.seen.sinks, found.query_id)}
     if left is None or drafted.edits:
         return {}
     offsets = {source_id: offsets_to_json(each) for source_id, each in left.starts.items()}
-    has_begun = None if untold(found.world) or not found.world.sinks else False
+    has_begun = None if untold(found.seen) or not found.seen.sinks else False
     return {
         "left_by": left.recovery,
         "has_begun": has_begun,
@@ -310,30 +318,30 @@ def _needs(drafted: Draft, options: PlanOptions) -> tuple[Waiver, ...]:
     return tuple(each for each in wanted if each is Waiver.LOSS) if drafted.is_plain else wanted
 
 
-def _measured(found: Survey, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
+def _measured(found: OpenQuery, moves: Iterable[MoveStep]) -> Iterable[MoveStep]:
     """The same with the size of each file: a listing does not tell it of every one."""
     for step in moves:
-        entry = found.evidence.storage.stat(found.location / step.path)
+        entry = found.storage.stat(found.location / step.path)
         yield step if entry is None or entry.size is None else replace(step, size=entry.size)
 
 
-def _newest_plan(then: Storage, found: Survey) -> int | None:
+def _newest_plan(then: Storage, found: OpenQuery) -> int | None:
     names = then.names(found.location / "offsets") or ()
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
-def _sinks_then(found: Survey, drafted: Draft) -> tuple[SinkEvidence, ...]:
+def _sinks_then(found: OpenQuery, drafted: Draft) -> tuple[SinkEvidence, ...]:
     """What the sinks show of the query as it will be: under another id they may know nothing of it."""
-    world = found.after(drafted.sinks).world
+    world = with_sinks_back(found, drafted.sinks).seen
     query = next((each for each in drafted.edits if each.path == METADATA), None)
     if query is None:
         return world.sinks
     renamed = None if query.after is None else parse_query_metadata(query.after)
     query_id = renamed.query_id if isinstance(renamed, QueryMetadata) else ""
-    return seen_as(world, query_id, asked_as=found.evidence.query_id).sinks
+    return seen_as(world, query_id, asked_as=found.query_id).sinks
 
 
-def _require_run(found: Survey, promise: Promise, then: Observation) -> None:
+def _require_run(found: OpenQuery, promise: Promise, then: Observation) -> None:
     """See that Spark runs in the end, and that no sink drops what it writes next; `then` is as the plan leaves it."""
     if promise.outcome not in _RUNS:
         raise RepairRefusedError(
@@ -341,7 +349,7 @@ def _require_run(found: Survey, promise: Promise, then: Observation) -> None:
             subject=str(found.location),
             found=promise.because,
             effect="nothing has been changed",
-            next=found.world.command("diagnose"),
+            next=found.seen.command("diagnose"),
         )
     for view in views_of(then):
         sink = view.sink
@@ -352,16 +360,16 @@ def _require_run(found: Survey, promise: Promise, then: Observation) -> None:
                 subject=sink.location,
                 found=f"it skips batches up to {sink.skips_up_to}, and the next new one is {view.next_new}",
                 effect="nothing has been changed",
-                next=found.world.command("diagnose"),
+                next=found.seen.command("diagnose"),
             )
 
 
-def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
+def _require_served(found: OpenQuery, then: Storage, promise: Promise) -> None:
     """See that Kafka still has what the application is told to read on a checkpoint that was left behind for it."""
-    left = found.world.left
+    left = found.seen.left
     if left is None:
         return
-    missing = found.left_out(then, promise, _all_starts(left))
+    missing = find_left_out(found, then, promise, _all_starts(left))
     if missing:
         raise RepairRefusedError(
             "records have expired since the checkpoint was left behind, where the application is told to begin",
@@ -369,7 +377,7 @@ def _require_served(found: Survey, then: Storage, promise: Promise) -> None:
             found=", ".join(missing),
             expected=f"all that recovery {left.recovery} let it read",
             effect="the start would fail, or leave them out without a word",
-            next=found.world.undoing(left),
+            next=found.seen.undoing(left),
         )
 
 
@@ -377,8 +385,8 @@ def _all_starts(left: LeftBehind) -> Offsets:
     return {topic: parts for each in left.starts.values() for topic, parts in each.items()}
 
 
-def _read_all(found: Survey, paths: Iterable[str]) -> dict[str, bytes | None]:
-    storage, wanted = found.evidence.storage, list(dict.fromkeys(paths))
+def _read_all(found: OpenQuery, paths: Iterable[str]) -> dict[str, bytes | None]:
+    storage, wanted = found.storage, list(dict.fromkeys(paths))
     with ThreadPoolExecutor(storage.parallel) as pool:
         contents = pool.map(lambda path: storage.read(found.location / path, limit=LOG_BYTES_MAX), wanted)
         return dict(zip(wanted, contents, strict=True))

@@ -36,7 +36,7 @@ from lastgood.failures.failure_class import FailureClass
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import SMALL_CONF, SparkEnvironment, default_spark, submit
 from lastgood.observe.observation import BATCHES
-from lastgood.observe.survey import Survey
+from lastgood.observe.open_query import OpenQuery
 from lastgood.planning.plan import Plan
 from lastgood.planning.proof import Proof
 from lastgood.planning.proving import Expected, contradiction, disproved, expected
@@ -81,7 +81,7 @@ class Prover:
             raise ExtraMissingError(extra="spark", module="pyspark", needed_for="plan --prove")
         return cls(default_spark(), find_java(os.environ))
 
-    def prove(self, plan: Plan, found: Survey, tell: Tell = lambda _: None) -> Plan:
+    def prove(self, plan: Plan, found: OpenQuery, tell: Tell = lambda _: None) -> Plan:
         """The plan with its proof, or with the reason why there is none. Nothing is written but to a temporary folder.
 
         Args:
@@ -95,7 +95,7 @@ class Prover:
             StorageError: the checkpoint cannot be read (subclasses).
         """
         changed = files_after(plan.steps)
-        then = OverlayStorage(found.evidence.storage, found.location, changed)
+        then = OverlayStorage(found.storage, found.location, changed)
         checkpoint = read_checkpoint(then, found.location, batches=BATCHES)
         try:
             sources = stubs(checkpoint, found, fail_on_data_loss=bool(plan.options.get("fail_on_data_loss", True)))
@@ -105,7 +105,7 @@ class Prover:
         return replace(plan, proof=_judged(plan, checkpoint, found, told))
 
     def _tried(
-        self, then: Storage, checkpoint: Checkpoint, found: Survey, sources: tuple[Stub, ...], tell: Tell
+        self, then: Storage, checkpoint: Checkpoint, found: OpenQuery, sources: tuple[Stub, ...], tell: Tell
     ) -> Mapping[str, Any]:
         """What Spark did."""
         jars: tuple[Path, ...] = ()
@@ -169,7 +169,7 @@ def _conf(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
     return conf
 
 
-def _copy(then: Storage, found: Survey, folder: Path) -> None:
+def _copy(then: Storage, found: OpenQuery, folder: Path) -> None:
     """Copy the logs as the plan leaves them; not the state, which may be large, and which the stub has not."""
     paths = list(_paths(then, found))
     with ThreadPoolExecutor(then.parallel) as pool:
@@ -182,17 +182,17 @@ def _copy(then: Storage, found: Survey, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
 
-def _paths(then: Storage, found: Survey) -> Iterator[str]:
+def _paths(then: Storage, found: OpenQuery) -> Iterator[str]:
     """Every file that Spark looks at; beside a file of an object store nobody looks at a `.crc`."""
     for path in (METADATA, f".{METADATA}.crc"):
-        if found.world.is_local or path == METADATA:
+        if found.seen.is_local or path == METADATA:
             yield path
     for log in (OFFSETS, COMMITS, SOURCES):
         paths = (f"{log}/{entry.name}" for entry in then.walk(found.location / log) or ())
         batches = {path: batch for path in paths if (batch := _batch_of(path)) is not None}
         newest = max(batches.values(), default=0)
         for path, batch in batches.items():
-            is_seen = found.world.is_local or not path.endswith(".crc")
+            is_seen = found.seen.is_local or not path.endswith(".crc")
             if is_seen and (log == SOURCES or batch > newest - _ENTRIES):
                 yield path
 
@@ -205,7 +205,7 @@ def _batch_of(path: str) -> int | None:
     return file.name.batch_id if isinstance(file, LogFile) else None
 
 
-def _judged(plan: Plan, checkpoint: Checkpoint, found: Survey, told: Mapping[str, Any]) -> Proof:
+def _judged(plan: Plan, checkpoint: Checkpoint, found: OpenQuery, told: Mapping[str, Any]) -> Proof:
     """Whether Spark did what was promised."""
     spark, wanted = told["spark"], expected(plan.promise, checkpoint)
     unproven = Proof(is_proven=False, spark=spark)
@@ -242,13 +242,13 @@ def _offset(text: str | None) -> SourceOffset | None:
 
 def _leaves_open(
     plan: Plan,
-    found: Survey,
+    found: OpenQuery,
     spark: str,
     wanted: Expected,
     reads: Sequence[tuple[SourceOffset | None, SourceOffset | None]] = (),
 ) -> Iterator[str]:
     """What the stub cannot know, and what Spark did not tell."""
-    if found.world.is_stateful:
+    if found.seen.is_stateful:
         yield "the state: the stub keeps none"
     if plan.promise.outcome == Outcome.STARTS.value and (None in wanted.starts or not wanted.starts):
         yield "where the application begins: that is its own option, and no log tells it"

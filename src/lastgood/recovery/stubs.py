@@ -10,7 +10,7 @@ from lastgood.checkpoint.contents import Checkpoint
 from lastgood.checkpoint.offsets import OffsetEntry
 from lastgood.checkpoint.source_offsets import DeltaOffset, FileOffset, KafkaOffset, SourceOffset, VoidOffset
 from lastgood.observe.broker import open_broker
-from lastgood.observe.survey import Survey
+from lastgood.observe.open_query import OpenQuery
 from lastgood.sources.files.folders import file_location
 from lastgood.sources.kafka.java_properties import parse_properties
 
@@ -34,7 +34,7 @@ class Stub:
     paths: tuple[str, ...] = ()
 
 
-def stubs(checkpoint: Checkpoint, found: Survey, *, fail_on_data_loss: bool) -> tuple[Stub, ...]:
+def stubs(checkpoint: Checkpoint, found: OpenQuery, *, fail_on_data_loss: bool) -> tuple[Stub, ...]:
     """The sources of a query, in the order of its plan.
 
     Raises:
@@ -70,13 +70,13 @@ def _offsets(checkpoint: Checkpoint) -> dict[str, SourceOffset]:
     return found
 
 
-def _stub(source_id: str, offset: SourceOffset, found: Survey, *, fail_on_data_loss: bool) -> Stub:
+def _stub(source_id: str, offset: SourceOffset, found: OpenQuery, *, fail_on_data_loss: bool) -> Stub:
     if isinstance(offset, KafkaOffset):
         return _topics(source_id, offset, found, fail_on_data_loss=fail_on_data_loss)
     if isinstance(offset, FileOffset):
         return Stub("text", {"maxFilesPerTrigger": "1"}, (_folder(source_id, found),))
     if isinstance(offset, DeltaOffset):
-        table = found.world.tables.get(source_id)
+        table = found.seen.tables.get(source_id)
         if table is None or table.unknown is not None:
             why = "no log tells where it lies" if table is None else table.unknown
             raise NoStubError(f"source {source_id} is a Delta table, and {why}")
@@ -84,15 +84,15 @@ def _stub(source_id: str, offset: SourceOffset, found: Survey, *, fail_on_data_l
     raise NoStubError(f"source {source_id} is of the kind {offset.kind}, for which there is no stub")
 
 
-def _topics(source_id: str, offset: KafkaOffset, found: Survey, *, fail_on_data_loss: bool) -> Stub:
+def _topics(source_id: str, offset: KafkaOffset, found: OpenQuery, *, fail_on_data_loss: bool) -> Stub:
     asked = found.asked
     broker = open_broker(asked.kafka, asked.kafka_config)
     if broker is None:
         raise NoStubError(f"source {source_id} reads Kafka, and no broker is given: --kafka SERVERS")
     if broker.facts is not None:
         raise NoStubError("--kafka names facts that were written down; Spark needs the broker itself")
-    if found.world.kafka is not None and found.world.kafka.unknown is not None:
-        raise NoStubError(f"Kafka does not answer: {found.world.kafka.unknown}")
+    if found.seen.kafka is not None and found.seen.kafka.unknown is not None:
+        raise NoStubError(f"Kafka does not answer: {found.seen.kafka.unknown}")
     if asked.subscribe_pattern is not None:
         subscription = {"subscribePattern": asked.subscribe_pattern}
     else:
@@ -115,9 +115,9 @@ def _topics(source_id: str, offset: KafkaOffset, found: Survey, *, fail_on_data_
     )
 
 
-def _folder(source_id: str, found: Survey) -> str:
+def _folder(source_id: str, found: OpenQuery) -> str:
     """The folder that holds the newest input files."""
-    logged = list(found.evidence.source_files(source_id))[-_FILES:]
+    logged = list(found.source_files(source_id))[-_FILES:]
     if not logged:
         raise NoStubError(f"source {source_id} reads files, and its log names none that would tell from where")
     folders = [os.path.dirname(_local(source_id, file.path)) for file in logged]  # noqa: PTH120 - a text, maybe of a URI

@@ -8,9 +8,9 @@ from lastgood.checkpoint.layout import METADATA
 from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.checkpoint.source_offsets import topics_of
 from lastgood.journal.topic_ids import read_topic_ids, write_topic_ids
-from lastgood.observe.evidence import gather, now_ms
-from lastgood.observe.surroundings import EvidenceOptions, look_around
-from lastgood.observe.survey import Survey
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery, gather, now_ms
+from lastgood.observe.surroundings import look_around
 from lastgood.planning.plan import Plan
 from lastgood.planning.pricing import ends
 from lastgood.query.observation import Observation
@@ -57,13 +57,13 @@ def note_topics(plan: Plan, *, undone: bool = False) -> None:
         write_topic_ids(storage, location, query.query_id, {topic: each for topic, each in wanted.items() if each})
 
 
-def note_before_first_start(found: Survey) -> None:
+def note_before_first_start(found: OpenQuery) -> None:
     """A query without a checkpoint is started: on the topics that are there now, as far as anybody has named them.
 
     Raises:
         StorageError: it cannot be noted down (subclasses).
     """
-    ids = {} if found.world.kafka is None else _ids(found.world.kafka)
+    ids = {} if found.seen.kafka is None else _ids(found.seen.kafka)
     if ids:
         write_topic_ids(open_writable(found.location), found.location, None, ids)
 
@@ -81,7 +81,7 @@ def note_first_topics(target: Target, options: EvidenceOptions) -> None:
         return
     ids = read_topic_ids(found.storage, found.location, found.query_id)
     if not ids:
-        kafka = look_around(found, options, now_ms=now_ms(), sinks=False).kafka
+        kafka = look_around(found, options, now_ms=now_ms(), sinks=False).seen.kafka
         ids = {} if kafka is None else _ids(kafka)
     if ids:
         write_topic_ids(open_writable(found.location), found.location, found.query_id, ids)

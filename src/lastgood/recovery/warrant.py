@@ -18,7 +18,7 @@ from lastgood.errors import UsageError
 from lastgood.journal.plan_file import PLAN_BYTES_MAX, parse_plan
 from lastgood.journal.room import PlanNotOfThisPlaceError, Room
 from lastgood.observe.broker import is_file_of_facts
-from lastgood.observe.surroundings import EvidenceOptions, options_of
+from lastgood.observe.evidence import EvidenceOptions, options_of
 from lastgood.planning.plan import Plan, PlanInvalidError
 from lastgood.planning.steps import files_after, files_outside
 from lastgood.recovery.start_file import require_named

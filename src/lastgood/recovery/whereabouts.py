@@ -16,7 +16,7 @@ import platformdirs
 
 from lastgood.errors import UsageError
 from lastgood.notes import read_json
-from lastgood.observe.surroundings import EvidenceOptions, options_of
+from lastgood.observe.evidence import EvidenceOptions, options_of
 from lastgood.planning.plan import Plan
 from lastgood.planning.steps import files_outside
 from lastgood.storage.reading import Location, LocationInvalidError, parse_location

@@ -182,6 +182,21 @@ def _lock(folder: int, file: Path) -> None:
         raise StorageError("the file of keys cannot be locked", subject=str(file), found=error.strerror) from error
 
 
+def require_key_file(place: Path) -> KeyRing:
+    """The keys in a file that has to be there.
+
+    Raises:
+        KeyMissingError: it is not.
+        KeyFileOpenError, KeyInvalidError: as `read_key_file`.
+    """
+    ring = read_key_file(place)
+    if ring is None:
+        raise KeyMissingError(
+            "there is no such file of keys", subject=str(place), next=command_line("key", "create", place)
+        )
+    return ring
+
+
 def write_key_file(file: Path, ring: KeyRing, *, is_new: bool) -> None:
     """Write keys to a file that only its owner can read.
 

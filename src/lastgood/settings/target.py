@@ -11,10 +11,13 @@ from lastgood.asked import DEAD
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.ledger.url import LedgerPlace
 from lastgood.settings.config import NAME, Config, ConfiguredQuery, Kafka, Pipeline
+from lastgood.settings.keys import Keys
 from lastgood.settings.policy import Policy
 from lastgood.sources.kafka.start_files import StartFile
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.rights import WORK_SUFFIX
+
+_UNBOUND = Keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,15 @@ class Target:
     """As it was named: a name or a location."""
     config: Config = field(default_factory=Config, compare=False, repr=False)
     """Where that comes from; all that follows goes by this one, and reads none anew."""
+    keys: Keys = field(default=_UNBOUND, compare=False, repr=False)
+    """The keys of this machine, read when they are first asked for: all that follows goes by the same ones."""
 
     def __post_init__(self) -> None:
-        """Where nobody has named it otherwise it goes by its location."""
+        """Where nobody has named it otherwise it goes by its location, and its keys are those of its configuration."""
         if not self.typed:
             object.__setattr__(self, "typed", self.checkpoint)
+        if self.keys is _UNBOUND:
+            object.__setattr__(self, "keys", Keys(self.config))
 
     @property
     def location(self) -> Location:

@@ -137,8 +137,14 @@ class Difference(JsonValue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(JsonValue):
     """Every record that the query has read and Kafka still serves, against the rows of its sink."""
+
+    json = form(
+        "checkpoint last_committed exact=is_exact keys source=_source sink=_sink lost duplicated changed unknown "
+        "aborted=_aborted seconds=_seconds"
+    )
+    """The object that `--format json` prints; ranges are `[from, to)` in offsets."""
 
     checkpoint: str
     last_committed: int
@@ -215,36 +221,35 @@ class Audit:
             seconds=seconds,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that `--format json` prints; ranges are `[from, to)` in offsets."""
-        compared = _by_topic((each, each.begin, each.end) for each in self.ranges)
-        not_served = _by_topic((each, each.start, each.begin) for each in self.ranges)
-        differences = {kind: difference.to_json() for kind, difference in self.differences()}
+    @property
+    def _source(self) -> dict[str, Any]:
         return {
-            "checkpoint": self.checkpoint,
-            "last_committed": self.last_committed,
-            "exact": self.is_exact,
-            "keys": list(self.keys),
-            "source": {
-                "kafka": self.kafka,
-                "isolation_level": self.isolation_level,
-                "offsets": self.source_offsets,
-                "records": self.source_records,
-                "compared": compared,
-                "not_served": not_served,
-            },
-            "sink": {
-                "table": self.sink,
-                "version": self.sink_version,
-                "rows": self.sink_rows,
-                "rows_before": self.rows_before,
-                "rows_after": self.rows_after,
-                "rows_not_verifiable": self.rows_not_verifiable,
-            },
-            **differences,
-            "aborted": {"records": self.aborted_records, "in_sink": self.aborted_rows},
-            "seconds": round(self.seconds, 1),
+            "kafka": self.kafka,
+            "isolation_level": self.isolation_level,
+            "offsets": self.source_offsets,
+            "records": self.source_records,
+            "compared": _by_topic((each, each.begin, each.end) for each in self.ranges),
+            "not_served": _by_topic((each, each.start, each.begin) for each in self.ranges),
         }
+
+    @property
+    def _sink(self) -> dict[str, Any]:
+        return {
+            "table": self.sink,
+            "version": self.sink_version,
+            "rows": self.sink_rows,
+            "rows_before": self.rows_before,
+            "rows_after": self.rows_after,
+            "rows_not_verifiable": self.rows_not_verifiable,
+        }
+
+    @property
+    def _aborted(self) -> dict[str, int]:
+        return {"records": self.aborted_records, "in_sink": self.aborted_rows}
+
+    @property
+    def _seconds(self) -> float:
+        return round(self.seconds, 1)
 
 
 def _by_topic(ranges: Iterable[tuple[OffsetRange, int, int]]) -> dict[str, dict[str, list[list[int]]]]:

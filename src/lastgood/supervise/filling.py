@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.errors import LastgoodError
 from lastgood.ledger.facts import Teller
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.url import LedgerPlace
-from lastgood.mirror.copies import Copy
 from lastgood.observe.ledger import add_copies, fill_from_mirror, fill_from_records, set_filled_until
 from lastgood.spark.record_sinks import records_folder
 from lastgood.storage.reading import Location, open_storage, parse_location

@@ -12,11 +12,11 @@ from lastgood.errors import LastgoodError, command_line
 from lastgood.failures.ending import Cause
 from lastgood.failures.failure_class import FailureClass
 from lastgood.ladder.rungs import CommandStanding, Rung, rungs
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.evidence import EvidenceOptions, said_of
 from lastgood.observe.exposure import has_unread
+from lastgood.observe.open_query import now_ms
 from lastgood.observe.positions import StartChoice
 from lastgood.observe.retention import retention_of
-from lastgood.observe.surroundings import EvidenceOptions, said_of
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import Owner
@@ -29,7 +29,6 @@ from lastgood.recovery.outage import Outage, after_outage, outage_of
 from lastgood.recovery.plans import PlanOptions
 from lastgood.redaction import password_left_out, without_login
 from lastgood.settings.config import Pipeline
-from lastgood.settings.keys import Keys
 from lastgood.settings.target import Target
 from lastgood.storage.reading import Location, open_storage, parse_location
 from lastgood.supervise.agents import Agents
@@ -339,7 +338,7 @@ class Healer:
         goal, where = goal_of(rung, self._pipeline.policy.stable_lag, query.target.via, first)
 
         def towards() -> Decision | None:
-            if rung is Rung.STABLE and not has_passed(self._at(checkpoint), Keys(self._pipeline.config)):
+            if rung is Rung.STABLE and not has_passed(self._at(checkpoint)):
                 return None
             return self._recover(checkpoint, query, goal, where)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import now_ms
+from lastgood.observe.open_query import now_ms
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import open_writable
 from lastgood.supervise.events import Event, Noticed

@@ -11,8 +11,8 @@ from lastgood.errors import LastgoodError
 from lastgood.failures.ending import Cause
 from lastgood.ladder.rungs import CommandStanding, Rung
 from lastgood.ladder.tally import Tally
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import now_ms
 from lastgood.recovery.attempts import Attempts, said, stand_of, write_tally
 from lastgood.settings.config import Pipeline
 from lastgood.settings.keys import signer_of

@@ -17,8 +17,8 @@ from lastgood.incident.notes import attempt_of
 from lastgood.incident.promise import Kept
 from lastgood.journal.incident import PERSON, RECOVERED, STOPPED, Attempt, Incident
 from lastgood.journal.incidents import Incidents
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import now_ms
 from lastgood.planning.plan import Plan
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.decision import Decision, Verdict

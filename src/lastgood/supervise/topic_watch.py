@@ -15,8 +15,9 @@ from lastgood.checkpoint.query import QueryMetadata, parse_query_metadata
 from lastgood.errors import LastgoodError
 from lastgood.journal.topic_ids import read_topic_ids
 from lastgood.observe.broker import open_broker
-from lastgood.observe.evidence import now_ms
-from lastgood.observe.surroundings import ONE_SECONDS, EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import now_ms
+from lastgood.observe.surroundings import ONE_SECONDS
 from lastgood.sources.kafka.reader import KafkaUnreachableError
 from lastgood.steps.written_file import LOG_BYTES_MAX
 from lastgood.storage.reading import Location, open_storage

@@ -38,7 +38,7 @@ def test_a_log_of_batches_that_follow_each_other_is_contiguous(tmp_path: Path) -
     found = verify_logs(resolve_target(str(tmp_path / "chk")), progress=lambda *now: told.append(now))
     assert (found.is_contiguous, found.first, found.last, found.batches) == (True, 0, 99, 100)
     assert told[-1] == (101, 101)
-    assert len(found.evidence.records()) < 5  # a log may be long
+    assert len(found.query.records()) < 5  # a log may be long
 
 
 def test_what_is_read_twice_missing_or_damaged_is_told(tmp_path: Path) -> None:

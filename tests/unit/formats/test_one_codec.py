@@ -15,26 +15,14 @@ OUTSIDE = ("lab", "spark/agent", "ledger/migrations")
 HAND_WRITTEN = {
     "bundle/tree.py:BundleTree",
     "demo/events.py:Scene",
-    "demo/play.py:Demo",
-    "demo/tally.py:DemoTally",
     "errors.py:LastgoodError",
     "errors.py:OtherWay",
     "failures/classify.py:Failure",
-    "incident/report.py:IncidentReport",
-    "observe/below.py:Reach",
-    "observe/evidence.py:GatheredQuery",
-    "observe/offsets.py:OffsetsAfterBatch",
-    "operations/inspect.py:Inspection",
-    "operations/key.py:ToSign",
-    "operations/run.py:Prepared",
-    "operations/status.py:Status",
+    "journal/to_sign.py:ToSign",
     "planning/goals/kind.py:Goal",
     "planning/goals/values.py:FreshGoal",
-    "query/history.py:SourceRead",
-    "query/kafka.py:Exposure",
     "records/record.py:Record",
     "sources/kafka/facts.py:KafkaFacts",
-    "spark/audit.py:Audit",
     "supervise/events.py:Event",
     "values.py:JsonValue",
 }
@@ -60,7 +48,7 @@ LEFT = {
     "bundle/archive.py": 1,
     "cli/listing.py": 1,
     "mirror/copies.py": 1,
-    "operations/verify.py": 2,
+    "audit/spark_job.py": 2,
 }
 """Where JSON of lastgood is read beside `notes.read_json`, without its bounds."""
 

@@ -29,7 +29,7 @@ DEAD = "--driver-is-dead"
 UNFILLED = {
     *(
         "LogAudit",
-        "GatheredQuery",
+        "OpenQuery",
         "OffsetsAfterBatch",
         "StateSizes",
         "Inspection",

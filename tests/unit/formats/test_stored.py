@@ -206,13 +206,12 @@ def test_facts_about_kafka_and_where_to_start_are_read(commit: Path) -> None:
 @pytest.mark.parametrize("commit", COMMITS, ids=lambda each: each.name)
 def test_a_bundle_is_read_and_its_world_written_again(commit: Path) -> None:
     with open_bundle(commit / "bundle.zip") as bundle:
-        checkpoint = bundle.evidence(batches=10).checkpoint
-        world = bundle.world(checkpoint)
+        world = bundle.query(batches=10).seen
         told = bundle._archive.read_json("world.json")
         again = json.loads(json.dumps(_world_json(world)))
         assert says(again, told), "a field of the world is lost, or another one"
         assert to_json(bundle.failures) == bundle._archive.read_json("failures.json")
-    assert checkpoint.last_committed == 6
+    assert world.checkpoint.last_committed == 6
 
 
 def test_what_a_key_has_signed_is_still_signed() -> None:

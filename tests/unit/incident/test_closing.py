@@ -9,7 +9,7 @@ import pytest
 from lastgood.incident.closing import CarriedOut, carried_out, closed
 from lastgood.journal.incident import Attempt, Incident
 from lastgood.journal.room import RecoveryStage
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.recovery.whereabouts import note_whereabouts
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target

@@ -9,7 +9,7 @@ import pytest
 from lastgood.incident.notes import note_recover
 from lastgood.journal.incident import Incident
 from lastgood.journal.incidents import Incidents, incident_file
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.operations.recover import recover
 from lastgood.recovery.applying import Owner

@@ -10,8 +10,8 @@ import pytest
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.incident.promise import Kept, Promised, check_promise
 from lastgood.ledger.opening import open_ledger
-from lastgood.observe import evidence as evidence_module
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe import open_query as evidence_module
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.planning.plan import Plan
 from lastgood.records.record import Progress, RecordedSource

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lastgood.checkpoint.copies import Copy, standing
 from lastgood.journal.endings import Ending, as_left
-from lastgood.mirror.copies import Copy, standing
 from lastgood.planning.steps import digest
 from lastgood.testing.checkpoints import QUERY_ID
 

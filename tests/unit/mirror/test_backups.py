@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.ids import make_id
 from lastgood.mirror.backups import (
     Backup,
@@ -20,7 +21,6 @@ from lastgood.mirror.backups import (
     restore_order,
     write_backup,
 )
-from lastgood.mirror.copies import Copy
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import LocalWriter
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lastgood.checkpoint.copies import Copy, standing
 from lastgood.checkpoint.lines import TIME_MS_END
 from lastgood.mirror.copies import (
-    Copy,
     compress,
     decode_copies,
     decode_lines,
@@ -20,7 +20,6 @@ from lastgood.mirror.copies import (
     decompressed_lines,
     encode_copies,
     packed,
-    standing,
 )
 
 METADATA = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n%s'

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from lastgood.checkpoint.copies import Copy
 from lastgood.errors import StorageError
 from lastgood.mirror import mirror
-from lastgood.mirror.copies import Copy
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.storage.reading import LocalStorage, Location, Storage, parse_location
 from lastgood.storage.writing import FsspecWriter, LocalWriter, WritableStorage

@@ -9,7 +9,7 @@ import pytest
 from trips import fewest
 
 from lastgood.observe.advice_facts import advice_facts
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, TableAround
 from lastgood.records.record import Progress, Record
 from lastgood.settings.target import resolve_target
@@ -151,5 +151,5 @@ def test_on_another_storage_the_disks_of_this_machine_do_not_matter(checkpoint: 
     assert advice_facts(asked, mounts=mounts(tmp_path, "/dev/a / ext4")).filesystem is None
 
 
-def _with(evidence: GatheredQuery, storage: Any) -> GatheredQuery:
+def _with(evidence: OpenQuery, storage: Any) -> OpenQuery:
     return replace(evidence, storage=storage)

@@ -28,7 +28,7 @@ from lastgood.failures.failure_class import FailureClass
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.advice_facts import advice_facts
 from lastgood.observe.bundle import is_bundle, open_bundle, save_bundle
-from lastgood.observe.evidence import GatheredQuery, MirrorUse, gather
+from lastgood.observe.open_query import MirrorUse, OpenQuery, gather
 from lastgood.query.advice_facts import AdviceFacts, RecordedBatch, RecordedRun, TableAround
 from lastgood.query.observation import LedgerMemory, LeftBehind, Observation, Seal
 from lastgood.query.prediction.unsound import Unsound
@@ -73,14 +73,14 @@ def _folder(saved: Path) -> None:
     saved.parent.mkdir()
 
 
-def world(evidence: GatheredQuery, **fields: Any) -> Observation:
-    return Observation(evidence.checkpoint, location=str(evidence.location), now_ms=STARTED_MS, **fields)
+def world(evidence: OpenQuery, **fields: Any) -> Observation:
+    return replace(evidence.seen, now_ms=STARTED_MS, **fields)
 
 
-def read_again(saved: Path) -> tuple[Observation, GatheredQuery]:
+def read_again(saved: Path) -> tuple[Observation, OpenQuery]:
     with open_bundle(saved) as bundle:
-        evidence = bundle.evidence(batches=BATCHES)
-        return bundle.world(evidence.checkpoint), evidence
+        evidence = bundle.query(batches=BATCHES)
+        return evidence.seen, evidence
 
 
 def report(about: Observation) -> str:
@@ -104,15 +104,16 @@ def test_a_bundle_of_an_object_store_gives_the_same_report(checkpoint: Path, sav
         from lastgood.checkpoint.reader import read_checkpoint
 
         slow = SlowStorage(seconds=0)
-        evidence = replace(evidence, storage=slow, checkpoint=read_checkpoint(slow, evidence.location, batches=BATCHES))
-    save_bundle(saved, evidence, world(evidence))
+        checkpoint_there = read_checkpoint(slow, evidence.location, batches=BATCHES)
+        evidence = replace(evidence, storage=slow, seen=replace(evidence.seen, checkpoint=checkpoint_there))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     again, read = read_again(saved)
     assert report(again) == report(world(evidence))
     assert read.storage.parallel == evidence.storage.parallel
     assert ("STATE_FILE_DAMAGED" in report(again)) == (not parallel)
 
 
-def everything(evidence: GatheredQuery) -> Observation:
+def everything(evidence: OpenQuery) -> Observation:
     """A world in which every field says something."""
     batches = (CommittedBatch(2, 7, row_count=4, committed_at_ms=9, user_metadata=ROW),)
     sink = SinkEvidence(
@@ -174,10 +175,11 @@ def test_every_field_of_a_world_comes_back(checkpoint: Path, saved: Path) -> Non
     defaults = {
         field.name: getattr(Observation(about.checkpoint), field.name) for field in dataclasses.fields(Observation)
     }
-    untold = {"checkpoint", "repair"}  # files of their own in the bundle, and what no diagnosis rests on
+    # Files of their own in the bundle, and what no diagnosis rests on.
+    untold = {"checkpoint", "copies", "copied_since", "recalled", "repair"}
     unsaid = [name for name, value in told.items() if value == defaults[name] and name not in untold]
     assert unsaid == [], "give them a value in `everything`, so that it is known to come back"
-    save_bundle(saved, evidence, about)
+    save_bundle(saved, replace(evidence, seen=about))
     again, _ = read_again(saved)
     sink = replace(about.sinks[0], location="s3a://k:***@lake/t", batches=(CommittedBatch(2, 7, True, 4, 9),))
     assert replace(again, checkpoint=about.checkpoint) == replace(about, sinks=(sink,))
@@ -206,7 +208,7 @@ def test_of_a_drivers_log_the_chain_and_the_class_of_its_failure_are_saved(check
         lines=(1, 9),
     )
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence), failures=[failure])
+    save_bundle(saved, replace(evidence, seen=world(evidence)), failures=[failure])
     with open_bundle(saved) as bundle:
         (found,) = bundle.failures
     wordless = tuple(replace(each, message="", traceback=None) for each in failure.chain)
@@ -284,13 +286,13 @@ def test_no_row_and_no_secret_is_in_a_bundle(checkpoint: Path, saved: Path) -> N
     for file in ("offsets/2", "commits/2"):  # all of it was there to be found
         assert {ROW, SECRET} & set((checkpoint / file).read_text().replace('"', " ").split())
     failure = Failure(cls=FailureClass.UNKNOWN, because="", message=f"{ROW} {SECRET}", chain=chain())
-    save_bundle(saved, evidence, everything(evidence), failures=[failure])
+    save_bundle(saved, replace(evidence, seen=everything(evidence)), failures=[failure])
     packed = contents(saved)
     assert ROW.encode() not in packed
     assert SECRET.encode() not in packed
     again, read = read_again(saved)
     assert again.checkpoint.last_committed == 2
-    assert len(read.mirror) == len(evidence.mirror)
+    assert len(read.seen.copies) == len(evidence.seen.copies)
     assert not again.checkpoint.offsets.damage
     assert not again.checkpoint.offsets.checksum_damage.keys() - evidence.checkpoint.offsets.checksum_damage.keys()
 
@@ -300,9 +302,9 @@ def test_mirror_and_records_come_along(checkpoint: Path, saved: Path) -> None:
     mirror(checkpoint)
     shutil.rmtree(checkpoint / "offsets")
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     with open_bundle(saved) as bundle:
-        read = bundle.evidence(batches=BATCHES)
+        read = bundle.query(batches=BATCHES)
         facts = advice_facts(read)
     assert read.query_id == QUERY_ID
     assert list(read.records()) == list(evidence.records()) == [0, 1, 2]
@@ -316,7 +318,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
     from lastgood import __version__
 
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    made = save_bundle(saved, evidence, world(evidence))
+    made = save_bundle(saved, replace(evidence, seen=world(evidence)))
     with open_bundle(saved) as bundle:
         told = bundle.manifest
         assert bundle.location == evidence.location
@@ -332,7 +334,7 @@ def test_the_manifest_tells_who_saved_it(checkpoint: Path, saved: Path) -> None:
 def test_a_source_log_and_its_compaction_come_along(tmp_path: Path, saved: Path) -> None:
     CheckpointBuilder(tmp_path / "clicks", FileInput()).run(12)
     evidence = gather(resolve_target(str(tmp_path / "clicks")), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     _, read = read_again(saved)
     assert list(read.source_files("0")) == list(evidence.source_files("0"))
 
@@ -341,7 +343,7 @@ def test_a_lost_checkpoint_is_saved_as_lost(checkpoint: Path, saved: Path) -> No
     mirror(checkpoint)
     shutil.rmtree(checkpoint)
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     again, _ = read_again(saved)
     assert again.checkpoint.presence is evidence.checkpoint.presence
     assert report(again) == report(world(evidence))
@@ -358,7 +360,7 @@ def test_nothing_is_overwritten_and_nothing_lands_in_the_checkpoint(checkpoint: 
     places.append(saved.parent / "alias/state.zip")
     for place in places:
         with pytest.raises(UsageError):
-            save_bundle(place, evidence, world(evidence))
+            save_bundle(place, replace(evidence, seen=world(evidence)))
     assert saved.read_text() == "mine"
     assert not (checkpoint / "b.zip").exists()
 
@@ -370,7 +372,7 @@ def test_saving_changes_nothing_in_the_checkpoint(checkpoint: Path, saved: Path)
 
     before = state()
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     assert state() == before
 
 
@@ -378,21 +380,21 @@ def test_a_storage_that_fails_leaves_no_half_bundle(checkpoint: Path, saved: Pat
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     silent = RefusingStorage(evidence.location / "commits")
     with pytest.raises(StorageError):
-        save_bundle(saved, replace(evidence, storage=silent), world(evidence))
+        save_bundle(saved, replace(evidence, storage=silent, seen=world(evidence)))
     assert not saved.exists()
 
 
 def test_a_file_that_cannot_be_made_is_a_storage_error(checkpoint: Path, saved: Path) -> None:
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
     with pytest.raises(StorageError) as caught:
-        save_bundle(saved.parent / ("b" * 300), evidence, world(evidence))
+        save_bundle(saved.parent / ("b" * 300), replace(evidence, seen=world(evidence)))
     assert caught.value.found == "File name too long"
 
 
 @pytest.fixture
 def parts(checkpoint: Path, saved: Path) -> dict[str, bytes]:
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, everything(evidence))
+    save_bundle(saved, replace(evidence, seen=everything(evidence)))
     with zipfile.ZipFile(saved) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -442,7 +444,7 @@ def test_a_missing_part_is_a_clear_error(parts: dict[str, bytes], saved: Path, n
 def test_a_world_of_another_version_has_defaults_for_what_it_does_not_say(parts: dict[str, bytes], saved: Path) -> None:
     told = {**parts, "world.json": b'{"now_ms":7,"never_heard_of":1}'}
     with open_bundle(forged(saved, told)) as bundle:
-        found = bundle.world(bundle.evidence(batches=2).checkpoint)
+        found = bundle.query(batches=2).seen
     assert (found.now_ms, found.sinks, found.kafka) == (7, (), None)
 
 
@@ -463,7 +465,7 @@ def test_a_file_too_large_for_a_log_is_listed_without_its_content(checkpoint: Pa
     with (checkpoint / "sources/0/9").open("wb") as stream:
         stream.truncate(size)
     evidence = gather(resolve_target(str(checkpoint)), batches=BATCHES)
-    save_bundle(saved, evidence, world(evidence))
+    save_bundle(saved, replace(evidence, seen=world(evidence)))
     with open_bundle(saved) as bundle:
         entry = bundle.storage.stat(evidence.location / "sources/0/9")
         assert entry is not None

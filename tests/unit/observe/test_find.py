@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from trips import fewest
 
-from lastgood.observe import evidence as gathering
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe import open_query as gathering
 from lastgood.observe.find import FileFound, OffsetSearch, find_file_quickly, find_file_thoroughly
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Storage
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput
 from lastgood.testing.storage import SlowStorage
 
 
-def look(folder: Path) -> GatheredQuery:
+def look(folder: Path) -> OpenQuery:
     return gather(resolve_target(str(folder)), batches=2)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.hosts import open_named
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, StorageDeniedError, parse_location
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -17,19 +18,19 @@ CORE = """<configuration><property><name>dfs.nameservices</name><value>lake</val
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> GatheredQuery:
+def evidence(tmp_path: Path) -> OpenQuery:
     CheckpointBuilder(tmp_path / "chk").run(1)
-    return gather(resolve_target(str(tmp_path / "chk")), said=("--sink", "delta:hdfs://sinks/orders"))
+    return gather(resolve_target(str(tmp_path / "chk")), options=EvidenceOptions(sinks=("delta:hdfs://sinks/orders",)))
 
 
 @pytest.mark.parametrize("text", ["hdfs://evil/in", "webhdfs://evil:9870/in", "abfss://in@evil.example.com/in"])
-def test_host_that_only_the_logs_name_is_not_asked(evidence: GatheredQuery, text: str) -> None:
+def test_host_that_only_the_logs_name_is_not_asked(evidence: OpenQuery, text: str) -> None:
     with pytest.raises(StorageDeniedError, match="nobody has named the host"):
         open_named(evidence)(parse_location(text))
 
 
 def test_disk_and_a_host_that_is_named_here_are_asked(
-    evidence: GatheredQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evidence: OpenQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = open_named(evidence)
     assert isinstance(opened(parse_location("/data/in")), LocalStorage)

@@ -16,7 +16,6 @@ from lastgood.ledger.schema import LedgerMissingError
 from lastgood.ledger.store import Ledger
 from lastgood.ledger.url import LedgerUrlError, parse_place
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import BatchUnknownError
 from lastgood.observe.ledger import (
     Filled,
     add_copies,
@@ -28,6 +27,7 @@ from lastgood.observe.ledger import (
     filled_until,
     snapshot,
 )
+from lastgood.observe.open_query import BatchUnknownError
 from lastgood.settings.target import Target, resolve_target
 from lastgood.spark.agent.files import RecordFileWriter, encode_records
 from lastgood.spark.record_sinks import records_folder

@@ -8,9 +8,9 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import BatchUnknownError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.offsets import offsets_after
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.open_query import BatchUnknownError
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.reader import SourceKindError
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -196,4 +196,4 @@ def test_a_query_without_kafka_has_no_starting_offsets(tmp_path: Path) -> None:
 def test_a_long_log_is_not_read_whole(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "long").run(800)
     for asked in ({}, {"batch": 400}, {"stable_lag": 300}, {"time_ms": STARTED_MS + 200_000}):
-        assert len(offsets_after(resolve_target(str(tmp_path / "long")), **asked).evidence.records()) < 10
+        assert len(offsets_after(resolve_target(str(tmp_path / "long")), **asked).query.records()) < 10

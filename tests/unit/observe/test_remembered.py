@@ -10,9 +10,9 @@ from ledgers import progress
 
 from lastgood.ledger.opening import open_ledger
 from lastgood.ledger.schema import LedgerMissingError
-from lastgood.observe.evidence import BatchUnknownError, CheckpointMissingError
 from lastgood.observe.ledger import fill_ledger
 from lastgood.observe.offsets import offsets_after
+from lastgood.observe.open_query import BatchUnknownError, CheckpointMissingError
 from lastgood.settings.config import Config
 from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import QUERY_ID, STARTED_MS, CheckpointBuilder

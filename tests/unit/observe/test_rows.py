@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastgood.observe.evidence import MirrorUse, gather
+from lastgood.observe.open_query import MirrorUse, gather
 from lastgood.observe.rows import AllRows, rows_of
 from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
@@ -21,7 +21,7 @@ def test_rows_come_newest_first_and_are_those_of_a_look_at_everything(tmp_path: 
     assert met[-1].reads[0].count == 10
     assert (met[150 - 91].reads[0].ranges, met[150 - 92].reads[0].count) == (None, 10)
     assert met[150 - 70].notes == ("plan damaged: empty",)
-    assert list(rows.evidence.checkpoint.damage) == ["offsets/70"]
+    assert list(rows.query.checkpoint.damage) == ["offsets/70"]
     assert len(rows) == 151
 
 

@@ -14,10 +14,11 @@ from planning import broker
 
 from lastgood.delta_log.listing import commit_name
 from lastgood.errors import StorageError, UsageError
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery
 from lastgood.observe.positions import MARGIN_MS, StartChoice
 from lastgood.observe.seeds import other_seeds, seed
-from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.observe.survey import Survey, survey
+from lastgood.observe.survey import survey, with_repair_facts
 from lastgood.planning.price import Guarantee
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts
@@ -44,12 +45,12 @@ def write(table: str, offsets: Iterable[int], *, batch: int = 0, query_id: str |
     write_deltalake(table, pa.table(data), mode="append", commit_properties=CommitProperties(app_transactions=marks))
 
 
-def looked(*tables: str, facts: KafkaFacts | None = None) -> Survey:
+def looked(*tables: str, facts: KafkaFacts | None = None) -> OpenQuery:
     """A query that was lost, as it is found now."""
     options = EvidenceOptions(sinks=tables, topics=("orders",))
     found = survey(resolve_target("chk"), evidence=options, may_be_missing=True)
-    found = replace(found, world=replace(found.world, kafka=facts))
-    return found.with_repair_facts()
+    found = replace(found, seen=replace(found.seen, kafka=facts))
+    return with_repair_facts(found)
 
 
 def test_rows_are_measured_against_where_the_source_began(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from planning import query
 
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.observe.rows import rows_of
 from lastgood.observe.shown import ShownBatch, SinkComparison, shown_batch
 from lastgood.query.sinks import Shown
@@ -92,7 +92,7 @@ def test_only_what_contradicts_is_a_difference(
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> GatheredQuery:
+def evidence(tmp_path: Path) -> OpenQuery:
     """Batches 0 to 4 planned, all but the last committed."""
     query = CheckpointBuilder(tmp_path / "checkpoint")
     query.run(3)
@@ -102,7 +102,7 @@ def evidence(tmp_path: Path) -> GatheredQuery:
     return gather(resolve_target(str(query.folder)))
 
 
-def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: GatheredQuery) -> None:
+def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: OpenQuery) -> None:
     other = sink(*(CommittedBatch(each, each) for each in range(3)), last=2, complete_from=0)
     comparison = SinkComparison(evidence, [sink(*BATCHES), other])
     held = {row.batch: [each.difference for each in comparison.of(row)] for row in rows_of(evidence)}
@@ -118,7 +118,7 @@ def test_batches_of_the_checkpoint_are_held_against_each_sink(evidence: Gathered
     assert comparison.of(last)[0].to_json()["difference"] is None
 
 
-def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: GatheredQuery) -> None:
+def test_batches_that_only_sinks_know_are_newer_than_every_plan(evidence: OpenQuery) -> None:
     more = sink(CommittedBatch(9, 1), CommittedBatch(8, 0, is_live=False), last=9)
     comparison = SinkComparison(evidence, [sink(*BATCHES), more])
     rows = comparison.only_in_sinks()

@@ -13,19 +13,14 @@ from lastgood.asked import Asked
 from lastgood.errors import ExtraMissingError, UsageError
 from lastgood.lab.ports import LOOPBACK, free_port
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import GatheredQuery, gather
-from lastgood.observe.surroundings import (
-    EvidenceOptions,
-    Surroundings,
-    asked_of,
-    look_around,
-    options_of,
-    reading,
-)
+from lastgood.observe.evidence import EvidenceOptions, asked_of, options_of
+from lastgood.observe.open_query import OpenQuery, gather
+from lastgood.observe.surroundings import look_around, reading
 from lastgood.query.kafka import Reading
+from lastgood.query.observation import Observation
 from lastgood.settings.config import Config, Kafka
 from lastgood.settings.target import Target, resolve_target
-from lastgood.sinks.evidence import DedupeKey
+from lastgood.sinks.evidence import DedupeKey, SinkEvidence
 from lastgood.sources.kafka import cluster as kafka_cluster
 from lastgood.sources.kafka.retention import FROM_THE_FIRST_MS, MAX_CLOCK_SKEW_MS, ReadUpTo
 from lastgood.storage.reading import LocalStorage, LocationInvalidError, parse_location
@@ -66,15 +61,14 @@ def mirror(checkpoint: Path) -> None:
     ).look()
 
 
-def look(checkpoint: Path, *, headroom: bool = False, **options: object) -> Surroundings:
+def look(checkpoint: Path, *, headroom: bool = False, **options: object) -> Observation:
     given = EvidenceOptions(**options)  # type: ignore[arg-type]
-    return look_around(gather(resolve_target(str(checkpoint)), batches=2), given, now_ms=NOW, headroom=headroom)
+    return look_around(gather(resolve_target(str(checkpoint)), batches=2), given, now_ms=NOW, headroom=headroom).seen
 
 
 def test_nobody_is_asked_who_is_not_named(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(3)
-    assert look(checkpoint) == Surroundings((), None)
-    assert Surroundings().to_json() == {"sinks": [], "kafka": None}
+    assert (look(checkpoint).sinks, look(checkpoint).kafka) == ((), None)
 
 
 def test_sinks_answer_in_the_order_in_which_they_are_named(checkpoint: Path, table: Path, facts: str) -> None:
@@ -83,7 +77,7 @@ def test_sinks_answer_in_the_order_in_which_they_are_named(checkpoint: Path, tab
     assert [(sink.kind, sink.last_batch) for sink in found.sinks] == [("delta", 2), ("absent", None), ("delta", 2)]
     assert found.kafka is not None
     assert found.kafka.earliest == {"orders": {0: 0}}
-    assert [sink["last_batch"] for sink in found.to_json()["sinks"]] == [2, None, 2]
+    assert [sink["last_batch"] for sink in map(SinkEvidence.to_json, found.sinks)] == [2, None, 2]
 
 
 def test_only_those_are_asked_who_are_wanted(checkpoint: Path, table: Path, facts: str) -> None:
@@ -92,8 +86,8 @@ def test_only_those_are_asked_who_are_wanted(checkpoint: Path, table: Path, fact
         gather(resolve_target(str(checkpoint)), batches=2),
         EvidenceOptions(sinks=(str(table),), kafka=facts),
     )
-    assert look_around(evidence, options, now_ms=NOW, sinks=False).sinks == ()
-    assert look_around(evidence, options, now_ms=NOW, kafka=False).kafka is None
+    assert look_around(evidence, options, now_ms=NOW, sinks=False).seen.sinks == ()
+    assert look_around(evidence, options, now_ms=NOW, kafka=False).seen.kafka is None
 
 
 def test_the_id_of_a_query_without_metadata_comes_from_the_mirror(checkpoint: Path, table: Path) -> None:
@@ -183,8 +177,8 @@ def test_a_missing_library_is_an_error_only_where_an_option_needs_it(
             look_around(evidence, EvidenceOptions(kafka="b:9092"), now_ms=NOW)
         return
     target = Target(str(checkpoint), kafka=Kafka(bootstrap="b:9092"))
-    evidence = GatheredQuery(target, evidence.location, evidence.storage, evidence.checkpoint, ())
-    found = look_around(evidence, EvidenceOptions(), now_ms=NOW).kafka
+    evidence = OpenQuery(target, evidence.location, evidence.storage, evidence.seen)
+    found = look_around(evidence, EvidenceOptions(), now_ms=NOW).seen.kafka
     assert found is not None
     assert found.unknown == "asking Kafka needs the extra 'kafka': pip install 'lastgood[kafka]'"
 
@@ -194,8 +188,8 @@ def test_the_password_of_a_database_is_not_shown(checkpoint: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     evidence = gather(resolve_target(str(checkpoint)), batches=2)
     target = Target(str(checkpoint), sink="postgresql://me:hush@db/fences")
-    evidence = GatheredQuery(target, evidence.location, evidence.storage, evidence.checkpoint, ())
-    sink = look_around(evidence, EvidenceOptions(), now_ms=NOW).sinks[0]
+    evidence = OpenQuery(target, evidence.location, evidence.storage, evidence.seen)
+    sink = look_around(evidence, EvidenceOptions(), now_ms=NOW).seen.sinks[0]
     assert (sink.location, sink.known) == ("postgresql://me:***@db/fences", False)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.observe.survey import survey
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.survey import survey, with_repair_facts
 from lastgood.operations.backup import create
 from lastgood.planning.repairs.lost import RETAINED
 from lastgood.recovery.plans import PlanOptions, make_plan
@@ -38,7 +38,7 @@ def mirrored(query: CheckpointBuilder, sink: int | None = None) -> tuple[int, se
             (log / str(number)).write_bytes(b"v1")
         sinks = (f"file:{log.parent}",)
     seen = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions(sinks=sinks))
-    found = seen.with_repair_facts().world.repair.mirror
+    found = with_repair_facts(seen).seen.repair.mirror
     plans = [int(path.rpartition("/")[2]) for path in found if path.startswith("offsets/")]
     return min(plans), {path for path in found if not path.startswith(("offsets/", "commits/"))}
 
@@ -71,6 +71,6 @@ def test_where_a_sink_is_in_reach_it_is_not(query: CheckpointBuilder) -> None:
 
 
 def test_an_older_batch_is_read_when_it_is_asked_for(query: CheckpointBuilder) -> None:
-    evidence = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions()).evidence
+    evidence = survey(resolve_target(str(query.folder)), evidence=EvidenceOptions())
     assert 7 not in evidence.records()
     assert evidence.with_batches([7]).records()[7].is_committed

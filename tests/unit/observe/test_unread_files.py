@@ -8,7 +8,7 @@ import pytest
 
 from lastgood.checkpoint.file_logs import SourceFile, source_log_entry
 from lastgood.observe import unread_files as module
-from lastgood.observe.evidence import GatheredQuery, gather
+from lastgood.observe.open_query import OpenQuery, gather
 from lastgood.observe.unread_files import files_after, unread_files
 from lastgood.settings.target import resolve_target
 from lastgood.sources.files.facts import FileState
@@ -20,7 +20,7 @@ def builder(tmp_path: Path) -> CheckpointBuilder:
     return CheckpointBuilder(tmp_path / "checkpoint", FileInput(folder=f"file://{tmp_path}/input", per_batch=2))
 
 
-def evidence(builder: CheckpointBuilder) -> GatheredQuery:
+def evidence(builder: CheckpointBuilder) -> OpenQuery:
     return gather(resolve_target(str(builder.folder)))
 
 

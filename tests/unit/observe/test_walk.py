@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import MirrorUse, gather
+from lastgood.observe.open_query import MirrorUse, gather
 from lastgood.observe.walk import Walk
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
@@ -47,8 +47,8 @@ def test_a_walk_meets_what_a_look_at_everything_finds(tmp_path: Path) -> None:
     assert met == list(whole.records().values())
     assert [record.is_mirrored for record in met[113:118]] == [False, False, True, True, False]
     assert met[117].is_committed
-    assert way.evidence.checkpoint.damage == whole.checkpoint.damage
-    assert set(way.evidence.checkpoint.damage) == {"offsets/115", "offsets/116", "offsets/150", "commits/160"}
+    assert way.query.checkpoint.damage == whole.checkpoint.damage
+    assert set(way.query.checkpoint.damage) == {"offsets/115", "offsets/116", "offsets/150", "commits/160"}
     assert len(way) == 201
     assert list(walk(checkpoint, newest_first=True)) == met[::-1]
 
@@ -57,7 +57,7 @@ def test_few_batches_are_held_at_a_time(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path).run(300)
     way = walk(tmp_path)
     assert sum(1 for _ in way) == 300
-    assert len(way.evidence.records()) == 2
+    assert len(way.query.records()) == 2
 
 
 def test_progress_is_told_from_nothing_to_all(tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_an_entry_of_continuous_mode_is_whole_there_and_damaged_elsewhere(tmp_pa
     (tmp_path / "offsets/1").write_bytes(b'v1\n\n{"orders":{"0":7}}')
     way = walk(tmp_path)
     assert [record.batch_id for record in way if record.time_ms is None] == [1]
-    assert list(way.evidence.checkpoint.damage) == ["offsets/1"]
+    assert list(way.query.checkpoint.damage) == ["offsets/1"]

@@ -9,7 +9,7 @@ from lastgood.checkpoint.checksums import HadoopChecksum
 from lastgood.errors import StorageError
 from lastgood.mirror.backups import BackupMissingError, CheckpointNotEmptyError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import CheckpointMissingError, gather
+from lastgood.observe.open_query import CheckpointMissingError, gather
 from lastgood.operations import backup as operation
 from lastgood.operations.backup import backups, create, keep, restore
 from lastgood.settings.config import Config

@@ -13,9 +13,9 @@ from deltalake.transaction import CommitProperties
 
 from lastgood.checkpoint.source_offsets import DeltaOffset
 from lastgood.diagnosis.engine import Report
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
 from lastgood.observe.positions import StartChoice
-from lastgood.observe.surroundings import EvidenceOptions
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.recover import recover
 from lastgood.planning.price import Waiver

@@ -10,20 +10,12 @@ import pytest
 
 from lastgood.errors import UsageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe.evidence import BatchUnknownError
+from lastgood.observe.batch_json import batch_json
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.find import NotFoundInHistoryError, find_file, find_offset, find_time
+from lastgood.observe.open_query import BatchUnknownError
 from lastgood.observe.state_sizes import inspect_state
-from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.operations.inspect import (
-    NotFoundInHistoryError,
-    batch_json,
-    find_file,
-    find_offset,
-    find_time,
-    inspect_batch,
-    inspect_batches,
-    parse_place,
-    surroundings_of,
-)
+from lastgood.operations.inspect import inspect_batch, inspect_batches, parse_place, with_surroundings
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import LocalStorage, parse_location
 from lastgood.storage.writing import LocalWriter
@@ -339,7 +331,7 @@ def test_the_summary_names_what_is_damaged_and_absent(name: str, checkpoint: Pat
     verbs: list[Callable[[], dict[str, object]]] = [
         lambda: inspect_batches(resolve_target(str(checkpoint))).to_json(),
         lambda: inspect_state(resolve_target(str(checkpoint))).to_json(),
-        inspect_batches(resolve_target(str(checkpoint))).evidence.to_json,
+        inspect_batches(resolve_target(str(checkpoint))).query.to_json,
     ]
     for verb in verbs:
         facts = verb()
@@ -399,7 +391,7 @@ def test_one_batch_is_held_against_sink_and_kafka(checkpoint: Path, tmp_path: Pa
     facts.write_text(f'{{"bootstrap": "b:9092", "topics": {{"orders": {{"partitions": {json.dumps(parts)}}}}}}}')
     options = replace(file_sink(tmp_path / "table", range(4)), kafka=str(facts))
     row, evidence = find_offset(resolve_target(str(checkpoint)), "orders", 0, 11)
-    told = batch_json(row, evidence, surroundings_of(evidence, options))
+    told = batch_json(row, with_surroundings(evidence, options))
     assert told["batch"] == 2
     assert [(each["shown"], each["versions"]) for each in told["sinks"]] == [("live", [])]
     assert told["expired"] == {"orders": {"0": [[10, 12]]}}
@@ -414,4 +406,4 @@ def test_what_kafka_has_of_a_batch_is_unknown_where_it_does_not_say(checkpoint: 
     (tmp_path / "facts.json").write_text('{"topics": {"orders": {"partitions": {"0": {"earliest": 0, "latest": 9}}}}}')
     row, evidence = inspect_batch(resolve_target(str(checkpoint)), 1)
     options = EvidenceOptions(kafka=str(tmp_path / "facts.json"))
-    assert batch_json(row, evidence, surroundings_of(evidence, options))["expired"] is None
+    assert batch_json(row, with_surroundings(evidence, options))["expired"] is None

@@ -9,11 +9,13 @@ import pytest
 from planning import broker, delta, drafted, known, query
 from predicting import change, line
 
+from lastgood.audit.committed import NoCommittedBatchError, read_committed
 from lastgood.audit.logs import verify_logs
+from lastgood.observe.batch_json import again
+from lastgood.observe.find import NotFoundInHistoryError, find_offset
 from lastgood.observe.offsets import offsets_after
 from lastgood.observe.surroundings import reading
-from lastgood.operations.inspect import NotFoundInHistoryError, again, find_offset, inspect_batch, inspect_batches
-from lastgood.operations.verify import NoCommittedBatchError, read_committed
+from lastgood.operations.inspect import inspect_batch, inspect_batches
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.goals.values import RepositionGoal, ResumeGoal
 from lastgood.planning.price import Guarantee
@@ -109,7 +111,7 @@ def test_offsets_names_what_the_plan_holds(tmp_path: Path, text: str, name: str)
 def test_lag_is_counted_from_where_the_query_will_begin(
     tmp_path: Path, text: str, unread: dict[int, tuple[tuple[int, int]]]
 ) -> None:
-    from lastgood.observe.evidence import gather
+    from lastgood.observe.open_query import gather
 
     where = reading(gather(resolve_target(str(at_the_end(tmp_path, text))), batches=2))
     found = exposure_of(where, broker((4, 30), (4, 15)), now_ms=1)

@@ -12,9 +12,9 @@ from lastgood.diagnosis.grade import Grade
 from lastgood.errors import StorageError
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
 from lastgood.observe.below import Reach, checkpoints_below, is_root
-from lastgood.observe.evidence import CheckpointMissingError
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.observation import DiagnoseOptions
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.open_query import CheckpointMissingError
 from lastgood.operations import status as operation
 from lastgood.operations.diagnose import diagnose
 from lastgood.operations.status import status, status_below

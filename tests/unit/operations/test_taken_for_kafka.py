@@ -10,7 +10,7 @@ import pytest
 from foreign import KINESIS, Lines
 from planning import broker, query
 
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.backup import create
 from lastgood.recovery.plans import PlanOptions, make_plan
 from lastgood.settings.target import resolve_target

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lastgood.delta_log.listing import commit_name
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.draft import RepairRefusedError
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.plans import PlanOptions, make_plan

@@ -81,6 +81,18 @@ def test_snapshot_of_a_time_that_the_logs_do_not_know_is_set_aside(tmp_path: Pat
     assert (found.guarantee, found.is_plain) == (EXACT, False)
 
 
+def test_nothing_is_promised_where_a_plan_pins_fewer_partitions_than_the_state_has(tmp_path: Path) -> None:
+    """Spark loads those alone: what the others have counted is gone, and nothing fails."""
+    sizes = stateful(tmp_path, 3, orphan=False)
+    plan = tmp_path / "offsets/2"
+    pinned = plan.read_bytes().replace(b'"spark.sql.shuffle.partitions":"2"', b'"spark.sql.shuffle.partitions":"1"')
+    assert pinned != plan.read_bytes()
+    plan.write_bytes(pinned)
+    found = drafted(known(tmp_path, delta(2), state_files=sizes), ResumeGoal())
+    assert found.guarantee is Guarantee.LOSSY
+    assert any(line.startswith("STATE_PARTITIONS_CHANGED offsets/2") for line in found.rests_on)
+
+
 def test_row_4_refuses_to_commit_a_batch_whose_state_was_never_made(tmp_path: Path) -> None:
     sizes = stateful(tmp_path, 3, orphan=True)
     facts = broker((18, 40), (18, 40))

@@ -14,7 +14,7 @@ from lastgood.errors import UsageError
 from lastgood.journal.attempts_file import attempts_file, read_attempts
 from lastgood.journal.incidents import last_incident
 from lastgood.ladder.tally import parse_tally
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.operations.recover import recover
 from lastgood.operations.status import status
 from lastgood.planning.price import Waiver

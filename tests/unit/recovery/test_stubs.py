@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.observe.surroundings import EvidenceOptions
-from lastgood.observe.survey import Survey, survey
+from lastgood.observe.evidence import EvidenceOptions
+from lastgood.observe.open_query import OpenQuery
+from lastgood.observe.survey import survey
 from lastgood.recovery.stubs import NoStubError, Stub, stubs
 from lastgood.settings.target import resolve_target
 from lastgood.sources.delta.facts import DeltaFacts
 from lastgood.sources.kafka.facts import KafkaFacts
 from lastgood.testing.checkpoints import CheckpointBuilder, FileInput, Input
 
-Seen = Callable[..., Survey]
+Seen = Callable[..., OpenQuery]
 DELTA = b'{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,"isStartingVersion":false}'
 
 
@@ -23,19 +24,19 @@ DELTA = b'{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,"
 def seen(tmp_path: Path) -> Seen:
     """A query of three batches, and how it was asked for."""
 
-    def of(source: Input | None = None, options: EvidenceOptions | None = None, line: bytes | None = None) -> Survey:
+    def of(source: Input | None = None, options: EvidenceOptions | None = None, line: bytes | None = None) -> OpenQuery:
         CheckpointBuilder(tmp_path / "chk", source).run(3)
         newest = tmp_path / "chk/offsets/2"
         if line is not None:
             newest.write_bytes(b"\n".join([*newest.read_bytes().split(b"\n")[:2], line]))
         found = survey(resolve_target(str(tmp_path / "chk")), evidence=EvidenceOptions())
-        return replace(found, asked=options or EvidenceOptions())
+        return replace(found, options=options or EvidenceOptions())
 
     return of
 
 
-def found(what: Survey) -> Stub:
-    (stub,) = stubs(what.evidence.checkpoint, what, fail_on_data_loss=False)
+def found(what: OpenQuery) -> Stub:
+    (stub,) = stubs(what.checkpoint, what, fail_on_data_loss=False)
     return stub
 
 
@@ -66,7 +67,7 @@ def test_table_is_read_where_it_is_known_to_lie(seen: Seen) -> None:
     without = seen(line=DELTA)
     with pytest.raises(NoStubError, match="Delta table, and no log tells where it lies"):
         found(without)
-    known = replace(without, world=replace(without.world, tables={"0": DeltaFacts("/lake/in")}))
+    known = replace(without, seen=replace(without.seen, tables={"0": DeltaFacts("/lake/in")}))
     assert found(known) == Stub("delta", {"failOnDataLoss": "false"}, ("/lake/in",))
 
 
@@ -88,17 +89,17 @@ def test_source_that_cannot_be_had_is_told(
 
 def test_broker_that_does_not_answer_or_is_a_file_is_told(seen: Seen, tmp_path: Path) -> None:
     asked = seen(options=EvidenceOptions(kafka="b:9092"))
-    silent = replace(asked, world=replace(asked.world, kafka=KafkaFacts("b:9092", 0, unknown="timed out")))
+    silent = replace(asked, seen=replace(asked.seen, kafka=KafkaFacts("b:9092", 0, unknown="timed out")))
     with pytest.raises(NoStubError, match="Kafka does not answer: timed out"):
         found(silent)
     facts = tmp_path / "facts.json"
     facts.write_text(json.dumps(KafkaFacts("b:9092", 0).to_json()))
     with pytest.raises(NoStubError, match="needs the broker itself"):
-        found(replace(asked, asked=EvidenceOptions(kafka=str(facts))))
+        found(replace(asked, options=EvidenceOptions(kafka=str(facts))))
 
 
 def test_query_without_any_plan_names_no_source(tmp_path: Path) -> None:
     CheckpointBuilder(tmp_path / "chk")
     empty = survey(resolve_target(str(tmp_path / "chk")), evidence=EvidenceOptions())
     with pytest.raises(NoStubError, match="no log names the sources"):
-        stubs(empty.evidence.checkpoint, empty, fail_on_data_loss=True)
+        stubs(empty.checkpoint, empty, fail_on_data_loss=True)

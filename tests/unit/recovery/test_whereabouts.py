@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.journal.plan_file import parse_plan
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.planning.plan import Plan, Promise
 from lastgood.planning.price import Guarantee
 from lastgood.recovery.whereabouts import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from planning import broker
 
 from lastgood.journal.topic_ids import write_topic_ids
-from lastgood.observe.surroundings import EvidenceOptions
+from lastgood.observe.evidence import EvidenceOptions
 from lastgood.sources.kafka.facts import KafkaFacts, TopicFacts
 from lastgood.storage.reading import parse_location
 from lastgood.storage.writing import LocalWriter

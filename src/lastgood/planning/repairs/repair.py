@@ -24,6 +24,7 @@ from lastgood.checkpoint.query import QueryMetadata
 from lastgood.checkpoint.source_offsets import SourceOffset
 from lastgood.diagnosis.records import ONLY_TWICE, against_exactly_once
 from lastgood.diagnosis.rules_kafka_broker import suspicions
+from lastgood.diagnosis.rules_state import STALE_STATE_SNAPSHOT, STATE_LEFT_OVER
 from lastgood.diagnosis.sink_conditions import SINK_BEHIND, SINK_ROLLED_BACK
 from lastgood.planning.draft import Draft, Edit, RepairRefusedError
 from lastgood.planning.log_edits import edited, names_in, with_checksums
@@ -162,7 +163,9 @@ class Work:
         prices = [repair.prices for repair in self.repairs if repair.prices]
         asked = outlook.prices or (prices[-1] if prices else ())
         # No word is better than the price that is named beside it.
-        guarantee, against = self._held_against_findings(weakest((*words, *(price.guarantee for price in asked))))
+        guarantee, against = self._held_against_findings(
+            weakest((*words, *(price.guarantee for price in asked))), moves
+        )
         return Draft(
             edits=edits,
             guarantee=guarantee,
@@ -177,7 +180,7 @@ class Work:
     def _is_plain(self) -> bool:
         return not (self.edits or any(repair.sinks for repair in self.repairs))
 
-    def _held_against_findings(self, word: Guarantee) -> tuple[Guarantee, tuple[str, ...]]:
+    def _held_against_findings(self, word: Guarantee, moves: tuple[MoveStep, ...]) -> tuple[Guarantee, tuple[str, ...]]:
         """The guarantee, and why it is a weaker one where `diagnose` would report a loss or a repetition then."""
         if word is Guarantee.LOSSY:
             return word, ()
@@ -185,6 +188,8 @@ class Work:
         if self.standing.query_id is None:  # it begins as another query, which the sinks do not know
             world = seen_as(world, "", asked_as=self.began.query_id)
         priced = () if self._is_plain() else (SINK_ROLLED_BACK, SINK_BEHIND)  # or it is read again
+        if moves:  # every file of a version that has yet to be made is set aside
+            priced = (*priced, STALE_STATE_SNAPSHOT, STATE_LEFT_OVER)
         against = [each for each in against_exactly_once(world, restart) if each.condition not in priced]
         again = (*self._left_out_again(), *self._looked_recreated())
         if not (against or again):

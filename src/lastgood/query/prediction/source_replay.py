@@ -61,12 +61,15 @@ def taken_for_tables(world: Observation) -> list[str]:
     A table has its id from its log: an older copy that was put back has it as well, and once it is written on, other
     rows have numbers that were read.
     """
-    return [
-        f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
-        " nobody has looked"
-        for source_id, offset, _ in _reached(world, _NOTHING)
-        if isinstance(offset, DeltaOffset) and source_id not in world.tables
-    ]
+    taken = []
+    for source_id, offset, _ in _reached(world, _NOTHING):
+        if not isinstance(offset, DeltaOffset) or source_id in world.tables:
+            continue
+        line = (
+            f"the assumption that the table of source {source_id} is as it was read: no file tells where it is, so that"
+        )
+        taken.append(f"{line} nobody has looked")
+    return taken
 
 
 def _is_recorded_as_kafka(world: Observation) -> bool | None:
@@ -88,7 +91,10 @@ def _reached(
     newest = world.checkpoint.newest_offsets
     written = {log.name: log.initial.offset for log in world.checkpoint.sources if log.initial is not None}
     begun = {**begun_before, **written}
-    reached = {line.source_id: line.offset for line in newest.sources} if newest else begun
+    if newest:
+        reached = {line.source_id: line.offset for line in newest.sources}
+    else:
+        reached = begun
     for source_id, offset in reached.items():
         yield source_id, offset, begun.get(source_id)
 
@@ -97,7 +103,10 @@ def _unasked(world: Observation, begun_before: Mapping[str, SourceOffset]) -> It
     for source_id, offset, initial in _reached(world, begun_before):
         if not _is_asked(world, source_id, offset, initial):
             is_gone = counts_rows(offset, initial)
-            name = _like_kafka(world) if isinstance(offset, KafkaOffset) else name_of(offset, initial)
+            if isinstance(offset, KafkaOffset):
+                name = _like_kafka(world)
+            else:
+                name = name_of(offset, initial)
             yield Unasked(source_id, name, is_gone, is_vouched_for=world.source_replays and not is_gone)
 
 

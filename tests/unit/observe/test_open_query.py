@@ -9,8 +9,8 @@ from trips import fewest
 
 from lastgood.checkpoint.source_offsets import KafkaOffset
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder
-from lastgood.observe import evidence as operation
-from lastgood.observe.evidence import (
+from lastgood.observe import open_query as operation
+from lastgood.observe.open_query import (
     BatchUnknownError,
     CheckpointMissingError,
     batch_unknown,
@@ -69,18 +69,18 @@ def test_what_the_checkpoint_and_its_mirror_know_is_one_history(purged: Path) ->
 
 
 def test_the_mirror_is_read_only_where_the_checkpoint_does_not_hold_what_is_wanted(purged: Path) -> None:
-    assert gather(resolve_target(str(purged)), batches=4).mirror == ()
-    assert gather(resolve_target(str(purged)), batches=5).mirror != ()
+    assert gather(resolve_target(str(purged)), batches=4).seen.copies == ()
+    assert gather(resolve_target(str(purged)), batches=5).seen.copies != ()
     (purged / "offsets/20").write_bytes(b"")
     damaged = gather(resolve_target(str(purged)), batches=2)
-    assert damaged.mirror != ()
+    assert damaged.seen.copies != ()
 
 
 def test_a_few_batches_can_be_read_more(purged: Path) -> None:
     few = gather(resolve_target(str(purged)), batches=2)
     assert list(few.records()) == [19, 20]
     assert list(few.with_batches([17, 18]).records()) == [17, 18, 19, 20]
-    assert few.with_batches([17, -1]).mirror == ()
+    assert few.with_batches([17, -1]).seen.copies == ()
     assert len(few.with_batches([3]).records()) == 21
 
 

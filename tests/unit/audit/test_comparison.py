@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from lastgood.audit import spark_job, specification
+from lastgood.audit.committed import NoCommittedBatchError, read_committed
+from lastgood.audit.spark_job import SinkUnreadableError
+from lastgood.audit.specification import audit_spec, sink_table
 from lastgood.errors import LastgoodError, UsageError
-from lastgood.operations import verify
-from lastgood.operations.verify import NoCommittedBatchError, SinkUnreadableError, read_committed, sink_table
 from lastgood.settings.target import resolve_target
 from lastgood.sources.kafka.facts import FoundRecord, KafkaFacts, PartitionFacts, TopicFacts
 from lastgood.sources.kafka.reader import SourceKindError, TopicRecreatedError
@@ -112,8 +114,8 @@ def spec_where_kafka_has(
         assert PLANNED_MS + 1 in times_ms
         return KafkaFacts(servers, PLANNED_MS, {"orders": topic}, {PLANNED_MS + 1: {"orders": {0: first}}})
 
-    monkeypatch.setattr(verify, "ask_kafka", answer)
-    return verify.audit_spec(resolve_target(str(tmp_path / "chk")), kafka="k:9092", sink="table:t", **options)
+    monkeypatch.setattr(specification, "ask_kafka", answer)
+    return audit_spec(resolve_target(str(tmp_path / "chk")), kafka="k:9092", sink="table:t", **options)
 
 
 HOUR_LATER, A_MINUTE_LATER = FoundRecord(0, PLANNED_MS + 3_600_000), FoundRecord(0, PLANNED_MS + 60_000)
@@ -143,7 +145,7 @@ def test_person_settles_what_clocks_leave_open(tmp_path: Path, monkeypatch: pyte
 
 def test_isolation_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        verify.audit_spec(resolve_target("/chk"), kafka="broker:9092", sink="table:t", isolation_level="serializable")
+        audit_spec(resolve_target("/chk"), kafka="broker:9092", sink="table:t", isolation_level="serializable")
     assert caught.value.found == "serializable"
 
 
@@ -158,7 +160,7 @@ def test_isolation_level_that_does_not_exist_is_refused() -> None:
     ],
 )
 def test_each_refusal_of_the_job_is_an_error_of_its_own(kind: str, condition: str, exit_code: int) -> None:
-    error = verify._refused({"kind": kind, "subject": "what", "found": "why"}, Path("verify.log"))
+    error = spark_job._refused({"kind": kind, "subject": "what", "found": "why"}, Path("verify.log"))
     assert isinstance(error, LastgoodError)
     assert (error.condition, error.exit_code) == (condition, exit_code)
     assert "why" in " ".join(error.facts().values())
@@ -167,6 +169,6 @@ def test_each_refusal_of_the_job_is_an_error_of_its_own(kind: str, condition: st
 def test_log_is_kept_and_stages_are_passed_on() -> None:
     lines = ["starting\n", f'{MARK}{{"stage": "reading"}}\n', "Exception: no\n", "\tat here\n", "\n"]
     log, told = io.StringIO(), list[str]()
-    assert verify._follow(lines, log, told.append) == "Exception: no"
+    assert spark_job._follow(lines, log, told.append) == "Exception: no"
     assert told == ["reading"]
     assert log.getvalue() == "starting\nException: no\n\tat here\n\n"

@@ -1,0 +1,98 @@
+"""Batches as JSON: each with what the sinks show of it, one in full with how to read its input once more."""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import Any
+
+from lastgood.checkpoint.commits import CommitEntry
+from lastgood.checkpoint.offsets import OffsetEntry
+from lastgood.checkpoint.source_offsets import OFFSET_EARLIEST
+from lastgood.observe.open_query import OpenQuery
+from lastgood.observe.rows import BatchRow
+from lastgood.observe.shown import SinkComparison
+from lastgood.query.history import SourceRead
+from lastgood.query.kafka import not_served
+from lastgood.sources.kafka.facts import KafkaFacts
+from lastgood.sources.kafka.ranges import Range, Ranges, ranges_to_json, union
+
+
+def head_json(query: OpenQuery, comparison: SinkComparison) -> dict[str, Any]:
+    """What the JSON begins with: the checkpoint, and what was asked beside it."""
+    told = [
+        {
+            "location": sink.location,
+            "kind": sink.kind,
+            "known": sink.known,
+            "last_batch": sink.last_batch,
+            "skips_up_to": sink.skips_up_to,
+            "because": sink.because,
+        }
+        for sink in comparison.sinks
+    ]
+    return {**query.to_json(), "sinks": told}
+
+
+def row_json(row: BatchRow, comparison: SinkComparison) -> dict[str, Any]:
+    """A batch with what the sinks show of it."""
+    return {**row.to_json(), "sinks": [each.to_json() for each in comparison.of(row)]}
+
+
+def batch_json(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
+    """One batch in full: `row_json`, what its commit says, its pinned confs, how to process it again."""
+    record = query.records([row.batch])[row.batch]
+    commit = record.commit if isinstance(record.commit, CommitEntry) else None
+    kafka = query.seen.kafka
+    expired = _expired(row, kafka)
+    return {
+        **row_json(row, SinkComparison(query, query.seen.sinks)),
+        "next_batch_watermark_ms": commit.next_batch_watermark_ms if commit else None,
+        "conf": dict(sorted(record.offsets.conf.items())) if isinstance(record.offsets, OffsetEntry) else {},
+        "again": again(row, query, kafka.bootstrap if kafka else None),
+        "expired": None if expired is None else ranges_to_json(expired),
+    }
+
+
+def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
+    """What the batch read and Kafka no longer has; None if that is not known."""
+    whole: Ranges = reduce(union, (read.ranges for read in row.reads if read.ranges), {})
+    if facts is None or not whole or any(read.unresolved for read in row.reads):
+        return None
+    earliest = facts.earliest
+    known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
+    return not_served(whole, facts) if known else None
+
+
+def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list[str]:
+    """What to type to read the input of a batch once more, as a batch query of Spark."""
+    servers = "…" if bootstrap is None else f'"{bootstrap}"'
+    lines = []
+    for read in row.reads:
+        spans = _spans(read)
+        if spans:
+            start = {topic: {str(p): first for p, (first, _) in each.items()} for topic, each in spans.items()}
+            end = {topic: {str(p): last for p, (_, last) in each.items()} for topic, each in spans.items()}
+            partitions = {topic: list(map(int, each)) for topic, each in start.items()}
+            options = {"assign": partitions, "startingOffsets": start, "endingOffsets": end}
+            given = "".join(f""".option("{name}", '{json.dumps(value)}')""" for name, value in options.items())
+            lines.append(f'spark.read.format("kafka").option("kafka.bootstrap.servers", {servers}){given}.load()')
+        elif read.files is not None:
+            first, stop = read.files
+            known = query.source_files(read.source_id)
+            files = dict.fromkeys(file.path for file in known if first <= file.log_id < stop)
+            lines.append(f"spark.read…load({json.dumps(list(files))})")
+    return lines
+
+
+def _spans(read: SourceRead) -> dict[str, dict[int, Range]]:
+    """From where to where a batch query has to read each partition; where that is the earliest, Spark looks it up."""
+    found = {
+        topic: {each: (parts[0][0], parts[-1][1]) for each, parts in partitions.items()}
+        for topic, partitions in (read.ranges or {}).items()
+    }
+    for topic, partitions in read.unresolved.items():
+        from_earliest = {each: span for each, span in partitions.items() if span[0] == OFFSET_EARLIEST and span[1] >= 0}
+        if from_earliest:
+            found[topic] = {**found.get(topic, {}), **from_earliest}
+    return found

@@ -1,0 +1,55 @@
+"""Where the agent in the driver writes: a folder of this run, and how every Python of the command finds it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+import psutil
+
+from lastgood.process.driver import Launch
+from lastgood.spark.agent import SITE_FOLDER
+from lastgood.spark.agent.driver import FOLDER_VARIABLE
+from lastgood.storage.rights import make_private
+from lastgood.supervise.events import Event, Noticed
+
+_AGENT_FOLDERS_KEPT = 20
+
+
+def name_agent_folder(name: str) -> Path:
+    """A folder of this run, on this machine."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return platformdirs.user_state_path("lastgood") / "agent" / name / f"{stamp}-{os.getpid()}"
+
+
+def instrument(launch: Launch, folder: Path) -> Launch:
+    """The same command; every Python that it starts finds the agent."""
+    inherited = launch.env.get("PYTHONPATH")
+    path = str(SITE_FOLDER) if not inherited else f"{SITE_FOLDER}{os.pathsep}{inherited}"
+    return replace(launch, env={**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)})
+
+
+def make_agent_folder(folder: Path, tell: Callable[[Event], None]) -> None:
+    """Make it, and remove those of runs long past."""
+    try:
+        make_private(folder)  # exceptions may quote data
+        old = sorted(each for each in folder.parent.iterdir() if each != folder)[:-_AGENT_FOLDERS_KEPT]
+        for each in old:
+            owner = each.name.rpartition("-")[2]
+            if not (owner.isdigit() and psutil.pid_exists(int(owner))):
+                # Safe: a folder that was named after a run of this pipeline, whose process is gone, and older than the
+                # newest ones, which stay: what it holds was for that run alone. No link is followed.
+                shutil.rmtree(each)
+    except OSError as error:
+        tell(
+            Noticed(
+                at=time.time(),
+                condition="AGENT_FOLDER_NOT_WRITTEN",
+                sentence=f"{folder} cannot be written ({error.strerror}): nothing of what the agent sees is kept",
+            )
+        )
