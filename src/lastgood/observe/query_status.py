@@ -68,8 +68,8 @@ class Status(JsonValue):
         "checkpoint=location grade=_grade query_id=stand.query_id mode=stand.mode stateful=stand.is_stateful "
         "last_planned=stand.position.planned last_committed=stand.position.committed "
         "last_loadable_state=stand.position.state last_good time_ms restart=stand.outcome unknowns problems warnings "
-        "findings mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed next "
-        "undo",
+        "findings mirrored=_mirrored left_behind=_left_behind kafka=exposure sinks last_incident=_last_incident failed "
+        "next undo",
         texts="checkpoint",
     )
     """What `status --format json` prints of one checkpoint."""

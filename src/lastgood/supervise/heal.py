@@ -291,16 +291,7 @@ class Healer:
             named = "sink in lastgood.toml" if self._pipeline.is_configured else "--sink"
             sentence = f"{warning.effect} Name what can tell ({named}), or say --first-start."
             self._tell(Noticed(at=time.time(), condition=warning.condition.name, sentence=sentence))
-        self._tell(
-            Diagnosed(
-                at=time.time(),
-                checkpoint=checkpoint,
-                because=decision.because,
-                guarantee=None if query.plan is None else query.plan.guarantee.value,
-                rests_on=[] if query.plan is None else list(query.plan.rests_on),
-                seconds=round(seconds, 3),
-            )
-        )
+        self._tell(_diagnosed(checkpoint, decision, seconds))
         return None
 
     def _given_up(self, checkpoint: str, query: _Query, before: Attempts) -> LastgoodError:
@@ -412,6 +403,21 @@ def _person(target: Target, evidence: EvidenceOptions, decision: Decision) -> Pe
     else:
         needed.file = str(decision.file)
     return needed
+
+
+def _diagnosed(checkpoint: str, decision: Decision, seconds: float) -> Diagnosed:
+    """That a query can be started as it stands, with what that rests on."""
+    guarantee, rests_on = None, []
+    if decision.plan is not None:
+        guarantee, rests_on = decision.plan.guarantee.value, list(decision.plan.rests_on)
+    return Diagnosed(
+        at=time.time(),
+        checkpoint=checkpoint,
+        because=decision.because,
+        guarantee=guarantee,
+        rests_on=rests_on,
+        seconds=round(seconds, 3),
+    )
 
 
 def _passwords(asked: Asked, evidence: EvidenceOptions) -> list[str]:
