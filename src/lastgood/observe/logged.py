@@ -87,14 +87,12 @@ def find_logged_query(log: DriverLog | None, query_id: str | None) -> LoggedQuer
 def ask_tables(query: OpenQuery, logged: LoggedQuery | None) -> Mapping[str, DeltaFacts]:
     """What the Delta tables still serve that the query reads, as far as a log tells where they are."""
     newest = query.checkpoint.newest_offsets
-    lines = (
-        {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
-        if newest
-        else {}
-    )
-    told = [
-        source for source in (logged.sources if logged else ()) if is_told_as_table(source.kind) and source.location
-    ]
+    if newest:
+        lines = {line.source_id: line.offset for line in newest.sources if isinstance(line.offset, DeltaOffset)}
+    else:
+        lines = {}
+    sources = logged.sources if logged else ()
+    told = [source for source in sources if is_told_as_table(source.kind) and source.location]
     found = {}
     for source_id, offset in lines.items():
         is_alone = len(lines) == len(told) == 1
@@ -116,4 +114,6 @@ def _table(location: str, open_at: Callable[[Location], Storage]) -> DeltaFacts:
 def _table_id(source: SourceFacts) -> str | None:
     """The id of the table at the offset that a log tells of a source."""
     offset = source.end_offset if isinstance(source.end_offset, dict) else source.start_offset
-    return offset.get("reservoirId") if isinstance(offset, dict) else None
+    if not isinstance(offset, dict):
+        return None
+    return offset.get("reservoirId")

@@ -164,7 +164,9 @@ class Status(JsonValue):
         """The command that takes a repair back that was begun; None where there is none, or where it is `next`."""
         sealed = (finding for finding in self.findings if finding.condition is SEALED_BY_LASTGOOD)
         undo = next((finding.evidence["undo"] for finding in sealed), None)
-        return None if undo is None or undo == self.next else str(undo)
+        if undo is None or undo == self.next:
+            return None
+        return str(undo)
 
     def next_offsets(self) -> Mapping[str, Offsets]:
         """Kafka sources: where the next batch begins, per source."""
@@ -178,11 +180,15 @@ class Status(JsonValue):
     @property
     def _mirrored(self) -> tuple[int | None, int | None] | None:
         mirrored = None if self.stand is None else self.stand.mirrored
-        return None if mirrored is None else (mirrored.oldest, mirrored.newest)
+        if mirrored is None:
+            return None
+        return (mirrored.oldest, mirrored.newest)
 
     @property
     def _left_behind(self) -> dict[str, Any] | None:
-        return None if self.left is None else _left_json(self.left, self.asked)
+        if self.left is None:
+            return None
+        return _left_json(self.left, self.asked)
 
     @property
     def _last_incident(self) -> dict[str, Any] | None:
@@ -191,19 +197,24 @@ class Status(JsonValue):
             return None
         if isinstance(incident, LastgoodError):
             return {"error": incident.to_json()}
-        newest = incident.attempts[-1] if incident.attempts else None
+        newest = None
+        if incident.attempts:
+            newest = incident.attempts[-1]
+        did = None if newest is None else newest.did
+        because = None if newest is None else newest.because
+        signature = None if self.incident_signature is None else self.incident_signature.value
         return {
             "id": incident.id,
             "failed_at_ms": incident.failed_at_ms,
             "cause": incident.cause_line,
-            "did": None if newest is None else newest.did,
-            "because": None if newest is None else newest.because,
+            "did": did,
+            "because": because,
             "outcome": incident.outcome,
             "first_batch": incident.first_batch,
             "back_after_seconds": incident.back_after_seconds,
             "promise": incident.promise_state,
             "next": self.asked.command("report", incident.id),
-            "signature": None if self.incident_signature is None else self.incident_signature.value,
+            "signature": signature,
             "error": None,
         }
 
