@@ -57,20 +57,13 @@ def report(
         UsageError: nobody knows which checkpoint is meant; an option is not understood (subclasses).
         StorageError: the storage does not answer (subclasses).
     """
-    if target is None:
-        config = config or Config()
-    else:
-        config = target.config
-    if target is None:
-        target = _place(recovery, options, config)
+    config = (config or Config()) if target is None else target.config
+    target = _place(recovery, options, config) if target is None else target
     location = target.location
     storage = open_writable(location)
     incident = _incident(storage, location, recovery)
     is_by_hand = not isinstance(incident, Incident)
-    if isinstance(incident, Incident):
-        ids = incident.recoveries
-    else:
-        ids = (incident,)
+    ids = incident.recoveries if isinstance(incident, Incident) else (incident,)
     keys = keys_of(config)
     found = carried_out(storage, location, ids, config, keys)
     if not isinstance(incident, Incident):
@@ -81,9 +74,7 @@ def report(
         incident = _by_hand(found[0], str(location))
     incident = replace(incident, checkpoint=str(location))  # what its file names lies in the lake, and is pasted
     incident = closed(incident, found, storage, target=target, options=options)
-    signature = None
-    if keys and not is_by_hand:
-        signature = worst(file_of_incident(storage, location, incident.id, keys))
+    signature = worst(file_of_incident(storage, location, incident.id, keys)) if keys and not is_by_hand else None
     return IncidentReport(incident, found, tuple(_lost(incident, storage, location)), is_by_hand, signature)
 
 
@@ -91,9 +82,7 @@ def _incident(storage: Storage, location: Location, wanted: str) -> Incident | s
     """The incident that is meant; the id of a recovery that belongs to none."""
     incidents, known = list_incidents(storage, location), recoveries(storage, location)
     if wanted == LAST and (incidents or known):
-        newest = None
-        if known:
-            newest = find_recovery(storage, location, LAST)
+        newest = find_recovery(storage, location, LAST) if known else None
         if not incidents:
             return newest or ""
         last = read_incident(storage, location, incidents[-1])
@@ -129,30 +118,16 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
     begun_ms = next((at_ms for _, at_ms in done.stages if at_ms is not None), 0)
     made_ms = begun_ms if plan is None else plan.made_at_ms
     ends = [at_ms for stage, at_ms in done.stages if stage is RecoveryStage.CLOSED and at_ms is not None]
-    if plan is None:
-        because = "its file cannot be read"
-    else:
-        because = _aim(plan)
-    if ends:
-        seconds = (ends[0] - begun_ms) / 1000
-    else:
-        seconds = 0.0
-    kept = None
-    if plan is not None:
-        kept = kept_plan(plan)
     attempt = Attempt(
         at_ms=made_ms,
         did="repair",
-        because=because,
-        seconds=seconds,
+        because="its file cannot be read" if plan is None else _aim(plan),
+        seconds=(ends[0] - begun_ms) / 1000 if ends else 0.0,
         recovery=done.recovery,
-        plan=kept,
+        plan=None if plan is None else kept_plan(plan),
         proof=done.proof,
     )
-    if plan is None:
-        position = {}
-    else:
-        position = {name: plan.position.get(name) for name in ("planned", "committed")}
+    position = {} if plan is None else {name: plan.position.get(name) for name in ("planned", "committed")}
     return Incident(
         id=done.recovery,
         checkpoint=checkpoint,
@@ -164,10 +139,7 @@ def _by_hand(done: CarriedOut, checkpoint: str) -> Incident:
 
 def _aim(plan: Plan) -> str:
     chosen = plan.options.get("chosen")
-    if isinstance(chosen, str):
-        where = f" ({chosen})"
-    else:
-        where = ""
+    where = f" ({chosen})" if isinstance(chosen, str) else ""
     return f"{plan.goal}{where}, {plan.guarantee.value.replace('_', ' ')}"
 
 
@@ -179,10 +151,7 @@ def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[
     folder = location.sibling(WORK_SUFFIX) / RECORDS_FOLDER
     try:
         names = [name for name in storage.names(folder) or () if not name.endswith("/")]
-        if names:
-            records = newest_records(storage, folder, names)
-        else:
-            records = []
+        records = newest_records(storage, folder, names) if names else []
     except StorageError:  # the ranges are known; only when they were written is not
         records = []
     yield from lost_ranges(plan, [each for each in records if isinstance(each, Progress)])
@@ -190,10 +159,7 @@ def _lost(incident: Incident, storage: Storage, location: Location) -> Iterator[
 
 def _place(recovery: str, options: EvidenceOptions, config: Config) -> Target:
     """The query that is meant, where nobody has named it."""
-    if recovery == LAST:
-        remembered = None
-    else:
-        remembered = whereabouts(recovery)
+    remembered = None if recovery == LAST else whereabouts(recovery)
     if remembered is not None:
         return Target(str(remembered), config=config)
     configured = _configured(config)
