@@ -244,12 +244,10 @@ STILL_FOLDED = frozenset(
     {
         "_ask_kafka",
         "_by_hand",
-        "_incident_json",
         "_kafka_question",
         "_kafka_topics",
         "_reckoned",
         "_require_judged",
-        "_tables",
         "answers",
         "batch_json",
         "diagnose_and_save",
@@ -259,7 +257,6 @@ STILL_FOLDED = frozenset(
         "offsets_after",
         "reading",
         "record",
-        "to_json",
         "with_batches",
     }
 )
