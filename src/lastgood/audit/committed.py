@@ -63,7 +63,10 @@ def read_committed(checkpoint: str) -> CommittedReads:
     initial = {name: began for name, began in initial.items() if _is_resolved(began)}
     is_start_known = all(line.source_id in initial for line in committed.sources)
     # A running query may remove its oldest entry at any time: it is asked for only if it is needed.
-    oldest = committed if is_start_known else _offset_entry(storage, location, found.offsets.ids.oldest)
+    if is_start_known:
+        oldest = committed
+    else:
+        oldest = _offset_entry(storage, location, found.offsets.ids.oldest)
     return CommittedReads(found.last_committed, committed_ranges(committed, initial, oldest), is_start_known)
 
 
@@ -75,7 +78,9 @@ def _is_resolved(offset: SourceOffset) -> bool:
 def _nothing_committed(found: Checkpoint) -> str:
     if found.presence is not Presence.PRESENT:
         return "no such folder" if found.presence is Presence.MISSING else "an empty folder"
-    return "no batch" if found.last_planned is None else f"batch {found.last_planned}, planned and not committed"
+    if found.last_planned is None:
+        return "no batch"
+    return f"batch {found.last_planned}, planned and not committed"
 
 
 def _offset_entry(storage: Storage, checkpoint: Location, batch_id: int) -> OffsetEntry:

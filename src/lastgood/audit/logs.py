@@ -87,7 +87,10 @@ class _Committed:
                 self.unread.append(record.batch_id)
             yield record
         # Spark takes old plans away before their commits: what is older than the oldest plan is purged, not lost.
-        self.unread = purged + self.unread if self.first is None else self.unread
+        if self.first is None:
+            self.unread = purged + self.unread
+        else:
+            self.unread = self.unread
 
     @property
     def count(self) -> int:
@@ -144,7 +147,9 @@ def _initial(copies: tuple[Copy, ...]) -> InitialOffsets:
     found = {}
     for copy in copies:
         folder, _, name = copy.path.rpartition("/")
-        began = parse_initial_offset(copy.content) if name == "0" and folder.startswith(f"{SOURCES}/") else None
+        began = None
+        if name == "0" and folder.startswith(f"{SOURCES}/"):
+            began = parse_initial_offset(copy.content)
         if isinstance(began, InitialOffset):
             found[folder.removeprefix(f"{SOURCES}/")] = began.offset
     return found

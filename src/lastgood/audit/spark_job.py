@@ -104,7 +104,10 @@ def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -
                 tell("starting Spark")
                 last = _follow(lines, kept, tell)
                 ending = child.wait()
-        found = json.loads(answer.read_text()) if answer.exists() else {}
+        if answer.exists():
+            found = json.loads(answer.read_text())
+        else:
+            found = {}
     if "result" in found:
         result: Mapping[str, Any] = found["result"]
         return result
@@ -151,7 +154,9 @@ def _submit(spark: SparkSubmit, arguments: Sequence[str], output: IO[bytes], tel
 
 
 def _option(name: str, value: str | None) -> tuple[str, ...]:
-    return () if value is None else (name, value)
+    if value is None:
+        return ()
+    return (name, value)
 
 
 def _refused(error: Mapping[str, str], log: Path) -> LastgoodError:

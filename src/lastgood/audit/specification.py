@@ -60,7 +60,9 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
     table = sink_table(sink)
     checkpoint = target.checkpoint
     committed = read_committed(checkpoint)
-    config = None if kafka_config is None else read_kafka_config(kafka_config)
+    config = None
+    if kafka_config is not None:
+        config = read_kafka_config(kafka_config)
     topics = {each.topic for each in committed.ranges}
     query = gather(target, batches=BATCHES)
     stands = reading(query)

@@ -14,7 +14,9 @@ from lastgood.storage.reading import Location, Storage
 def read_last_incident(storage: Storage, location: Location) -> Incident | LastgoodError | None:
     """The last incident; why it cannot be read, which is no reason to say nothing of the rest."""
     try:
-        return last_incident(storage, location) if location.name else None
+        if not location.name:
+            return None
+        return last_incident(storage, location)
     except LastgoodError as error:
         return error
 
@@ -23,7 +25,10 @@ def judge_signature(
     storage: Storage, location: Location, last: Incident | LastgoodError | None, config: Config
 ) -> SignatureStanding | None:
     """What the keys of this machine say of its file; None without a key, or without an incident that can be read."""
-    keys = keys_of(config) if isinstance(last, Incident) else NO_KEYS
+    if isinstance(last, Incident):
+        keys = keys_of(config)
+    else:
+        keys = NO_KEYS
     if not keys or not isinstance(last, Incident):
         return None
     from lastgood.journal.signed_files import file_of_incident, worst  # noqa: PLC0415 - nobody without a key needs it

@@ -107,8 +107,10 @@ def _oldest_kept(paths: Iterable[str]) -> dict[str, int]:
         folder = _folder(path)
         if folder in (OFFSETS, COMMITS):
             first = _log_id(path) + 1 - _BATCHES_RESTORED
+        elif path.endswith(COMPACT_SUFFIX):
+            first = _log_id(path)
         else:
-            first = _log_id(path) if path.endswith(COMPACT_SUFFIX) else 0
+            first = 0
         oldest[folder] = max(first, oldest.get(folder, 0))
     return oldest
 

@@ -134,7 +134,9 @@ def _own_disk(location: Location, mounts: Path) -> str | None:
     mounted = [line.split(" ")[1:3] for line in lines if line.count(" ") > 2]
     holding = [(_unescaped(folder), kind) for folder, kind in reversed(mounted)]  # a later one hides an earlier one
     around = [(len(folder), kind) for folder, kind in holding if path.is_relative_to(folder)]
-    kind = max(around, key=lambda each: each[0])[1] if around else None
+    kind = None
+    if around:
+        kind = max(around, key=lambda each: each[0])[1]
     return kind if kind in _OWN_DISKS else None
 
 

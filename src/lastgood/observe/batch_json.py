@@ -45,12 +45,21 @@ def batch_json(row: BatchRow, query: OpenQuery) -> dict[str, Any]:
     commit = record.commit if isinstance(record.commit, CommitEntry) else None
     kafka = query.seen.kafka
     expired = _expired(row, kafka)
+    next_batch_watermark_ms = commit.next_batch_watermark_ms if commit else None
+    if isinstance(record.offsets, OffsetEntry):
+        conf = dict(sorted(record.offsets.conf.items()))
+    else:
+        conf = {}
+    bootstrap = kafka.bootstrap if kafka else None
+    expired_json = None
+    if expired is not None:
+        expired_json = ranges_to_json(expired)
     return {
         **row_json(row, SinkComparison(query, query.seen.sinks)),
-        "next_batch_watermark_ms": commit.next_batch_watermark_ms if commit else None,
-        "conf": dict(sorted(record.offsets.conf.items())) if isinstance(record.offsets, OffsetEntry) else {},
-        "again": again(row, query, kafka.bootstrap if kafka else None),
-        "expired": None if expired is None else ranges_to_json(expired),
+        "next_batch_watermark_ms": next_batch_watermark_ms,
+        "conf": conf,
+        "again": again(row, query, bootstrap),
+        "expired": expired_json,
     }
 
 
@@ -61,12 +70,17 @@ def _expired(row: BatchRow, facts: KafkaFacts | None) -> Ranges | None:
         return None
     earliest = facts.earliest
     known = all(each in earliest.get(topic, {}) for topic, parts in whole.items() for each in parts)
-    return not_served(whole, facts) if known else None
+    if not known:
+        return None
+    return not_served(whole, facts)
 
 
 def again(row: BatchRow, query: OpenQuery, bootstrap: str | None = None) -> list[str]:
     """What to type to read the input of a batch once more, as a batch query of Spark."""
-    servers = "…" if bootstrap is None else f'"{bootstrap}"'
+    if bootstrap is None:
+        servers = "…"
+    else:
+        servers = f'"{bootstrap}"'
     lines = []
     for read in row.reads:
         spans = _spans(read)

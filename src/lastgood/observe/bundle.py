@@ -117,7 +117,10 @@ class Bundle:
             BundleInvalidError: the bundle is damaged.
         """
         checkpoint = read_checkpoint(self.storage, self.location, batches=batches)
-        mirror = tuple(read_mirror(self.storage, mirror_folder(self.location))) if self.location.name else ()
+        if self.location.name:
+            mirror = tuple(read_mirror(self.storage, mirror_folder(self.location)))
+        else:
+            mirror = ()
         seen = Observation(checkpoint, mirror, **self._saved[_WORLD])
         return OpenQuery(Target(str(self.location)), self.location, self.storage, seen)
 
@@ -282,16 +285,24 @@ class _Chosen:
         kind = classify(path)
         limit = PART_BYTES_MAX
         if isinstance(kind, StateStoreFile):
-            limit = ZIP_BYTES_MAX + 1 if kind.file.kind is StateFileKind.ZIP else _STATE_BYTES_MAX
+            if kind.file.kind is StateFileKind.ZIP:
+                limit = ZIP_BYTES_MAX + 1
+            else:
+                limit = _STATE_BYTES_MAX
         raw = self._storage.read(self._location / path, limit=limit + 1)
         if raw is None or (len(raw) > limit and not isinstance(kind, StateStoreFile)):
             return []
         kept = stand_in(kind, raw[:limit])
-        found = [] if kept is None else [(f"{CHECKPOINT}/{path}", kept)]
+        if kept is None:
+            found = []
+        else:
+            found = [(f"{CHECKPOINT}/{path}", kept)]
         if kept is not None and isinstance(kind, LogFile) and kind.name.batch_id >= self._checked.get(kind.log, 2**63):
             folder, _, name = path.rpartition("/")
             beside = f"{folder}/.{name}.crc"
-            checksum = self._storage.read(self._location / beside, limit=limit) if beside in self._sizes else None
+            checksum = None
+            if beside in self._sizes:
+                checksum = self._storage.read(self._location / beside, limit=limit)
             if checksum is not None:
                 found.append((f"{CHECKPOINT}/{beside}", checksum_stand_in(checksum, raw, kept)))
         return found
@@ -331,7 +342,9 @@ def _mirror(query: OpenQuery) -> dict[str, bytes]:
             break
         if content is not None:
             kept.append(replace(copy, content=content))
-    return {_MIRROR: encode_copies(reversed(kept))} if kept else {}
+    if not kept:
+        return {}
+    return {_MIRROR: encode_copies(reversed(kept))}
 
 
 def _records(query: OpenQuery, pool: Executor) -> Iterator[tuple[str, bytes]]:
@@ -365,5 +378,8 @@ def _world_fields(told: Any) -> dict[str, Any]:
         field.name for field in dataclasses.fields(Observation) if field.name in told and field.name not in _NOT_SAVED
     ]
     found = {name: from_json(hints[name], told[name]) for name in names if name != "kafka"}
-    kafka: KafkaFacts | None = None if told.get("kafka") is None else facts_from_json(told["kafka"])
+    if told.get("kafka") is None:
+        kafka: KafkaFacts | None = None
+    else:
+        kafka = facts_from_json(told["kafka"])
     return {**found, "kafka": kafka}

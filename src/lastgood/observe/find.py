@@ -54,7 +54,9 @@ class OffsetSearch:
             end.topics[self._topic] for end in ends if isinstance(end, KafkaOffset) and self._topic in end.topics
         ]
         # Several sources may read one topic, each at its own pace: then no batch ends at one offset.
-        end = of_topic[0].get(self._partition) if len(of_topic) == 1 else None
+        end = None
+        if len(of_topic) == 1:
+            end = of_topic[0].get(self._partition)
         return end if end is not None and end >= 0 else None
 
     def _may_hold(self, read: SourceRead) -> bool:
@@ -91,7 +93,9 @@ def find_file_quickly(query: OpenQuery, name: str) -> FileFound | None:
             return read.source_id == source_id and read.files is not None and log_id in range(*read.files)
 
         batch_id = _first_beyond(query, entry, log_id - 1, holds)
-        return None if batch_id is None else FileFound(path, batch_id)
+        if batch_id is None:
+            return None
+        return FileFound(path, batch_id)
     return None
 
 
@@ -133,7 +137,10 @@ def _first_beyond(
     if not place.is_exceeded:
         return None
     ids = query.checkpoint.offsets.ids
-    batch_id = ids.oldest if place.batch_id is None else ids.after(place.batch_id)
+    if place.batch_id is None:
+        batch_id = ids.oldest
+    else:
+        batch_id = ids.after(place.batch_id)
     is_start_known = batch_id == 0 or (batch_id is not None and batch_id - 1 in ids)
     if batch_id is None or not place.is_ordered or not is_start_known:
         return None
@@ -196,11 +203,19 @@ def find_offset(
             expected="an offset that lies between two positions of the log",
             next=query.command("inspect", "--batch", search.perhaps),
         )
+    if search.known:
+        held = f"offsets {search.known[0]} to {search.known[1] - 1}"
+    else:
+        held = "no offset of that partition"
+    if search.known:
+        expected = f"an offset below {search.known[1]}"
+    else:
+        expected = "a topic and partition of this query"
     raise NotFoundInHistoryError(
         f"no known batch holds offset {offset} of {topic}/{partition}",
         subject=str(query.location),
-        found=f"offsets {search.known[0]} to {search.known[1] - 1}" if search.known else "no offset of that partition",
-        expected=f"an offset below {search.known[1]}" if search.known else "a topic and partition of this query",
+        found=held,
+        expected=expected,
         next=query.command("inspect"),
     )
 

@@ -43,7 +43,10 @@ def look_around_all(queries: Sequence[OpenQuery], options: EvidenceOptions, *, n
             expected="the checkpoint of the query that writes so",
         )
     broker = open_broker(options.kafka, options.kafka_config)
-    readings = [reading(query) for query in queries] if broker else []
+    if broker:
+        readings = [reading(query) for query in queries]
+    else:
+        readings = []
     kafka = [None] * len(queries) if broker is None else _ask_kafka(broker, readings, options, now_ms)
     if options.txn_app_id is not None:  # no table can tell of which query that is
         return [look_around(each, options, now_ms=now_ms, headroom=True) for each in queries]
@@ -82,7 +85,10 @@ def _ask_kafka(
             replace(facts, unread=records, first_at=first_at.get(id(where), {}))
             for records, where in zip(unread, readings, strict=True)
         ]
-    return [told if where.topics else None for told, where in zip(each_facts, readings, strict=True)]
+    facts_of_each = []
+    for told, where in zip(each_facts, readings, strict=True):
+        facts_of_each.append(told if where.topics else None)
+    return facts_of_each
 
 
 def _unread(where: Reading, facts: KafkaFacts) -> Offsets:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from lastgood.observe.open_query import OpenQuery
+from lastgood.redaction import without_login
 from lastgood.sinks.opening import is_database, split_kind
 from lastgood.storage.hdfs import configured_names
 from lastgood.storage.reading import Location, Storage, StorageDeniedError, open_storage
@@ -21,7 +22,9 @@ def open_named(query: OpenQuery) -> Callable[[Location], Storage]:
     Args:
         query: The query: its checkpoint and its sinks were named.
     """
-    sinks = (*query.options.sinks, *([] if query.target.sink is None else [query.target.sink]))
+    sinks = [without_login(sink) for sink in query.options.sinks]
+    if query.target.sink is not None:
+        sinks.append(query.target.sink)
     places = [query.location, *(split_kind(each)[1] for each in sinks if not is_database(each))]
     known = {place.host for place in places}
 

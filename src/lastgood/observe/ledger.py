@@ -210,7 +210,9 @@ def _whole_lines(storage: Storage, file: Location, begin: int) -> bytes:
     """
     content = read_part(storage, file, begin=begin, limit=_RECORD_BYTES_AT_ONCE) or b""
     end = content.rfind(b"\n") + 1
-    return content[:end] if end or len(content) < _RECORD_BYTES_AT_ONCE else content
+    if end or len(content) < _RECORD_BYTES_AT_ONCE:
+        return content[:end]
+    return content
 
 
 def telling_of_copies(location: Location, copies: Iterable[Copy], teller: Teller) -> Telling:
@@ -230,7 +232,10 @@ def _query(query_id: str, checkpoint: str, copies: Iterable[Copy], teller: Telle
         facts = _batch(copy, teller)
         if facts is not None:
             known = batches.get(facts.batch_id)
-            batches[facts.batch_id] = facts if known is None else known.with_other(facts)
+            if known is None:
+                batches[facts.batch_id] = facts
+            else:
+                batches[facts.batch_id] = known.with_other(facts)
             times_ms += [plan.planned_at_ms or copy.seen_ms for plan in facts.plans]
         elif copy.path.startswith(f"{SOURCES}/"):
             initial |= _initial(copy)
@@ -268,7 +273,9 @@ def _plan(entry: OffsetEntry) -> PlannedBatch:
 def _initial(copy: Copy) -> dict[str, str]:
     """Where a source of Kafka began, if it is that which the file tells."""
     _, source_id, name = copy.path.split("/", 2)
-    began = parse_initial_offset(copy.content) if name == "0" else None
+    began = None
+    if name == "0":
+        began = parse_initial_offset(copy.content)
     if not isinstance(began, InitialOffset) or not isinstance(began.offset, KafkaOffset):
         return {}
     return {cleaned(source_id): began.offset.to_text()}

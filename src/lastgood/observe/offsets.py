@@ -75,7 +75,8 @@ class OffsetsAfterBatch(JsonValue):
                 topic: {each: offset for each, offset in parts.items() if offset >= 0}
                 for topic, parts in topics.items()
             }
-            found = found if facts is None else union(found, expired(known, facts))
+            if facts is not None:
+                found = union(found, expired(known, facts))
         return found
 
     def starting_offsets(self, source_id: str | None = None) -> dict[str, dict[str, int]]:
@@ -88,7 +89,10 @@ class OffsetsAfterBatch(JsonValue):
             raise self._which_source("which source?")
         if source_id is not None and source_id not in self.sources:
             raise self._which_source(f"the query has no Kafka source '{source_id}'")
-        chosen = self.sources[source_id] if source_id is not None else next(iter(self.sources.values()))
+        if source_id is not None:
+            chosen = self.sources[source_id]
+        else:
+            chosen = next(iter(self.sources.values()))
         merged: dict[str, dict[str, int]] = {}
         for topic, partitions in chosen.items():
             named = {**dict.fromkeys(self.added.get(topic, {}), OFFSET_EARLIEST), **partitions}
@@ -110,7 +114,9 @@ class OffsetsAfterBatch(JsonValue):
 
     @property
     def _expired(self) -> dict[str, Any] | None:
-        return ranges_to_json(self.expired) if self._earliest_known else None
+        if not self._earliest_known:
+            return None
+        return ranges_to_json(self.expired)
 
     @property
     def _sinks(self) -> list[dict[str, Any]]:
@@ -169,20 +175,23 @@ def offsets_after(  # noqa: PLR0913 - all but the target by name
         if current is None or chosen is None or not isinstance(chosen.offsets, OffsetEntry):
             raise batch_unknown(query.with_mirror(), wanted)
         query = replace(query, remembered=None)  # it cannot be asked any more
-    newest = records[current].offsets if current in records else None
+    newest = None
+    if current in records:
+        newest = records[current].offsets
     sources = _kafka_sources(chosen.offsets, newest if isinstance(newest, OffsetEntry) else None)
     if not sources:
         raise _no_kafka(query, chosen.offsets)
     query = look_around(query, options, now_ms=clock_ms())
     kafka = query.seen.kafka
     known = {topic for topics in sources.values() for topic in topics}
+    there = kafka.topics if kafka else {}
     added = {
         topic: {
             each: OFFSET_EARLIEST
             for each in facts.partitions
             if not any(each in source.get(topic, {}) for source in sources.values())
         }
-        for topic, facts in (kafka.topics if kafka else {}).items()
+        for topic, facts in there.items()
         if topic in known
     }
     return OffsetsAfterBatch(
@@ -253,7 +262,9 @@ def _kafka_sources(entry: OffsetEntry, newest: OffsetEntry | None) -> dict[str, 
     for line in entry.sources:
         if isinstance(line.offset, KafkaOffset):
             topics = {topic: dict(partitions) for topic, partitions in line.offset.topics.items()}
-            later = newest.source(line.source_id) if newest else None
+            later = None
+            if newest:
+                later = newest.source(line.source_id)
             if later is not None and isinstance(later.offset, KafkaOffset):
                 for topic, partitions in only_in(later.offset.topics, topics).items():
                     topics.setdefault(topic, {}).update(dict.fromkeys(partitions, OFFSET_EARLIEST))
@@ -305,7 +316,9 @@ def _planned_at(query: OpenQuery, time_ms: int) -> tuple[OpenQuery, int]:
     query = query.with_mirror()
     timed = ((record.batch_id, record.time_ms) for record in records_of(query.copies))
     before = [batch_id for batch_id, planned_ms in timed if planned_ms is not None and planned_ms <= time_ms]
-    recalled = query.remembered.planned_at(time_ms) if query.remembered else None
+    recalled = None
+    if query.remembered:
+        recalled = query.remembered.planned_at(time_ms)
     before += [] if recalled is None else [recalled]
     if not before:
         oldest = query.known.oldest

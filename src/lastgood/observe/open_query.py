@@ -129,7 +129,9 @@ class OpenQuery(JsonValue):
     @property
     def links(self) -> dict[str, str]:
         """The links that were met so far and not followed; path and text."""
-        return dict(self.storage.left_out) if isinstance(self.storage, LocalStorage) else {}
+        if not isinstance(self.storage, LocalStorage):
+            return {}
+        return dict(self.storage.left_out)
 
     @property
     def query_id(self) -> str | None:
@@ -187,7 +189,9 @@ class OpenQuery(JsonValue):
         if planned is not None:
             return planned
         mirrored = [batch_id for batch_id, batch in mirrored_batches(self.copies).items() if batch.plan is not None]
-        newest = self.remembered.newest() if self.remembered else None
+        newest = None
+        if self.remembered:
+            newest = self.remembered.newest()
         return max(mirrored if newest is None else [*mirrored, newest], default=None)
 
     def newest_committed(self, at_most: int) -> int | None:
@@ -228,7 +232,9 @@ class OpenQuery(JsonValue):
         )
         is_whole = all(isinstance(planned.entries.get(batch_id), OffsetEntry) for batch_id in wanted)
         is_read = self.seen.copies and all(batch_id >= self.seen.copied_since for batch_id in wanted)
-        return found if is_whole else (found if is_read else found.with_mirror()).with_recalled(wanted)
+        if is_whole:
+            return found
+        return (found if is_read else found.with_mirror()).with_recalled(wanted)
 
     def with_recalled(self, batch_ids: Iterable[int]) -> OpenQuery:
         """The same with what the ledger knows of these batches and nobody else.
@@ -241,11 +247,9 @@ class OpenQuery(JsonValue):
         records = self.records(set(batch_ids))
         plans = {each: records[each].offsets for each in batch_ids if each in records}
         missing = [each for each in batch_ids if not isinstance(plans.get(each), OffsetEntry)]
-        return (
-            replace(self, seen=replace(self.seen, recalled=(*self.seen.recalled, *self.remembered.records(missing))))
-            if missing
-            else self
-        )
+        if not missing:
+            return self
+        return replace(self, seen=replace(self.seen, recalled=(*self.seen.recalled, *self.remembered.records(missing))))
 
     def planned_at(self, time_ms: int) -> int | None:
         """The newest batch in the checkpoint that was planned at or before a time; None if all are younger.
@@ -376,19 +380,27 @@ def gather_at(
         StorageError: the storage does not answer, or does not let us look (subclasses).
     """
     location = target.location
-    storage = storage.leaving_links_out() if isinstance(storage, LocalStorage) else storage
+    if isinstance(storage, LocalStorage):
+        storage = storage.leaving_links_out()
     wanted = ALL_BATCHES if batches is None else batches
 
     def mirrored() -> tuple[Copy, ...]:
         # The root of a bucket has nothing beside it.
-        return tuple(packed(read_mirror(storage, mirror_folder(location)))) if location.name else ()
+        if not location.name:
+            return ()
+        return tuple(packed(read_mirror(storage, mirror_folder(location))))
 
     if batches is None and mirror is MirrorUse.WHERE_WANTED:
         mirror = MirrorUse.ALWAYS  # for nobody knows beforehand how many there are
     with ThreadPoolExecutor(1) as beside:
-        early = beside.submit(mirrored) if mirror is MirrorUse.ALWAYS else None
+        early = None
+        if mirror is MirrorUse.ALWAYS:
+            early = beside.submit(mirrored)
         checkpoint = read_checkpoint(storage, location, batches=wanted)
-        copies = early.result() if early else ()
+        if early:
+            copies = early.result()
+        else:
+            copies = ()
     if checkpoint.presence is Presence.MISSING:
         _require_no_file(storage, location)
     if mirror is MirrorUse.WHERE_WANTED and (len(checkpoint.offsets.ids) < wanted or checkpoint.damage):
@@ -399,7 +411,9 @@ def gather_at(
 
 def _require_no_file(storage: Storage, location: Location) -> None:
     """Tell a file from nothing: no query ever starts there."""
-    found = storage.stat(location) if location.name else None
+    found = None
+    if location.name:
+        found = storage.stat(location)
     if found is not None and not found.is_folder:
         raise CheckpointMissingError(
             "there is no checkpoint",
@@ -428,7 +442,10 @@ def require_no_links(query: OpenQuery, options: EvidenceOptions = _NOTHING_ASKED
     if not matter:
         return
     path = min(matter)
-    more = f", and {len(matter) - 1} more" if len(matter) > 1 else ""
+    if len(matter) > 1:
+        more = f", and {len(matter) - 1} more"
+    else:
+        more = ""
     raise CheckpointHasLinksError(
         "a link stands in the checkpoint, and is not followed",
         subject=path,
@@ -529,10 +546,16 @@ class MirroredBatch(NamedTuple):
 
     def record(self, batch_id: int) -> BatchRecord:
         """The batch as its copies tell."""
+        plan = None
+        if self.plan:
+            plan = parse_offset_entry(self.plan.content)
+        commit = None
+        if self.commit:
+            commit = parse_commit_entry(self.commit.content)
         return BatchRecord(
             batch_id,
-            parse_offset_entry(self.plan.content) if self.plan else None,
-            parse_commit_entry(self.commit.content) if self.commit else None,
+            plan,
+            commit,
             is_mirrored=True,
         )
 

@@ -122,7 +122,10 @@ def chosen_offsets(
     where.require_one()
     if where.stable_lag is not None or where.batch is not None:
         standing = offsets_after(found.target, batch=where.batch, stable_lag=where.stable_lag, said=found.asked)
-        lag = "" if where.stable_lag is None else f" (CURRENT is {standing.current})"
+        if where.stable_lag is None:
+            lag = ""
+        else:
+            lag = f" (CURRENT is {standing.current})"
         others = recreated(found.seen)  # the batch's offsets are none of these: they stand at their beginning
         since = ", or lower where the query went back since" if standing.went_back else ""
         offsets: dict[str, Offsets] = {
@@ -136,7 +139,10 @@ def chosen_offsets(
         told, chosen = _told(where, found, named)
         offsets = {source_id: _restricted(told, known) for source_id, known in named.items()}
     if where.source is not None:
-        offsets = {where.source: offsets[where.source]} if where.source in offsets else {}
+        if where.source in offsets:
+            offsets = {where.source: offsets[where.source]}
+        else:
+            offsets = {}
     if not offsets:
         raise SourceKindError(
             "there is no such Kafka source", subject=where.source or str(found.location), expected="a source of Kafka"
@@ -188,7 +194,10 @@ def _first_records(found: OpenQuery, partitions: Offsets, at_ms: int) -> dict[st
     for topic, known in partitions.items():
         for each in known:
             record = first.get(topic, {}).get(each)
-            offset = latest.get(topic, {}).get(each) if record is None or record.offset is None else record.offset
+            if record is None or record.offset is None:
+                offset = latest.get(topic, {}).get(each)
+            else:
+                offset = record.offset
             if offset is None or (record is not None and record.unknown is not None):
                 why = record.unknown if record is not None else None
                 raise UsageError("Kafka does not tell the offset at that time", subject=f"{topic}/{each}", found=why)

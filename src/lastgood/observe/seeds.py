@@ -125,7 +125,10 @@ def _by_mark(found: OpenQuery) -> FreshGoal:
         )
     batch = shown.pop() or 0
     standing = offsets_after(found.target, batch=batch, said=found.asked)
-    planned_ms = {} if standing.time_ms is None else {batch: standing.time_ms}
+    if standing.time_ms is None:
+        planned_ms = {}
+    else:
+        planned_ms = {batch: standing.time_ms}
     for sink in sinks:
         held = origins(sink, planned_ms).get(batch)
         if held is not None and held.origin.is_doubtful:
@@ -176,7 +179,10 @@ def _by_rows(text: str, where: StartChoice, found: OpenQuery) -> FreshGoal:
     ]
     doubts = [*untold, *earlier, *_doubts(found, table, rows, told)]
     extent = extent_of_rows(rows, str(columns), reads, doubts, anew)
-    beside = f", and the beginning of {', '.join(anew)}" if anew else ""
+    if anew:
+        beside = f", and the beginning of {', '.join(anew)}"
+    else:
+        beside = ""
     chosen = f"the first offsets that no row of {table.location} carries in {columns}{beside}"
     return FreshGoal(extent.least, chosen, extent)
 
@@ -306,7 +312,10 @@ def _commit_before_last(table: SinkEvidence, query_id: str | None) -> TableCommi
     for each in _commits(table):
         if each.operation in _WRITES and each.added and each.timestamp_ms is not None:
             by_writer.setdefault(next(iter(each.by_app), None), []).append(each)
-    own = {query_id: by_writer[query_id]} if query_id in by_writer else by_writer
+    if query_id in by_writer:
+        own = {query_id: by_writer[query_id]}
+    else:
+        own = by_writer
     if not own or any(len(each) < 2 for each in own.values()):
         raise UsageError(
             "the table does not tell when the last batch but one was written",
@@ -325,7 +334,12 @@ def _require_judged(table: SinkEvidence) -> None:
     """
     place = parse_location(table.location)
     log = read_table_log(open_storage(place), place, deadline=Deadline.after(TIMEOUT_SECONDS), commits_max=1)
-    untold = str(log) if isinstance(log, Damage) else None if log is None else log.unjudged
+    if isinstance(log, Damage):
+        untold = str(log)
+    elif log is None:
+        untold = None
+    else:
+        untold = log.unjudged
     if untold is not None:
         raise StorageError(
             "the table cannot be asked for its offsets",
@@ -361,9 +375,12 @@ def _kafka_topics(found: OpenQuery) -> dict[str, Offsets]:
     if entry is not None:
         return {name: each.topics for name, each in ends(entry).items() if isinstance(each, KafkaOffset)}
     facts = _answered(found)
-    topics = {name: dict.fromkeys(each.partitions, 0) for name, each in (facts.topics if facts else {}).items()}
+    known_topics = facts.topics if facts else {}
+    topics = {name: dict.fromkeys(each.partitions, 0) for name, each in known_topics.items()}
     topics = topics or {name: {} for name in found.asked.topics}
-    return {_ONLY_SOURCE: topics} if topics else {}
+    if not topics:
+        return {}
+    return {_ONLY_SOURCE: topics}
 
 
 def _reads(found: OpenQuery, topics: Mapping[str, Offsets]) -> Reads:

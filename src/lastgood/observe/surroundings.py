@@ -71,7 +71,9 @@ def look_around(
         StorageError: the checkpoint cannot be read (subclasses).
     """
     wanted = options.of(query.target)
-    broker = open_broker(wanted.kafka, wanted.kafka_config) if kafka else None
+    broker = None
+    if kafka:
+        broker = open_broker(wanted.kafka, wanted.kafka_config)
     texts = wanted.sinks if sinks else ()
     if not texts and broker is None:
         return query
@@ -84,7 +86,9 @@ def look_around(
         sink_question(text, query_id, now_ms=now_ms, app_id=wanted.txn_app_id, is_default=not options.sinks)
         for text in texts
     ]
-    asked = None if broker is None else _kafka_question(broker, known, wanted, now_ms=now_ms, headroom=headroom)
+    asked = None
+    if broker is not None:
+        asked = _kafka_question(broker, known, wanted, now_ms=now_ms, headroom=headroom)
     if asked is not None:
         questions.append(replace(asked, is_default=options.kafka is None and options.kafka_config is None))
     found = answers(questions, str(query.location))
@@ -108,18 +112,30 @@ def reading(query: OpenQuery, *, through: int | None = None) -> Reading:
     if last is None and planned is not None:
         last = planned - 1  # without any commit Spark runs the newest plan again, from where the one before it ends
     last = last if through is None else through
-    query = query if last is None else query.with_batches([last])
+    if last is not None:
+        query = query.with_batches([last])
     plans = [record for record in query.records().values() if isinstance(record.offsets, OffsetEntry)]
-    read = [plan for plan in plans if (plan.is_committed if last is None else plan.batch_id <= last)]
-    stands = _kafka_offsets(read[-1]) if read else _initial(query)
+    if last is None:
+        read = [plan for plan in plans if plan.is_committed]
+    else:
+        read = [plan for plan in plans if plan.batch_id <= last]
+    if read:
+        stands = _kafka_offsets(read[-1])
+    else:
+        stands = _initial(query)
     next_offsets: dict[str, dict[int, int]] = {}
     for offset in stands:
         for topic, partitions in offset.topics.items():
             lowest = next_offsets.setdefault(topic, {})
             lowest |= {each: min(end, lowest.get(each, end), key=_height) for each, end in partitions.items()}
-    named = _kafka_offsets(plans[-1]) if plans else ()
+    if plans:
+        named = _kafka_offsets(plans[-1])
+    else:
+        named = ()
     topics = dict.fromkeys((*next_offsets, *(topic for offset in named for topic in offset.topics)))
-    time_ms = read[-1].time_ms if read else None
+    time_ms = None
+    if read:
+        time_ms = read[-1].time_ms
     counted = _counted(checkpoint, plans, read)
     reads = {topic: tuple(reads_of(counted, topic)) for topic in topics}
     after = times_to_ask(counted, read[-1].batch_id if read else None)
@@ -196,10 +212,13 @@ def answers(questions: Sequence[Question[Any]], subject: str) -> list[Any]:
     for answer in asked:
         if isinstance(answer.error, LocationInvalidError):
             raise answer.error
-    return [
-        answer.value if answer.error is None else question.unknown(reason(answer.error))
-        for question, answer in zip(questions, asked, strict=True)
-    ]
+    told = []
+    for question, answer in zip(questions, asked, strict=True):
+        if answer.error is None:
+            told.append(answer.value)
+        else:
+            told.append(question.unknown(reason(answer.error)))
+    return told
 
 
 def _kafka_question(
@@ -210,14 +229,16 @@ def _kafka_question(
     topics = tuple(dict.fromkeys((*where.topics, *options.topics)))
     if not topics and options.subscribe_pattern is None and query.checkpoint.newest_offsets is not None:
         return None
+    times_ms = where.after if headroom else ()
+    next_offsets = where.next_offsets if headroom else None
     ask = partial(
         broker.ask,
         topics,
         now_ms=now_ms,
         timeout_seconds=ONE_SECONDS,
         subscribe_pattern=options.subscribe_pattern,
-        times_ms=where.after if headroom else (),
-        next_offsets=where.next_offsets if headroom else None,
+        times_ms=times_ms,
+        next_offsets=next_offsets,
     )
     return Question(ask, partial(broker.silent, now_ms=now_ms))
 

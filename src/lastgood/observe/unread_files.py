@@ -33,7 +33,9 @@ def files_after(query: OpenQuery, batch_id: int) -> Mapping[str, tuple[FileFacts
     plan = _plan_up_to(query, batch_id)
     found = {}
     for source_id in _file_sources(query):
-        line = plan.source(source_id) if plan is not None else None
+        line = None
+        if plan is not None:
+            line = plan.source(source_id)
         first = line.offset.log_offset if line is not None and isinstance(line.offset, FileOffset) else NONE
         if _newest(query, source_id) > first:
             after = [file for file in query.source_files(source_id) if file.log_id > first]

@@ -71,18 +71,26 @@ class Walk:
         newest = self._query.checkpoint.last_committed
         last_committed = -1 if newest is None else newest
         total = len(self._ids)
-        passed = self._pass_by() if self._only_ends else 0
+        if self._only_ends:
+            passed = self._pass_by()
+        else:
+            passed = 0
         held = self._held()
         for number, batch_id in enumerate(self._ids, start=passed):
             if number % _TOLD_EVERY == 0:
                 self._progress(number, total)
-            record = next(held) if batch_id in self._logged else None
+            record = None
+            if batch_id in self._logged:
+                record = next(held)
             mirrored = self._mirrored.get(batch_id)
             if record is not None and (mirrored is None or (record.commit is not None and _has_plan(record))):
                 yield record
             elif mirrored is not None:
                 older = mirrored.record(batch_id)
-                yield older if record is None else merge_one(record, older, last_committed)
+                if record is None:
+                    yield older
+                else:
+                    yield merge_one(record, older, last_committed)
         self._progress(total, total)
 
     def _pass_by(self) -> int:
@@ -126,7 +134,10 @@ class Walk:
             if isinstance(batch.commit, Damage):
                 self._damaged_commits[batch.batch_id] = batch.commit
             is_gone = plan is None and batch.commit is None
-            yield None if is_gone else BatchRecord(batch.batch_id, plan, batch.commit)
+            if is_gone:
+                yield None
+            else:
+                yield BatchRecord(batch.batch_id, plan, batch.commit)
 
 
 def _has_plan(record: BatchRecord) -> bool:

@@ -108,7 +108,10 @@ def create(
     backup, content = new_backup(copies, at_ms=at_ms, backup_id=make_id(at_ms))
     folder = backups_folder(location)
     write_backup(storage, folder, backup, content, signer)
-    removed = [] if retain_ms is None else remove_older(storage, folder, before_ms=at_ms - retain_ms)
+    if retain_ms is None:
+        removed = []
+    else:
+        removed = remove_older(storage, folder, before_ms=at_ms - retain_ms)
     if place is not None:
         _fill(place, location, copies, backup)
     return backup, removed

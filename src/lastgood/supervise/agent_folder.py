@@ -30,7 +30,10 @@ def name_agent_folder(name: str) -> Path:
 def instrument(launch: Launch, folder: Path) -> Launch:
     """The same command; every Python that it starts finds the agent."""
     inherited = launch.env.get("PYTHONPATH")
-    path = str(SITE_FOLDER) if not inherited else f"{SITE_FOLDER}{os.pathsep}{inherited}"
+    if not inherited:
+        path = str(SITE_FOLDER)
+    else:
+        path = f"{SITE_FOLDER}{os.pathsep}{inherited}"
     return replace(launch, env={**launch.env, "PYTHONPATH": path, FOLDER_VARIABLE: str(folder)})
 
 

@@ -92,7 +92,10 @@ class Filling:
         tries = 0
         while True:
             with self._changed:
-                pause = RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1] if tries else PAUSE_SECONDS
+                if tries:
+                    pause = RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1]
+                else:
+                    pause = PAUSE_SECONDS
                 is_last = self._changed.wait_for(lambda: self._stop_at is not None, pause)
             try:
                 self._pass(is_last=is_last)
@@ -141,7 +144,10 @@ class Filling:
                 raise
 
     def _fill_records(self, ledger: Ledger, *, is_last: bool) -> None:
-        folders = sorted(self._agents.iterdir()) if self._agents is not None and self._agents.is_dir() else []
+        if self._agents is not None and self._agents.is_dir():
+            folders = sorted(self._agents.iterdir())
+        else:
+            folders = []
         is_time = is_last or time.monotonic() >= self._next_records
         for folder in folders if is_time else folders[-1:]:
             place = parse_location(str(folder))
@@ -163,7 +169,10 @@ class Filling:
         if self._is_told:
             return
         self._is_told = True
-        told = f"{error.sentence} ({error.found})" if isinstance(error, LastgoodError) else type(error).__name__
+        if isinstance(error, LastgoodError):
+            told = f"{error.sentence} ({error.found})"
+        else:
+            told = type(error).__name__
         self._tell(
             Noticed(
                 at=time.time(),

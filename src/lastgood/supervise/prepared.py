@@ -59,7 +59,9 @@ class Prepared(JsonValue):
     @property
     def _java(self) -> str | None:
         java = self.launch.java
-        return None if java is None else f"Java {java.version} ({java.home})"
+        if java is None:
+            return None
+        return f"Java {java.version} ({java.home})"
 
     @property
     def _checkpoints(self) -> list[str]:
