@@ -1,6 +1,7 @@
 """What can go wrong, as classes: condition, exit code, retry class; an instance adds the facts.
 
-It knows nothing of the rest of lastgood but what a secret is; each part derives its own errors beside its own nouns.
+It knows nothing of the rest of lastgood but what a secret is, and how much a person reads; each part derives its own
+errors beside its own nouns.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 from lastgood.redaction import redacted
 from lastgood.values import JsonValue
+from lastgood.visible import shortened
 from lastgood.written import command_as_written
 
-_TEXT_MAX = 8_000
 _PID_MAX = 2**31 - 1
 _HOST = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
@@ -93,13 +94,6 @@ def _without_secrets(text: object) -> str | None:
     return redacted(str(text))
 
 
-def _bounded(text: str | None) -> str | None:
-    """A text that a person can read: what stands in a file of a lake may be of any length."""
-    if text is None or len(text) <= _TEXT_MAX:
-        return text
-    return f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
-
-
 class LastgoodError(Exception):
     """Base of every error that lastgood raises on purpose; its texts are without secrets, whatever it was given.
 
@@ -134,7 +128,7 @@ class LastgoodError(Exception):
         texts = (sentence, subject, found, expected, effect, next)
         told = [_without_secrets(text) for text in texts]
         self.next = told.pop()  # half a command is none
-        told = [_bounded(text) for text in told]
+        told = [None if text is None else shortened(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
         self.subject, self.found, self.expected, self.effect = told[1:]
