@@ -12,10 +12,13 @@ from hostile.conftest import table
 
 from lastgood.checkpoint.damage import Damage, DamageKind
 from lastgood.delta_log.actions import parse_commit
+from lastgood.delta_log.own_files import require_own_files
+from lastgood.errors import StorageError
 from lastgood.mirror import mirror as module
 from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decode_copies, encode_copies
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
 from lastgood.notes import VALUES_MAX, read_json
+from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
@@ -50,6 +53,19 @@ def test_the_log_of_a_sink_costs_no_more_than_one_of_its_files(tmp_path: Path, s
         log, name = ("_spark_metadata", f"{number}") if sink == "file" else ("_delta_log", f"{number:020d}.json")
         long(tmp_path / "sink" / log / name)
     said_by(tmp_path, *arguments(["diagnose"], tmp_path / "chk"), "--sink", str(tmp_path / "sink"))
+
+
+def test_the_log_of_a_table_is_looked_at_one_long_file_at_a_time(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(2)
+    table(tmp_path / "sink", QUERY_ID, 1)
+    for number in range(1, FILES):
+        long(tmp_path / "sink/_delta_log" / f"{number:020d}.json")
+    words = ["plan", str(tmp_path / "chk"), "--goal", "fresh", "--offset-columns", "partition,offset", "--topic", "t"]
+    said_by(tmp_path, *words, "--sink", str(tmp_path / "sink"), "-o", str(tmp_path / "plan.json"))
+    location = parse_location(str(tmp_path / "sink"))
+    with pytest.raises(StorageError):
+        require_own_files(open_writable(location), location, deadline=Deadline.after(600))
 
 
 @pytest.mark.parametrize("log", ["offsets", "sources/0"])

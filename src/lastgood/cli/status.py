@@ -11,7 +11,7 @@ import click
 from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import DURATION, clock
-from lastgood.visible import excerpt, first_lines
+from lastgood.visible import excerpt, first_lines, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,7 @@ _COLOURS = {
     "losing": "bold red",
 }
 _STALE_MS = 60_000
+_PROBLEM_MAX = 500
 _CHECKPOINTS_SHOWN = 1_000
 """Of a folder, the worst first: a row each, and two more lines for one with a problem."""
 _TOLD_BELOW = "ORPHAN_BATCH "
@@ -316,7 +317,7 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for each in rows.shown:
         if each.problems:
             name = str(each.location).removeprefix(prefix)
-            out.print(styled((name, "red"), f": {each.problems[0]}"))
+            out.print(styled((name, "red"), f": {shortened(each.problems[0], _PROBLEM_MAX)}"))
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")

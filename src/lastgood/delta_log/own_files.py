@@ -26,6 +26,7 @@ from lastgood.storage.parallel import Deadline, ask_all, ask_one
 from lastgood.storage.reading import LocalStorage, Location, Storage
 
 _FILE_BYTES_MAX = 1024 * 1024 * 1024
+_AHEAD_BYTES_MAX = 8 * 1024 * 1024
 _VERSION = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:compacted\.)?(.+)")
 _OWN_NAME = re.compile(r"\.checkpoint\.([0-9a-f-]{36})\.")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -124,19 +125,27 @@ class _Look:
             self._require_inside(each)
 
     def _told(self, folder: Location, names: Sequence[str]) -> Iterator[_Named]:
-        answers = ask_all(
-            [partial(self._files_of, folder / name) for name in names],
-            parallel=self._storage.parallel,
-            deadline=self._deadline,
-            subject=str(folder),
-        )
-        for answer in answers:
-            yield from answer.or_raise() or ()
+        sizes = {entry.name: entry.size or 0 for entry in self._storage.scan(folder) or ()}
+        long = [name for name in names if sizes.get(name, 0) > _AHEAD_BYTES_MAX]
+        short = [name for name in names if sizes.get(name, 0) <= _AHEAD_BYTES_MAX]
+        for some, parallel in ((short, self._storage.parallel), (long, 1)):  # of the long ones one is held at a time
+            answers = ask_all(
+                [partial(self._files_of, folder / name) for name in some],
+                parallel=parallel,
+                deadline=self._deadline,
+                subject=str(folder),
+            )
+            for answer in answers:
+                yield from answer.or_raise() or ()
 
     def _files_of(self, file: Location) -> set[_Named]:
-        raw = self._storage.read(file, limit=_FILE_BYTES_MAX)
+        raw = self._storage.read(file, limit=_FILE_BYTES_MAX + 1)
         if raw is None:
             return set()
+        if len(raw) > _FILE_BYTES_MAX:
+            raise StorageError(
+                "the log of the table is out of all proportion", subject=str(file), found=f"{len(raw):,} bytes and more"
+            )
         actions = _in_parquet(file, raw) if file.name.endswith(".parquet") else _in_json(file, raw)
         return {each for action in actions for each in _named_by(action, file)}
 

@@ -14,6 +14,7 @@ from lastgood.visible import Excerpt, excerpt, shortened, visible
 
 _FILES_SHOWN = 20
 _ROWS_SHOWN = 200
+_CELL_MAX = 5_000
 _TEXT_MAX = 1_000
 """Characters of one line that is no command."""
 _PRICES = (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice"))
@@ -283,10 +284,15 @@ def _section(title: str, lines: Iterable[str]) -> str:
 def _table(head: tuple[str, ...], rows: Excerpt[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows.shown)
+    yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows.shown)
     if rows.left:
         yield ""
         yield from rows.more
+
+
+def _cell(told: str) -> str:
+    """A cell as it is; one that is too long is not cut, since it may be code, which has an end."""
+    return told if len(told) <= _CELL_MAX else f"({len(told):,} characters)"
 
 
 def _list(lines: Iterable[str]) -> Iterator[str]:
