@@ -94,6 +94,12 @@ def _without_secrets(text: object) -> str | None:
     return redacted(str(text))
 
 
+def _bounded(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return shortened(text)
+
+
 class LastgoodError(Exception):
     """Base of every error that lastgood raises on purpose; its texts are without secrets, whatever it was given.
 
@@ -128,7 +134,7 @@ class LastgoodError(Exception):
         texts = (sentence, subject, found, expected, effect, next)
         told = [_without_secrets(text) for text in texts]
         self.next = told.pop()  # half a command is none
-        told = [None if text is None else shortened(text) for text in told]
+        told = [_bounded(text) for text in told]
         super().__init__(told[0])
         self.sentence = told[0] or ""
         self.subject, self.found, self.expected, self.effect = told[1:]
