@@ -1,6 +1,7 @@
 """What can go wrong, as classes: condition, exit code, retry class; an instance adds the facts.
 
-It knows nothing of the rest of lastgood but what a secret is; each part derives its own errors beside its own nouns.
+It knows nothing of the rest of lastgood but what a secret is, and how much a person reads; each part derives its own
+errors beside its own nouns.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 from lastgood.redaction import redacted
 from lastgood.values import JsonValue
+from lastgood.visible import shortened
 from lastgood.written import command_as_written
 
-_TEXT_MAX = 8_000
 _PID_MAX = 2**31 - 1
 _HOST = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
@@ -94,10 +95,9 @@ def _without_secrets(text: object) -> str | None:
 
 
 def _bounded(text: str | None) -> str | None:
-    """A text that a person can read: what stands in a file of a lake may be of any length."""
-    if text is None or len(text) <= _TEXT_MAX:
-        return text
-    return f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+    if text is None:
+        return None
+    return shortened(text)
 
 
 class LastgoodError(Exception):

@@ -1,10 +1,23 @@
-"""Text that others wrote, made safe to show: what steers a terminal or turns the order of reading is shown as text."""
+"""Text that others wrote, made safe to show: what steers a terminal or turns the order of reading is shown as text.
+
+And so much of it as a person reads: a lake may hold any number of topics, files and findings, of any length.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+SHOWN_MAX = 50
+"""So many of what is of one kind a person gets to see at once."""
+TEXT_MAX = 8_000
+"""So many characters of one text."""
+WHOLE = "--format json names all"
+"""Where the rest is to be had."""
 
 _HIDDEN = (
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1: escapes, line ends, backspaces
@@ -14,6 +27,62 @@ _HIDDEN = (
 )
 _UNSAFE = re.compile(f"[{_HIDDEN}]")
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt(Generic[_T]):
+    """The first of what there is, for a person."""
+
+    shown: Sequence[_T]
+    left: int
+    """How many more there are."""
+
+    @property
+    def in_a_line(self) -> str:
+        """All of it as one line."""
+        more = [f"and {self.left:,} more"] if self.left else []
+        return ", ".join([*map(str, self.shown), *more])
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """One line that says how many more there are, and where; none if these are all."""
+        return (f"and {self.left:,} more: {WHOLE}",) if self.left else ()
+
+
+def excerpt(found: Iterable[_T], most: int = SHOWN_MAX) -> Excerpt[_T]:
+    """The first of what there is, and how many more.
+
+    Example:
+        >>> excerpt(range(60_000), 2)
+        Excerpt(shown=[0, 1], left=59998)
+    """
+    left = iter(found)
+    return Excerpt(list(islice(left, most)), sum(1 for _ in left))
+
+
+def first_lines(lines: Iterable[str], most: int = SHOWN_MAX) -> Iterator[str]:
+    """The first lines, and one that says how many more there are, and where.
+
+    Example:
+        >>> list(first_lines(["a", "b", "c"], 1))
+        ['a', 'and 2 more: --format json names all']
+    """
+    part = excerpt(lines, most)
+    yield from part.shown
+    yield from part.more
+
+
+def shortened(text: str, most: int = TEXT_MAX) -> str:
+    """A text that a person can read: of a longer one its beginning, and how long it is.
+
+    Example:
+        >>> shortened("abcdef", 3)
+        'abc… (6 characters)'
+    """
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def visible(text: str) -> str:

@@ -10,10 +10,16 @@ import pytest
 from hostile.bounded import RESIDENT_KIB, Said, arguments, bounded
 from hostile.conftest import table
 
+from lastgood.checkpoint.damage import Damage, DamageKind
+from lastgood.delta_log.actions import parse_commit
+from lastgood.delta_log.own_files import require_own_files
+from lastgood.errors import StorageError
 from lastgood.mirror import mirror as module
-from lastgood.mirror.copies import CopiesTooLargeError, compress, encode_copies
+from lastgood.mirror.copies import CopiesTooLargeError, Copy, compress, decode_copies, encode_copies
 from lastgood.mirror.mirror import MirrorWriter, mirror_folder, read_mirror
-from lastgood.storage.reading import parse_location
+from lastgood.notes import VALUES_MAX, read_json
+from lastgood.storage.parallel import Deadline
+from lastgood.storage.reading import LocalStorage, Location, parse_location
 from lastgood.storage.writing import open_writable
 from lastgood.testing.checkpoints import QUERY_ID, CheckpointBuilder, FileInput
 
@@ -47,6 +53,19 @@ def test_the_log_of_a_sink_costs_no_more_than_one_of_its_files(tmp_path: Path, s
         log, name = ("_spark_metadata", f"{number}") if sink == "file" else ("_delta_log", f"{number:020d}.json")
         long(tmp_path / "sink" / log / name)
     said_by(tmp_path, *arguments(["diagnose"], tmp_path / "chk"), "--sink", str(tmp_path / "sink"))
+
+
+def test_the_log_of_a_table_is_looked_at_one_long_file_at_a_time(tmp_path: Path) -> None:
+    query = CheckpointBuilder(tmp_path / "chk")
+    query.run(2)
+    table(tmp_path / "sink", QUERY_ID, 1)
+    for number in range(1, FILES):
+        long(tmp_path / "sink/_delta_log" / f"{number:020d}.json")
+    words = ["plan", str(tmp_path / "chk"), "--goal", "fresh", "--offset-columns", "partition,offset", "--topic", "t"]
+    said_by(tmp_path, *words, "--sink", str(tmp_path / "sink"), "-o", str(tmp_path / "plan.json"))
+    location = parse_location(str(tmp_path / "sink"))
+    with pytest.raises(StorageError):
+        require_own_files(open_writable(location), location, deadline=Deadline.after(600))
 
 
 @pytest.mark.parametrize("log", ["offsets", "sources/0"])
@@ -116,7 +135,54 @@ def test_a_long_file_of_a_mirror_is_read_when_it_is_its_turn(tmp_path: Path, mon
     )
 
 
+@pytest.mark.parametrize("name", ["20261121.jsonl.gz", "parts/w-1.jsonl"])
+@pytest.mark.parametrize("megabytes", [250, 10_000_000])
+def test_a_hole_in_a_mirror_is_not_read(
+    name: str, megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that is longer than any file of a mirror, nor one of which nearly nothing is there."""
+    checkpoint = parse_location(str(tmp_path / "chk"))
+    folder = mirror_folder(checkpoint)
+    for number in range(30):
+        long(Path(folder.path) / name.replace("1.jsonl", f"1{number}.jsonl"), megabytes)
+    taken: list[int] = []
+    read = LocalStorage.read
+
+    def counted(self: LocalStorage, file: Location, *, limit: int) -> bytes | None:
+        found = read(self, file, limit=limit)
+        taken.append(len(found or b""))
+        return found
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+    with pytest.raises(CopiesTooLargeError):
+        list(read_mirror(open_writable(checkpoint), folder))
+    assert sum(taken) < 30 * 9 * MEGABYTE
+
+
+def test_a_line_of_very_many_values_is_no_copy() -> None:
+    """Each of them takes three bytes, and sixty in memory."""
+    many = b'{"path":"offsets/1","query":null,"seen_ms":1,"text":"","more":[' + b"[]," * 5_000_000 + b"0]}\n"
+    assert list(decode_copies(many)) == []
+    content = b"[]," * 5_000_000
+    copy = Copy(None, "offsets/1", 1, None, content)
+    assert list(decode_copies(encode_copies([copy]))) == [copy]
+
+
+def test_notes_hold_so_many_values_at_most() -> None:
+    with pytest.raises(ValueError, match="values"):
+        read_json(b"[" + b"[]," * VALUES_MAX + b"0]")
+    with pytest.raises(ValueError, match="values"):
+        read_json("[" + "0," * VALUES_MAX + "0]")
+
+
 def test_a_member_is_the_same_in_however_many_pieces() -> None:
     raw = os.urandom(200_000) + bytes(300_000)
     assert compress(raw) == compress([raw[:7], raw[7:]]) == gzip.compress(raw, compresslevel=6, mtime=0)
     assert encode_copies([]) == b""
+
+
+def test_a_version_of_a_table_that_holds_very_many_values_is_damaged() -> None:
+    add = b'{"add":{"path":"x","size":1,"more":[' + b"[]," * VALUES_MAX + b"0]}}\n"
+    found = parse_commit(1, add)
+    assert isinstance(found, Damage)
+    assert found.kind is DamageKind.TOO_LARGE

@@ -168,6 +168,27 @@ def test_what_is_signed_is_carried_out_and_taken_back(ours: Machine, checkpoint:
     assert files(checkpoint) == before
 
 
+def test_of_eight_machines_with_the_key_one_applies_and_the_others_are_told_who_does(
+    keys: Path, ours: Machine, checkpoint: Path, tmp_path: Path
+) -> None:
+    plan = planned(ours, checkpoint)
+    machines = [Machine(tmp_path / f"machine-{number}", keys) for number in range(8)]
+    command = [*LASTGOOD, "apply", str(plan), DEAD, "--format", "json"]
+    racing = [
+        subprocess.Popen(command, env=each.env, cwd=each.home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for each in machines
+    ]
+    told = [json.loads(each.communicate(timeout=300)[0]) for each in racing]
+    states = [each.get("state") or each["error"]["condition"] for each in told]
+    assert states.count("applied") == 1, states
+    assert set(states) <= {"applied", "already applied", "CHECKPOINT_HELD", "LEASE_HELD"}
+    assert all(each["error"]["found"] for each in told if "error" in each)
+    stages = list((work(checkpoint) / "recoveries").glob("*/*.json"))
+    assert stages
+    assert all("signature" in json.loads(each.read_bytes()) for each in stages)
+    assert machines[0].answer("undo", "last", "--checkpoint", checkpoint, DEAD)["state"] == "undone"
+
+
 def test_a_plan_of_anybody_else_is_not_carried_out(
     ours: Machine, keyless: Machine, foreign: Machine, checkpoint: Path
 ) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from repair.stopped_apply import of_a_machine
+from typed import call
 
 from lastgood.journal.lease import LeaseLostError
 from lastgood.journal.room import RecoveryUnknownError, open_recovery
@@ -28,6 +29,8 @@ from lastgood.planning.price import Waiver
 from lastgood.planning.steps import FileStep
 from lastgood.recovery import applying as apply
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.config import Config
+from lastgood.settings.keys import Keys
 from lastgood.settings.target import resolve_target
 from lastgood.storage.reading import Location, parse_location
 from lastgood.storage.writing import WritableStorage, open_writable
@@ -43,11 +46,12 @@ GOALS = {
     "resume": PlanOptions(accept=tuple(Waiver)),
 }
 STORAGES = [
-    ("local", 4),
-    pytest.param("local", 40, marks=pytest.mark.proof),
-    pytest.param("s3", 15, marks=pytest.mark.proof),
+    ("local", 4, False),
+    pytest.param("local", 40, False, marks=pytest.mark.proof),
+    pytest.param("local", 40, True, marks=pytest.mark.proof),
+    pytest.param("s3", 15, False, marks=pytest.mark.proof),
 ]
-"""And how many instants are tried there."""
+"""How many instants are tried there, and whether what is written is signed."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,13 @@ def after(plan: Plan, before: dict[str, bytes | None]) -> dict[str, bytes | None
     return {path: content for path, content in {**before, **changed}.items() if content is not None}
 
 
-@pytest.mark.parametrize(("root", "count"), STORAGES, indirect=["root"])
+@pytest.mark.parametrize(("root", "count", "is_signed"), STORAGES, indirect=["root"])
 def test_who_was_stopped_in_a_change_and_overtaken_changes_nothing_that_stays(
-    root: str, count: int, tmp_path: Path
+    root: str, count: int, is_signed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if is_signed:
+        assert call("key", "create", tmp_path / "keys").returncode == 0
+        monkeypatch.setenv("LASTGOOD_KEY_FILE", str(tmp_path / "keys"))
     chance = random.Random(f"{SEED}/{root.partition(':')[0]}/{count}")
     for turn in range(count):
         folder = tmp_path / str(turn)
@@ -114,7 +121,7 @@ def test_who_was_stopped_in_a_change_and_overtaken_changes_nothing_that_stays(
         place = damaged(root, goal, folder)
         before = place.files()
         plan = make_plan(resolve_target(str(place.location)), GOALS[goal])
-        (folder / "plan.json").write_bytes(plan.to_bytes())
+        (folder / "plan.json").write_bytes(plan.to_bytes(Keys(Config())()))
         with stopped(folder, chance.randrange(1, 40)) as process:
             told = (turn, goal, is_finished, process is None)
             if process is None:  # it has fewer changes

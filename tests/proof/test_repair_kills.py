@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -12,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typed import call
 
 from lastgood.observe.positions import StartChoice
 from lastgood.operations.backup import create
 from lastgood.planning.price import Waiver
 from lastgood.recovery.applying import apply_plan, undo
 from lastgood.recovery.plans import PlanOptions, make_plan
+from lastgood.settings.config import Config
+from lastgood.settings.keys import Keys
 from lastgood.settings.target import resolve_target
 from lastgood.testing.checkpoints import CheckpointBuilder
 
@@ -72,17 +76,23 @@ def killed(subject: Path, when: int, verb: str) -> bool:
     return done.returncode != 0
 
 
+@pytest.mark.parametrize("is_signed", [False, True], ids=["unsigned", "signed"])
 @pytest.mark.parametrize("seed", [RANDOM.randrange(2**32) for _ in range(200 // KILLS)])
 def test_repair_that_was_killed_is_finished_or_taken_back_whole(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, is_signed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    """Where it is signed, by a machine that has the key, and remembers nothing of what was begun."""
+    if is_signed:
+        assert call("key", "create", tmp_path / "keys").returncode == 0
+        monkeypatch.setenv("LASTGOOD_KEY_FILE", str(tmp_path / "keys"))
     for number, (goal, when, ending) in enumerate(instants(seed)):
         folder = tmp_path / str(number)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         checkpoint = damaged(folder, goal)
         plan = make_plan(resolve_target(str(checkpoint)), GOALS[goal])
         assert plan.steps
-        (folder / "plan.json").write_bytes(plan.to_bytes())
+        (folder / "plan.json").write_bytes(plan.to_bytes(Keys(Config())()))
+        assert ("signature" in json.loads((folder / "plan.json").read_bytes())) is is_signed
         before = files(checkpoint)
         whole = {**before, **{step.path: getattr(step, "after", None) for step in plan.steps}}
         whole = {path: content for path, content in whole.items() if content is not None}
@@ -90,6 +100,8 @@ def test_repair_that_was_killed_is_finished_or_taken_back_whole(
 
         is_killed = killed(folder / "plan.json", when, "apply")
         assert not can_start(checkpoint) or files(checkpoint) in (before, whole), told
+        if is_signed:
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another/state"))
         if ending == "apply":
             apply_plan(str(folder / "plan.json"), driver_is_dead=True)
             assert files(checkpoint) == whole, told

@@ -17,6 +17,7 @@ import lastgood.spark
 from lastgood.errors import LastgoodError, Retry, UsageError
 from lastgood.lab.jars import fetch_jars
 from lastgood.lab.spark import default_spark, submit
+from lastgood.notes import read_json
 from lastgood.process.child import Child
 from lastgood.process.driver import prepare_launch
 from lastgood.process.java import find_java
@@ -27,6 +28,7 @@ from lastgood.spark.audit import (
 )
 
 _JOB = Path(lastgood.spark.__file__).parent / "audit_job.py"
+_ANSWER_BYTES_MAX = 256 * 1024 * 1024
 _LOCAL_CONF = {"spark.master": "local[*]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "32"}
 
 
@@ -104,10 +106,7 @@ def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -
                 tell("starting Spark")
                 last = _follow(lines, kept, tell)
                 ending = child.wait()
-        if answer.exists():
-            found = json.loads(answer.read_text())
-        else:
-            found = {}
+        found = _answered(answer, log)
     if "result" in found:
         result: Mapping[str, Any] = found["result"]
         return result
@@ -116,12 +115,32 @@ def _run_job(spec: AuditSpec, spark: SparkSubmit, tell: Callable[[str], None]) -
     raise _failed(f"the job ended with {ending}: {last}" if last else f"the job ended with {ending}", log)
 
 
+def _answered(answer: Path, log: Path) -> Mapping[str, Any]:
+    """What the job wrote down; nothing if it did not come so far."""
+    try:
+        with answer.open("rb") as stream:
+            found = read_json(stream.read(_ANSWER_BYTES_MAX))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise _failed(f"its answer is not understood: {error}", log) from error
+    return found if isinstance(found, Mapping) else {}
+
+
+def _stage(told: str) -> str:
+    try:
+        found = read_json(told)
+    except ValueError:  # a line of somebody else's that begins so
+        return told.strip()
+    return str(found["stage"]) if isinstance(found, Mapping) and "stage" in found else told.strip()
+
+
 def _follow(lines: Iterable[str], log: IO[str], tell: Callable[[str], None]) -> str:
     """Keep Spark's log, pass on what the job does; return the last line that is no part of a stack trace."""
     last = ""
     for line in lines:
         if line.startswith(MARK):
-            tell(json.loads(line.removeprefix(MARK))["stage"])
+            tell(_stage(line.removeprefix(MARK)))
             continue
         log.write(line)
         if line.strip() and not line[0].isspace():

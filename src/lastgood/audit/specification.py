@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lastgood.audit.committed import read_committed
 from lastgood.audit.spark_job import SinkUnreadableError
+from lastgood.delta_log.own_files import require_own_files
 from lastgood.errors import LastgoodError, UsageError
 from lastgood.observe.advice_facts import query_facts
 from lastgood.observe.observation import BATCHES
@@ -28,8 +29,10 @@ from lastgood.spark.audit import (
     SinkTable,
     parse_columns,
 )
+from lastgood.storage.parallel import Deadline
 from lastgood.storage.reading import open_storage, parse_location
 
+_LOG_SECONDS = 300.0
 _SAME = (TopicIdentity.SAME, TopicIdentity.WITHIN_SKEW, TopicIdentity.UNKNOWN)
 """Where nothing speaks for another topic."""
 
@@ -58,6 +61,7 @@ def audit_spec(  # noqa: PLR0913 - as verify_data
         raise UsageError("no such isolation level", found=isolation_level, expected=" or ".join(ISOLATION_LEVELS))
     columns, compared = parse_columns(keys), parse_columns(compare)
     table = sink_table(sink)
+    require_own_sink(table)
     checkpoint = target.checkpoint
     committed = read_committed(checkpoint)
     config = None
@@ -127,6 +131,19 @@ def _spark_options(kafka_config: Path | None) -> dict[str, str]:
         return {}
     properties = parse_properties(kafka_config.read_bytes())
     return {f"kafka.{name}": value for name, value in properties.items() if name != "bootstrap.servers"}
+
+
+def require_own_sink(table: SinkTable) -> None:
+    """See that Spark opens nothing but files of the sink that was named, whatever stands in it.
+
+    Raises:
+        TableLeadsElsewhereError: the log of a table names a file elsewhere, or something in it is no file.
+        StorageError: it cannot be read (subclasses).
+    """
+    if table.kind == NAMED_TABLE:
+        return  # a catalog knows where that is, and lastgood does not
+    location = parse_location(table.location)
+    require_own_files(open_storage(location), location, deadline=Deadline.after(_LOG_SECONDS))
 
 
 def sink_table(text: str) -> SinkTable:

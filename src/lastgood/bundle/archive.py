@@ -24,7 +24,7 @@ from typing import IO, Any, Self
 
 from lastgood.bundle.tree import CHECKPOINT, WORK, BundleTree, NotInBundleError
 from lastgood.errors import LastgoodError, Retry, StorageError, UsageError
-from lastgood.notes import read_json
+from lastgood.notes import read_json, values_of
 from lastgood.storage.reading import PARALLEL_LOCAL, Entry, Location
 
 FORMAT = 1
@@ -83,7 +83,7 @@ class BundleWriter:
             StorageError: there is more of it than fits into a bundle.
         """
         content = json.dumps(value, separators=(",", ":")).encode()
-        values = _values(content)
+        values = values_of(content)
         if len(content) > JSON_BYTES_MAX or values > JSON_VALUES_MAX:
             raise StorageError(
                 "the checkpoint has too many files for a bundle",
@@ -227,8 +227,8 @@ class BundleArchive:
         content = self._unpacked(MANIFEST)
         self._require_few_values(MANIFEST, content)
         try:
-            manifest = json.loads(content)
-        except RecursionError as error:
+            manifest = read_json(content)
+        except ValueError as error:
             raise self._invalid("its manifest is no JSON", MANIFEST) from error
         parts = None
         if isinstance(manifest, dict):
@@ -247,7 +247,7 @@ class BundleArchive:
         return manifest
 
     def _require_few_values(self, name: str, content: bytes) -> None:
-        values = _values(content)
+        values = values_of(content)
         if values > JSON_VALUES_MAX:
             raise self._invalid(
                 "a part of it has too many values", f"{name}: {values:,} values", f"{JSON_VALUES_MAX:,} at most"
@@ -265,11 +265,6 @@ class BundleArchive:
         return BundleInvalidError(
             f"this is no whole bundle: {sentence}", subject=str(self._path), found=found, expected=expected
         )
-
-
-def _values(content: bytes) -> int:
-    """No fewer than the values of a JSON text, counted without reading it."""
-    return content.count(b"[") + content.count(b"{") + content.count(b",")
 
 
 class BundleStorage:

@@ -11,6 +11,7 @@ import click
 from lastgood.cli.evidence import tell_passwords
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.repair import naming_options, print_plan, take_back, teller
+from lastgood.visible import SHOWN_MAX, TEXT_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +99,8 @@ def _confirmed(plan: Plan, touched: Sequence[Outside]) -> bool:
     """Whether a person on a terminal allows what a plan touches; nobody is there to ask where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
+    if len(touched) > SHOWN_MAX or any(len(each.what) > TEXT_MAX for each in touched):
+        return False  # nobody allows what was not shown
     out = console(stderr=True)
     print_plan(plan, out)
     out.print("This plan was not made on this machine, and nobody has named here what it touches:")

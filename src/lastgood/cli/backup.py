@@ -9,6 +9,9 @@ import click
 from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import clock
 from lastgood.errors import command_line
+from lastgood.visible import excerpt, first_lines
+
+_BACKUPS_SHOWN = 200
 
 
 class _Duration(click.ParamType[int]):
@@ -64,8 +67,8 @@ def create(target: str, *, retain_ms: int | None, ledger: str | None, output_for
     out = console()
     told = f": {made.files} files, {made.size:,} bytes, up to batch {made.last_planned}"
     out.print(styled("backed up ", (made.id, "bold"), told))
-    for each in removed:
-        out.print(f"removed {each.id}")
+    for line in first_lines(f"removed {each.id}" for each in removed):
+        out.print(line)
     out.print(f"Restore it with: {command_line('backup', 'restore', target, '--from', made.id)}")
     return 0
 
@@ -88,7 +91,8 @@ def list_(target: str, *, output_format: str) -> int:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("backup", "made at", "planned", "committed", "files", "bytes", ""):
         table.add_column(heading, justify="right" if heading not in ("backup", "made at", "") else "left")
-    for each in found:
+    rows = excerpt(reversed(found), _BACKUPS_SHOWN)
+    for each in reversed(rows.shown):
         table.add_row(
             each.id,
             clock(each.at_ms),
@@ -98,6 +102,8 @@ def list_(target: str, *, output_format: str) -> int:
             f"{each.size:,}",
             "kept" if each.kept else "",
         )
+    for line in rows.more:
+        out.print(f"the oldest are not shown: {line}")
     out.print(table if found else "no backup")
     nothing_changed()
     return 0
@@ -152,7 +158,7 @@ def restore(target: str, *, source: str, unsigned_mirror: bool, output_format: s
         out = console()
         batches = f"batch {restored.last_planned} planned, batch {restored.last_committed} committed"
         out.print(f"restored {restored.files} files from {restored.source}: {batches}")
-        for path in restored.absent:
+        for path in first_lines(restored.absent):
             out.print(styled(("missing", "red"), f"  {path}"))
         out.print(f"Look at it with: {command_line('inspect', restored.checkpoint)}")
     return 1 if restored.absent else 0

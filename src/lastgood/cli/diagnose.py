@@ -10,6 +10,7 @@ import click
 from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import DURATION
+from lastgood.visible import excerpt, first_lines, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_EVIDENCE_MAX = 2_000
+"""Characters of one fact of a finding."""
 _OUTCOMES = {
     "starts": "begins at batch {batch}",
     "resumes": "goes on with batch {batch}",
@@ -123,14 +126,17 @@ def _print(report: Report, out: Console, *, asked: bool) -> None:
     position = report.position
     good = "no batch" if position.last_good is None else f"batch {position.last_good}"
     out.print(styled(("Last good ", "dim"), (good, "bold")))
-    for reason in report.position.reasons:
+    for reason in first_lines(report.position.reasons):
         out.print(styled(f"          {reason}", style="dim"))
     _print_restart(report, out, asked)
     out.print()
     if not report.findings:
         out.print("No findings.")
-    for finding in report.findings:
+    found = excerpt(report.findings)
+    for finding in found.shown:
         _print_finding(finding, out)
+    for line in found.more:
+        out.print(line)
 
 
 def _print_restart(report: Report, out: Console, asked: bool) -> None:
@@ -148,7 +154,7 @@ def _print_restart(report: Report, out: Console, asked: bool) -> None:
     for other in report.others:
         other_what = _OUTCOMES[other.outcome.value].format(batch=other.batch)
         out.print(styled((f"Spark {other.spark} ", "dim"), other_what, (f"  {other.error or ''}", "dim")))
-    for unknown in restart.unknowns:
+    for unknown in first_lines(restart.unknowns):
         out.print(styled(("          not known  ", "dim"), unknown))
 
 
@@ -167,8 +173,11 @@ def _print_finding(finding: Finding, out: Console) -> None:
     title = styled((f"{severity:<8}", _COLOURS[severity]), (finding.condition.name, "bold"), f"  {finding.subject}")
     out.print(title)
     out.print(styled(f"        {finding.condition.title[:1].upper()}{finding.condition.title[1:]}. {finding.effect}"))
-    for name, value in finding.evidence.items():
-        out.print(styled((f"        {name}  ", "dim"), _shown(value)))
+    facts = excerpt(finding.evidence.items())
+    for name, value in facts.shown:
+        out.print(styled((f"        {name}  ", "dim"), shortened(_shown(value), _EVIDENCE_MAX)))
+    for line in facts.more:
+        out.print(styled((f"        {line}", "dim")))
     if finding.next:
         out.print(styled(("        next  ", "dim"), finding.next))
     out.print()
@@ -177,4 +186,4 @@ def _print_finding(finding: Finding, out: Console) -> None:
 def _shown(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(first_lines(map(str, value))) if isinstance(value, list) else str(value)

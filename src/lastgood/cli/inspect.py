@@ -11,6 +11,7 @@ from lastgood.cli.output import console, format_option, nothing_changed, print_j
 from lastgood.cli.progress import batches_read
 from lastgood.cli.times import TIME, clock
 from lastgood.errors import UsageError
+from lastgood.visible import excerpt, first_lines, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     _Shown = TypeVar("_Shown", Inspection, StateSizes)
 
+_CELL_MAX = 300
+_STORES_SHOWN = 1_000
+_CONFS_SHOWN = 200
 RIGHT = ("batch", "read")
 """Headings of the columns that hold numbers."""
 
@@ -217,8 +221,8 @@ def cells(row: BatchRow, comparison: SinkComparison) -> tuple[tuple[str, ...], s
         "yes" if row.committed else "no",
         *(_shown(each.shown) for each in held),
         _clock(row.watermark_ms),
-        ", ".join(map(_amount, row.reads)) or "-",
-        "; ".join(notes),
+        shortened(excerpt(map(_amount, row.reads)).in_a_line or "-", _CELL_MAX),
+        shortened("; ".join(first_lines(notes)), _CELL_MAX),
     )
     return texts, style
 
@@ -270,10 +274,10 @@ def print_summary(query: OpenQuery, out: Console) -> None:
     else:
         versions = ""
     out.print(f"{kind}, {checkpoint.mode.value.replace('_', ' ')}{versions}; planned {planned}, committed {committed}")
-    for path, damage in checkpoint.damage.items():
-        out.print(styled(("damaged", "red"), f"  {path}: {damage}"))
-    for path in checkpoint.absent:
-        out.print(styled(("missing", "red"), f"  {path}"))
+    for line in first_lines(f"{path}: {damage}" for path, damage in checkpoint.damage.items()):
+        out.print(styled(("damaged", "red"), f"  {line}"))
+    for line in first_lines(checkpoint.absent):
+        out.print(styled(("missing", "red"), f"  {line}"))
     out.print()
 
 
@@ -292,29 +296,35 @@ def _print_batch(row: BatchRow, query: OpenQuery, how: str | None, out: Console)
         out.print(f"  sink       {line}")
     if row.watermark_ms:
         out.print(f"  watermark  {clock(row.watermark_ms)}")
-    for read in row.reads:
+    reads = excerpt(row.reads)
+    for read in reads.shown:
         out.print(f"  source {read.source_id}   {read.kind}, {_amount(read)}")
-        for line in _ranges(read):
+        for line in first_lines(_ranges(read)):
             out.print(f"             {line}")
-    for note in row.notes:
-        out.print(f"  note       {note}")
-    for name, value in facts["conf"].items():
-        out.print(styled(f"  {name} = {value}", style="dim"))
+    for line in (*reads.more, *first_lines(row.notes)):
+        out.print(f"  note       {line}")
+    for line in first_lines((f"{name} = {value}" for name, value in facts["conf"].items()), _CONFS_SHOWN):
+        out.print(styled(f"  {line}", style="dim"))
     for line in _again(facts):
         out.print(line)
 
 
 def _again(facts: dict[str, Any]) -> Iterator[str]:
     """How to process a batch again, and what of it can no longer be."""
+    yield from first_lines(_not_again(facts))
+    if facts["again"]:
+        yield "To process it again:"
+    yield from first_lines(f"  {line}" for line in facts["again"])
+
+
+def _not_again(facts: dict[str, Any]) -> Iterator[str]:
+    """What of a batch can no longer be processed."""
     for topic, parts in (facts["expired"] or {}).items():
         for partition, spans in parts.items():
             for start, end in spans:
                 yield f"  gone       {topic}/{partition}  Kafka no longer has offsets {start:,} to {end - 1:,}"
     for place in _left_out(facts):
         yield f"  left out   {place}  nobody wrote down which offsets it read"
-    if facts["again"]:
-        yield "To process it again:"
-    yield from (f"  {line}" for line in facts["again"])
 
 
 def _left_out(facts: dict[str, Any]) -> Iterator[str]:
@@ -385,6 +395,12 @@ def _unresolved(read: SourceRead) -> Iterator[str]:
             yield f"{topic}/{partition}  from {_offset(start)} {words} {_offset(end)}"
 
 
+def _skews(sizes: StateSizes) -> Iterator[str]:
+    for operator, skew in sizes.skews.items():
+        if skew is not None:
+            yield f"operator {operator}: largest partition {skew:.1f} x the mean"
+
+
 def _print_state(sizes: StateSizes, out: Console) -> None:
     from rich.filesize import decimal
     from rich.table import Table
@@ -393,7 +409,8 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("operator", "partition", "store", "format", "versions", "files", "size", "newest change"):
         table.add_column(heading, justify="left" if heading in ("operator", "store", "format") else "right")
-    for store in sizes.stores:
+    part = excerpt(sizes.stores, _STORES_SHOWN)
+    for store in part.shown:
         if store.versions is None:
             versions = "-"
         else:
@@ -413,8 +430,6 @@ def _print_state(sizes: StateSizes, out: Console) -> None:
             newest_change,
         )
     out.print(table)
-    for operator in sorted({store.operator for store in sizes.stores}):
-        skew = sizes.skew(operator)
-        if skew is not None:
-            out.print(f"operator {operator}: largest partition {skew:.1f} x the mean")
+    for line in (*part.more, *first_lines(_skews(sizes))):
+        out.print(line)
     out.print(f"{decimal(sum(store.size for store in sizes.stores))} of state in all" if sizes.stores else "no state")

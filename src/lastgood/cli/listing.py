@@ -12,6 +12,7 @@ from typing import Any
 from lastgood.cli.inspect import RIGHT, cells, headings, print_summary, print_unknown
 from lastgood.cli.output import console, nothing_changed
 from lastgood.cli.progress import batches_read
+from lastgood.notes import read_json
 from lastgood.observe.batch_json import head_json, row_json
 from lastgood.observe.evidence import EvidenceOptions
 from lastgood.observe.rows import AllRows
@@ -65,7 +66,7 @@ def _print_text(rows: AllRows, comparison: SinkComparison, lines: _Packed, width
     out.print(_aligned(titles, titles, widths), style="bold")
     sys.stdout.flush()
     for line in lines:
-        style, *shown = json.loads(line)
+        style, *shown = read_json(line)
         text = _aligned(titles, shown, widths)
         if style is not None and out.is_terminal:
             out.print(text, style=style)

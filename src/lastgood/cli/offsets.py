@@ -10,7 +10,7 @@ import click
 from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import TIME, clock
-from lastgood.visible import visible
+from lastgood.visible import TEXT_MAX, excerpt, first_lines, visible
 
 if TYPE_CHECKING:
     from lastgood.observe.evidence import EvidenceOptions
@@ -73,7 +73,7 @@ def offsets(
     shown = {each: standing.starting_offsets(each) for each in sources}
     if bare:
         click.echo(json.dumps(standing.starting_offsets(source)))
-        for warning in _warnings(standing):
+        for warning in first_lines(_warnings(standing)):
             click.echo(visible(warning), err=True)
     elif output_format == "json":
         print_json(standing.to_json())
@@ -86,11 +86,14 @@ def offsets(
             when = ""
         told = f" ({state}{when}); CURRENT is {standing.current}"
         out.print(styled("after ", (f"batch {standing.batch}", "bold"), told))
-        for source_id, offsets_json in shown.items():
+        part = excerpt(shown.items())
+        for source_id, offsets_json in part.shown:
             out.print(f"source {source_id}  startingOffsets:")
-            out.print(json.dumps(offsets_json))
-        for warning in _warnings(standing):
-            out.print(warning)
+            text = json.dumps(offsets_json)
+            # Half a JSON is none, and would be pasted.
+            out.print(text if len(text) <= TEXT_MAX else f"{len(text):,} characters: --bare prints them")
+        for line in (*part.more, *first_lines(_warnings(standing))):
+            out.print(line)
         nothing_changed()
     return 0
 

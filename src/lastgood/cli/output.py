@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lastgood.errors import LastgoodError
-from lastgood.visible import json_line, visible
+from lastgood.visible import excerpt, json_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,10 +90,13 @@ def print_facts(error: LastgoodError, out: Console) -> None:
     """What is known of an error beyond its sentence, and what can be done about it."""
     for label, fact in error.facts().items():
         print_fact(out, f"  {label:<9} ", fact)
-    for other in error.alternatives:
+    others = excerpt(error.alternatives)
+    for other in others.shown:
         out.print(styled((f"  {'or':<9} ", "dim"), str(other)))
         if other.command is not None:
             out.print(styled(f"  {'':<9} {other.command}", style="dim"))
+    for line in others.more:
+        out.print(styled(f"  {'':<9} {line}", style="dim"))
 
 
 def print_fact(out: Console, label: str, fact: str) -> None:

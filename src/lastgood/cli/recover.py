@@ -12,6 +12,7 @@ from lastgood.cli.goals import goal_options
 from lastgood.cli.output import console, format_option, print_facts, print_json, styled
 from lastgood.cli.repair import carry_out, print_guarantee, print_plan, take_back, teller
 from lastgood.cli.times import clock
+from lastgood.visible import first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,7 +115,7 @@ def _print(decision: Decision, config: Config) -> None:
     elif decision.plan is not None:
         print_guarantee(decision.plan, out)
     if decision.warning is not None:
-        words = ", ".join(decision.warning.evidence["name"])
+        words = ", ".join(first_lines(decision.warning.evidence["name"]))
         out.print(styled(f"Warning: {decision.warning.effect}", style="bold yellow"))
         out.print(styled(f"         Name what can tell ({words}), or say --first-start.", style="yellow"))
     out.print(styled(f"{_SENTENCES[decision.verdict.value]}: {decision.because}."))

@@ -9,6 +9,7 @@ import click
 
 from lastgood.cli.output import styled
 from lastgood.errors import command_line
+from lastgood.visible import excerpt, first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lastgood.steps.step import Step
 
 _COLOURS = {"exactly_once": "bold green", "at_least_once": "bold yellow", "lossy": "bold red"}
+_STEPS_SHOWN = 200
 _THEN = {
     "starts": "Spark begins at batch {batch}",
     "resumes": "Spark goes on with batch {batch}",
@@ -65,17 +67,16 @@ def print_guarantee(plan: Plan, out: Console) -> None:
     """The guarantee of a plan, and all that it rests on."""
     word = plan.guarantee.value
     out.print(styled(("Guarantee ", "dim"), (word.replace("_", " "), _COLOURS[word])))
-    for ground in plan.rests_on:
-        out.print(styled(f"          rests on {ground}", style="dim"))
+    for line in first_lines(f"rests on {ground}" for ground in plan.rests_on):
+        out.print(styled(f"          {line}", style="dim"))
 
 
 def print_plan(plan: Plan, out: Console) -> None:
     """All of a plan that a person decides by."""
     out.print(styled(("Plan      ", "dim"), (plan.recovery, "bold"), f"  {plan.goal} {plan.checkpoint}"))
     print_guarantee(plan, out)
-    for source in plan.sources:
-        for line in source.lines:
-            out.print(styled(f"          {line}"))
+    for line in first_lines(line for source in plan.sources for line in source.lines):
+        out.print(styled(f"          {line}"))
     for waiver in plan.needs:
         out.print(styled(("Needs     ", "dim"), (f"--accept {waiver.value}", "bold yellow")))
     _print_steps(plan.steps, out)
@@ -83,26 +84,32 @@ def print_plan(plan: Plan, out: Console) -> None:
     out.print(styled(("Then      ", "dim"), then, (f"  ({plan.promise.because})", "dim")))
     if plan.proof is not None:
         _print_proof(plan.proof, out)
-    for other in plan.alternatives:
+    others = excerpt(plan.alternatives)
+    for other in others.shown:
         out.print(styled(("Or        ", "dim"), str(other)))
         if other.command is not None:
             out.print(styled(f"          {other.command}", style="dim"))
+    for line in others.more:
+        out.print(styled(f"          {line}", style="dim"))
 
 
 def _print_steps(steps: Sequence[Step], out: Console) -> None:
     if not steps:
         out.print(styled(("Steps     ", "dim"), "none: a plain restart"))
-    for number, step in enumerate(steps, 1):
+    part = excerpt(steps, _STEPS_SHOWN)
+    for number, step in enumerate(part.shown, 1):
         out.print(styled((f"Step {number:<4} ", "dim"), step.do))
         effect = step.effect
         if effect:
             out.print(styled(f"          {effect}", style="yellow"))
+    for line in part.more:
+        out.print(styled(f"          {line}", style="yellow"))
 
 
 def _print_proof(proof: Proof, out: Console) -> None:
     out.print(styled(("Proof     ", "dim"), (proof.line, "green" if proof.is_proven else "bold yellow")))
-    for each in proof.leaves_open:
-        out.print(styled(f"          not proven: {each}", style="dim"))
+    for line in first_lines(f"not proven: {each}" for each in proof.leaves_open):
+        out.print(styled(f"          {line}", style="dim"))
 
 
 def carry_out(plan: Plan, file: object, config: Config) -> str:

@@ -14,6 +14,7 @@ from lastgood.cli.evidence import tell_passwords
 from lastgood.cli.output import console, format_option, print_json
 from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
+from lastgood.visible import excerpt, first_lines
 
 if TYPE_CHECKING:
     from lastgood.diagnosis.findings import Finding
@@ -212,9 +213,12 @@ def _print_check(prepared: Prepared, output_format: str) -> None:
         else:
             shown = shlex.join(fact or ["-"])
         out.print(f"{label:<12} {shown}")
-    for finding in warnings:
+    part = excerpt(warnings)
+    for finding in part.shown:
         out.print(f"{'warning':<12} {finding.condition.name} {finding.subject}: {finding.effect}")
         out.print(f"{'next':<12} {finding.next}")
-    for unknown in unknowns:
+    for line in part.more:
+        out.print(f"{'warning':<12} {line}")
+    for unknown in first_lines(unknowns):
         out.print(f"{'not known':<12} {unknown}")
     out.print("Nothing has been started.")

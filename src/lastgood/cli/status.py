@@ -11,6 +11,7 @@ import click
 from lastgood.cli.evidence import evidence_options
 from lastgood.cli.output import console, format_option, nothing_changed, print_json, styled
 from lastgood.cli.times import DURATION, clock
+from lastgood.visible import excerpt, first_lines, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +31,9 @@ _COLOURS = {
     "losing": "bold red",
 }
 _STALE_MS = 60_000
+_PROBLEM_MAX = 500
+_CHECKPOINTS_SHOWN = 1_000
+"""Of a folder, the worst first: a row each, and two more lines for one with a problem."""
 _TOLD_BELOW = "ORPHAN_BATCH "
 """The warning that the line `in flight` tells."""
 
@@ -105,11 +109,10 @@ def _print_one(found: Status, out: Console) -> None:
     out.print(styled((str(found.location), "bold"), f"  query {facts['query_id'] or 'unknown'}"))
     word = facts["grade"].replace("_", " ")
     out.print(styled("  ", (word, _COLOURS[facts["grade"]])))
-    for problem in found.problems:
+    for problem in first_lines(found.problems):
         out.print(styled("  ", ("problem", "red"), f"      {problem}"))
-    for warning in found.warnings:
-        if not warning.startswith(_TOLD_BELOW):
-            out.print(styled("  ", ("warning", "yellow"), f"      {warning}"))
+    for warning in first_lines(warning for warning in found.warnings if not warning.startswith(_TOLD_BELOW)):
+        out.print(styled("  ", ("warning", "yellow"), f"      {warning}"))
     out.print(f"  last good    {_batch(found.last_good)}")
     when = f", {_ago(found.time_ms)} ago, at {clock(found.time_ms)}" if found.time_ms else ""
     out.print(f"  planned      {_batch(facts['last_planned'])}{when}")
@@ -121,15 +124,21 @@ def _print_one(found: Status, out: Console) -> None:
         if facts["restart"] != "reruns":
             what = "planned, not committed, and a restart does not finish it"
         out.print(f"  in flight    batch {found.orphan}: {what}")
-    for source, topics in found.next_offsets().items():
-        partitions = sum(len(each) for each in topics.values())
-        out.print(f"  source {source}     Kafka, {', '.join(topics)}: {partitions} partitions")
-    unknown = (("not known", line) for line in facts["unknowns"])
+    for line in first_lines(_sources(found)):
+        out.print(f"  {line}")
+    unknown = (("not known", line) for line in first_lines(facts["unknowns"]))
     for label, line in (*_left(found), *_around(found), *unknown, *_incident(found), *_failed(found)):
         out.print(f"  {label:<12} {line}")
     out.print(f"  next         {found.next}")
     if found.undo is not None:
         out.print(f"  or           {found.undo}")
+
+
+def _sources(found: Status) -> Iterator[str]:
+    """What the next batch would read on from."""
+    for source, topics in found.next_offsets().items():
+        partitions = sum(len(each) for each in topics.values())
+        yield f"source {source}     Kafka, {', '.join(first_lines(topics))}: {partitions:,} partitions"
 
 
 def _left(found: Status) -> Iterator[tuple[str, str]]:
@@ -161,7 +170,7 @@ def _around(found: Status) -> Iterator[tuple[str, str]]:
         else:
             sentence = sink.sentence
         yield "sink", f"{sink.evidence.kind} {sink.evidence.location}: {sentence}"
-        for note in sink.evidence.notes:
+        for note in first_lines(sink.evidence.notes):
             yield "", note
 
 
@@ -220,7 +229,7 @@ def _loss(exposure: Exposure) -> str:
         case Losing.NO:
             return "none: Kafka still has all that is unread"
         case Losing.UNKNOWN:
-            return f"unknown, because {'; '.join(exposure.doubts)}"
+            return f"unknown, because {'; '.join(first_lines(exposure.doubts))}"
         case Losing.MAYBE:
             return "perhaps: see the problem above"
     if not gone:
@@ -300,17 +309,20 @@ def _print_table(root: str, found: list[Status], out: Console) -> None:
     for heading in _columns(has_kafka=has_kafka, has_sinks=has_sinks):
         table.add_column(heading, justify="right" if heading in ("last good", "planned", "lag") else "left")
     prefix = f"{parse_location(root)}/"
-    for each in found:
+    rows = excerpt(found, _CHECKPOINTS_SHOWN)
+    for each in rows.shown:
         table.add_row(*_cells(each, prefix, has_kafka=has_kafka, has_sinks=has_sinks))
     out.print(table)
-    for each in found:
+    for line in rows.more:
+        out.print(line)
+    for each in rows.shown:
         if each.problems:
             name = str(each.location).removeprefix(prefix)
-            out.print(styled((name, "red"), f": {each.problems[0]}"))
+            out.print(styled((name, "red"), f": {shortened(each.problems[0], _PROBLEM_MAX)}"))
             out.print(f"  next         {each.next}")
         if each.undo is not None:
             out.print(f"  or           {each.undo}")
-    for why in dict.fromkeys(_unknowns(found)):
+    for why in first_lines(dict.fromkeys(_unknowns(found))):
         out.print(f"unknown, because {why}")
     counts: dict[str, int] = {}
     for each in found:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from lastgood.visible import visible, visible_lines
+from lastgood.visible import TEXT_MAX, shortened, visible, visible_lines
 
 
 class Terminal(Console):
@@ -21,10 +21,14 @@ class Terminal(Console):
 
     def render_str(self, text: str, **how: Any) -> Text:
         """A string, of which a cell or a line is made."""
-        return super().render_str(visible(text), **how)
+        return super().render_str(visible(shortened(text)), **how)
 
     def _on_one_line(self, shown: Any) -> Any:
-        if isinstance(shown, Text) and visible(shown.plain) != shown.plain:
+        if not isinstance(shown, Text):
+            return shown
+        if len(shown.plain) > TEXT_MAX:
+            shown = shown[:TEXT_MAX].append(shortened(shown.plain)[TEXT_MAX:])
+        if visible(shown.plain) != shown.plain:
             return Text.assemble(
                 *((visible(text), style or "") for text, style, _ in shown.render(self)), style=shown.style
             )

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lastgood.cli.output import styled
 from lastgood.supervise import events
+from lastgood.visible import first_lines
 
 Listener = Callable[[events.Event], None]
 
@@ -167,7 +168,7 @@ def _(event: events.Repaired) -> list[Text]:
             (f"{event.seconds:.2f} s", "dim"),
         ),
         _more(event.because),
-        *map(_more, event.price),
+        *map(_more, first_lines(event.price)),
         _more(f"every file that was touched is kept in {event.backup}", "dim"),
         _more(f"take it back with: {event.undo}", "dim"),
     ]
@@ -200,7 +201,7 @@ def _(event: events.PromiseChecked) -> list[Text]:
     colour = "bold red" if event.state == "broken" else "yellow"
     return [
         styled(("promise", colour), f"     batch {event.batch} {said}"),
-        *map(_more, event.because),
+        *map(_more, first_lines(event.because)),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from lastgood.cli.output import console, format_option, nothing_changed, print_j
 from lastgood.cli.progress import batches_read, stages
 from lastgood.cli.said import options_said
 from lastgood.errors import UsageError, command_line
+from lastgood.visible import excerpt, first_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,34 +165,49 @@ def _verify_logs(target: str, output_format: str) -> int:
     span = f", {audit.first} to {audit.last}" if audit.batches else ""
     out.print(f"{audit.batches:,} committed batches compared{span}")
     if audit.compared:
-        named = ", ".join(f"source {source_id} ({name})" for source_id, name in audit.compared.items())
+        named = excerpt(f"source {source_id} ({name})" for source_id, name in audit.compared.items()).in_a_line
         out.print(f"of {named}")
     if len(audit.queries) > 1:
-        out.print(f"across {len(audit.queries)} query ids: {', '.join(audit.queries)}")
+        out.print(f"across {len(audit.queries)} query ids: {excerpt(audit.queries).in_a_line}")
+    _print_seams(audit.seams, out)
+    if audit.is_contiguous:
+        told = ": every offset between the first and the last is in exactly one committed batch"
+        out.print(styled(("contiguous", "green"), told))
+    _print_unread(audit.unread, out)
+    if not audit.batches and not audit.unread:
+        out.print(styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
+    untold = excerpt(audit.not_compared)
+    for each in untold.shown:
+        who = f"source {each.source_id} ({each.name})"
+        told = f": {who}: nobody but it can tell whether batch {each.batch_id} goes on there"
+        out.print(styled(("not known", "yellow"), told))
+    for line in untold.more:
+        out.print(styled(("not known", "yellow"), f": {line}"))
+    out.print("As planned, not as read: --data compares the records themselves.")
+    nothing_changed()
+    return 0 if audit.is_contiguous is True else 1
+
+
+def _print_seams(found: Sequence[Seam], out: Console) -> None:
     words = {
         "GAP": "offsets that no batch read",
         "OVERLAP": "offsets planned twice",
         "UNKNOWN": "batches missing before",
         "UNRESOLVED": "not known, since it begins or ends at earliest or latest",
     }
-    for seam in audit.seams:
+    seams = excerpt(found)
+    for seam in seams.shown:
         out.print(styled((words[seam.condition], "red"), f"  batch {seam.batch_id}{_where(seam)}"))
-    if audit.is_contiguous:
-        told = ": every offset between the first and the last is in exactly one committed batch"
-        out.print(styled(("contiguous", "green"), told))
-    for batch in audit.unread[:_UNREAD_SHOWN]:
+    for line in seams.more:
+        out.print(styled((line, "red")))
+
+
+def _print_unread(batches: Iterable[int], out: Console) -> None:
+    unread = excerpt(batches, _UNREAD_SHOWN)
+    for batch in unread.shown:
         out.print(styled(("not known", "yellow"), f": batch {batch} is committed, and its plan cannot be read"))
-    if len(audit.unread) > _UNREAD_SHOWN:
-        out.print(f"and {len(audit.unread) - _UNREAD_SHOWN:,} more such batches")
-    if not audit.batches and not audit.unread:
-        out.print(styled(("not known", "yellow"), ": no batch is committed, so there is nothing to compare"))
-    for each in audit.not_compared:
-        who = f"source {each.source_id} ({each.name})"
-        told = f": {who}: nobody but it can tell whether batch {each.batch_id} goes on there"
-        out.print(styled(("not known", "yellow"), told))
-    out.print("As planned, not as read: --data compares the records themselves.")
-    nothing_changed()
-    return 0 if audit.is_contiguous is True else 1
+    if unread.left:
+        out.print(f"and {unread.left:,} more such batches")
 
 
 def _where(seam: Seam) -> str:
@@ -221,7 +237,9 @@ def print_audit(audit: Audit, out: Console) -> None:
     table.add_column("offsets", overflow="fold")
     for kind, difference in audit.differences():
         style = "bold red" if difference.total else "green"
-        places = [(f"{each.topic}-{each.partition}", _offsets(each)) for each in difference.partitions] or [("", "")]
+        part = excerpt(difference.partitions)
+        places = [(f"{each.topic}-{each.partition}", _offsets(each)) for each in part.shown] or [("", "")]
+        places += [("", line) for line in part.more]
         for number, (partition, offsets) in enumerate(places):
             first = (styled((kind, style)), styled((f"{difference.total:,}", style))) if number == 0 else ("", "")
             table.add_row(*first, partition, offsets)
@@ -229,14 +247,14 @@ def print_audit(audit: Audit, out: Console) -> None:
             table.add_row("", "", "such as", _samples(difference))
     out.print(table)
     out.print()
-    for remark in _remarks(audit):
+    for remark in first_lines(_remarks(audit)):
         out.print(styled(remark))
     out.print("Nothing has been changed.")
 
 
 def _facts(audit: Audit) -> dict[str, str]:
     partitions = {(each.topic, each.partition) for each in audit.ranges}
-    topics = ", ".join(sorted({topic for topic, _ in partitions}))
+    topics = excerpt(sorted({topic for topic, _ in partitions})).in_a_line
     if audit.sink_version is not None:
         version = f" at version {audit.sink_version}"
     else:

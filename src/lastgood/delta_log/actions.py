@@ -11,6 +11,7 @@ from typing import Any
 
 from lastgood.checkpoint.damage import Damage, DamageKind, damaged
 from lastgood.checkpoint.lines import Json, byte_lines, is_long, read_object
+from lastgood.notes import VALUES_MAX, read_json, values_of
 
 FEATURES_READER_VERSION, FEATURES_WRITER_VERSION = 3, 7
 """The versions of a protocol that list the features of a table by name."""
@@ -180,11 +181,13 @@ def parse_commit(version: int, raw: bytes) -> TableCommit | Damage:
 
 def read_action(line: bytes, number: int) -> dict[str, Any] | Damage:
     """The JSON object of a line. Unlike Spark's reader, it minds what follows it: that may be an action, too."""
+    if len(line) > VALUES_MAX and values_of(line) > VALUES_MAX:
+        return damaged(DamageKind.TOO_LARGE, f"{values_of(line):,} values in a line", number)
     try:
-        found = json.loads(line.decode(), parse_constant=_refuse)
+        found = read_json(line.decode(), is_strict=True)
     except UnicodeDecodeError as error:
         return damaged(DamageKind.NOT_UTF8, line[error.start : error.start + 16], number)
-    except (ValueError, RecursionError):
+    except ValueError:
         found = None
     if isinstance(found, dict):
         return found
@@ -236,10 +239,6 @@ def parse_protocol(body: Mapping[str, Any]) -> Protocol | None:
     if reader_features is None or writer_features is None:
         return None
     return Protocol(reader, writer, reader_features, writer_features)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)  # NaN and Infinity are no JSON
 
 
 def _features(names: object, *, listed: bool) -> tuple[str, ...] | None:

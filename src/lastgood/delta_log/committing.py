@@ -14,6 +14,7 @@ from lastgood import __version__
 from lastgood.checkpoint.lines import byte_lines
 from lastgood.delta_log.actions import Transaction
 from lastgood.delta_log.listing import DELTA_LOG, commit_name
+from lastgood.notes import read_json
 from lastgood.storage.reading import Location
 from lastgood.storage.writing import WritableStorage
 
@@ -73,5 +74,5 @@ def additions(raw: bytes) -> list[dict[str, Any]]:
     Raises:
         ValueError: it is no version.
     """
-    actions = [json.loads(line) for line in byte_lines(raw) if line.strip()]
+    actions = [read_json(line) for line in byte_lines(raw) if line.strip()]
     return [action["add"] for action in actions if "add" in action]

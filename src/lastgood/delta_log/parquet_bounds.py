@@ -6,7 +6,8 @@ million references to it is a million texts, and a row may hold a list of any le
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,13 +49,13 @@ class Bounds:
     bytes_max: int
 
 
-def bounds_of(raw: bytes, metadata: Any, columns: Collection[str]) -> Bounds:
+def bounds_of(raw: bytes, metadata: Any, columns: AbstractSet[str]) -> Bounds:
     """How much of a file may be read, and how.
 
     Args:
         raw: The file.
         metadata: Its footer, as pyarrow has it.
-        columns: Names of the columns that are to be read.
+        columns: Names of the columns that are to be read; of a part of one its path, such as `add.path`.
 
     Raises:
         PageError: pages are not where, or what, the footer says.
@@ -65,7 +66,7 @@ def bounds_of(raw: bytes, metadata: Any, columns: Collection[str]) -> Bounds:
         (group.num_rows, group.column(number), metadata.schema.column(number))
         for group in groups
         for number in range(group.num_columns)
-        if group.column(number).path_in_schema.partition(".")[0] in columns
+        if not columns.isdisjoint(_names(group.column(number).path_in_schema))
     ]
     unpacked, widest = 0, 0
     values: dict[str, int] = {}
@@ -87,6 +88,10 @@ def bounds_of(raw: bytes, metadata: Any, columns: Collection[str]) -> Bounds:
     if unpacked > bytes_max:
         return Bounds(f"{unpacked} bytes unpacked", 0, bytes_max)
     return Bounds(None, max(1, bytes_max // max(1, widest)), bytes_max)
+
+
+def _names(path: str) -> tuple[str, str]:
+    return path, path.partition(".")[0]
 
 
 def _pages(raw: bytes, chunk: Any) -> Iterator[Page]:

@@ -117,18 +117,18 @@ def _json_actions(raw: bytes) -> list[Mapping[str, Any]] | Damage:
         action = read_action(line, number)
         if isinstance(action, Damage):
             return action
-        actions.append(action)
+        actions.append({kind: action[kind] for kind in _KINDS if kind in action})
     return actions
 
 
 def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
-    parquet, arrow = _pyarrow("pyarrow.parquet"), _pyarrow("pyarrow")
+    parquet, arrow = pyarrow("pyarrow.parquet"), pyarrow("pyarrow")
     try:
         file = parquet.ParquetFile(io.BytesIO(raw))
         if file.metadata.num_rows > max(VALUES_FREE, len(raw)):  # a row of a file takes more than a byte, packed or not
             return damaged(DamageKind.TOO_LARGE, f"{name}: {file.metadata.num_rows} rows in {len(raw)} bytes")
         columns = [column for column in _KINDS if column in file.schema_arrow.names]
-        bounds = bounds_of(raw, file.metadata, columns)
+        bounds = bounds_of(raw, file.metadata, set(columns))
         if bounds.excess is not None:
             return damaged(DamageKind.TOO_LARGE, f"{name}: {bounds.excess}")
         return _rows(name, file, arrow.schema(map(_plain, map(file.schema_arrow.field, columns))), bounds)
@@ -139,10 +139,10 @@ def _parquet_actions(name: str, raw: bytes) -> list[Mapping[str, Any]] | Damage:
 def _plain(field: Any) -> Any:
     """The same column with each text in full: the file may say that it is to be read as references to a few."""
     kind = field.type
-    if isinstance(kind, _pyarrow("pyarrow").DictionaryType):
+    if isinstance(kind, pyarrow("pyarrow").DictionaryType):
         return field.with_type(kind.value_type)
-    if isinstance(kind, _pyarrow("pyarrow").StructType):
-        return field.with_type(_pyarrow("pyarrow").struct([_plain(each) for each in kind]))
+    if isinstance(kind, pyarrow("pyarrow").StructType):
+        return field.with_type(pyarrow("pyarrow").struct([_plain(each) for each in kind]))
     return field
 
 
@@ -209,7 +209,12 @@ class _Reading:
         return True
 
 
-def _pyarrow(module: str) -> ModuleType:
+def pyarrow(module: str) -> ModuleType:
+    """A module of pyarrow.
+
+    Raises:
+        ExtraMissingError: it is not installed.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -10,9 +10,13 @@ from typing import Any
 from lastgood.incident.report import IncidentReport
 from lastgood.journal.incident import PERSON, RECOVERED, Incident, files_of, ranges_of
 from lastgood.signing import SignatureStanding
-from lastgood.visible import visible
+from lastgood.visible import Excerpt, excerpt, shortened, visible
 
 _FILES_SHOWN = 20
+_ROWS_SHOWN = 200
+_CELL_MAX = 5_000
+_TEXT_MAX = 1_000
+"""Characters of one line that is no command."""
 _PRICES = (("reread", "read again"), ("lost", "lost"), ("duplicated", "written twice"))
 _OUTCOMES = {
     "open": "Open: no new batch has been committed yet.",
@@ -77,7 +81,7 @@ def _head(report: IncidentReport) -> str:
         "promise": promise,
     }
     lines = [f"# {kind} {_text(incident.id)}: {_text(name)}", "", f"**{_OUTCOMES[report.outcome]}**", ""]
-    return "\n".join([*lines, *_table(("", ""), ((name, told) for name, told in rows.items() if told)), ""])
+    return "\n".join([*lines, *_table(("", ""), excerpt((name, told) for name, told in rows.items() if told)), ""])
 
 
 def _position(position: Mapping[str, int | None]) -> str | None:
@@ -106,7 +110,7 @@ def _timeline(report: IncidentReport) -> Iterator[str]:
         (_time(turn.at_ms), _span((turn.at_ms - began) / 1000), _text(turn.what), _took(turn.seconds))
         for turn in report.timeline
     )
-    yield from _table(("time", "after", "what", "took"), rows)
+    yield from _table(("time", "after", "what", "took"), excerpt(rows, _ROWS_SHOWN))
 
 
 def _took(seconds: float | None) -> str:
@@ -127,23 +131,27 @@ def _cause(incident: Incident) -> Iterator[str]:
 
 def _attempts(incident: Incident) -> Iterator[str]:
     words = {"restart": "Started again", "repair": "Repaired", "wait": "Waited", "stop": "Left to a person"}
-    for number, attempt in enumerate(incident.attempts, 1):
+    part = excerpt(incident.attempts)
+    for number, attempt in enumerate(part.shown, 1):
         yield f"{number}. {words[attempt.did]}: {_text(attempt.because)}"
         plan = attempt.plan or {}
         if attempt.recovery is not None:
             yield f"   by recovery {_text(attempt.recovery)}, goal {_code(plan.get('goal', 'unknown'))}:"
         elif plan.get("steps"):
             yield f"   the plan {_text(str(plan.get('recovery', '')))} would do this:"
-        yield from (f"   - {_text(step['do'])}" for step in plan.get("steps", ()))
+        steps = excerpt(plan.get("steps", ()))
+        yield from (f"   - {_text(step['do'])}" for step in steps.shown)
+        yield from (f"   - {line}" for line in steps.more)
         if attempt.file is not None:
             yield f"   As was noted down then, the plan waits for a person in {_code(attempt.file)}."
+    yield from part.more
 
 
 def _price(plan: Mapping[str, Any] | None) -> Iterator[str]:
     if plan is None:
         return
-    rows = [row for source in plan.get("sources", ()) for row in _prices_of(source)]
-    if not rows:
+    rows = excerpt((row for source in plan.get("sources", ()) for row in _prices_of(source)), _ROWS_SHOWN)
+    if not rows.shown:
         yield "Nothing: no record is read again, lost, or written twice."
         return
     yield from _table(("source", "what", "partition", "offsets", "count"), rows)
@@ -164,13 +172,9 @@ def _prices_of(source: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             for partition, start in partitions.items():
                 yield name, words, _text(f"{topic}/{partition}"), f"from {start:,} on", "nobody wrote it down"
         files = files_of(source, what)
-        shown = [_code(file) for file in files[:_FILES_SHOWN]]
-        if len(files) > _FILES_SHOWN:
-            more = [f"and {len(files) - _FILES_SHOWN} more"]
-        else:
-            more = []
         if files:
-            yield name, words, ", ".join([*shown, *more]), "", f"{most}{len(files):,} files"
+            shown = excerpt(map(_code, files), _FILES_SHOWN).in_a_line
+            yield name, words, shown, "", f"{most}{len(files):,} files"
 
 
 def _lost(report: IncidentReport) -> Iterator[str]:
@@ -188,7 +192,7 @@ def _lost(report: IncidentReport) -> Iterator[str]:
         )
         for each in report.lost
     )
-    yield from _table(("topic", "partition", "offsets", "count", "written"), rows)
+    yield from _table(("topic", "partition", "offsets", "count", "written"), excerpt(rows, _ROWS_SHOWN))
 
 
 def _count(offsets: int, *, is_bound: bool) -> str:
@@ -205,21 +209,24 @@ def _written(after_ms: int | None, before_ms: int | None) -> str:
 def _grounds(plan: Mapping[str, Any] | None) -> Iterator[str]:
     if plan is None:
         return
-    yield from (f"- {_text(each)}" for each in plan.get("rests_on", ()))
-    for sink in plan.get("sinks", ()):
-        if sink["batch"] is None:
-            shows = "not known"
-        else:
-            shows = f"batch {sink['batch']}"
-        yield f"- {_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
+    yield from _list(map(_text, plan.get("rests_on", ())))
+    yield from _list(map(_sink_then, plan.get("sinks", ())))
     for name, words in (("accepted", "accepted"), ("needs", "not accepted by anybody yet")):
         if plan.get(name):
             yield f"- {words}: {_text(', '.join(map(str, plan[name])))}"
 
 
+def _sink_then(sink: Mapping[str, Any]) -> str:
+    if sink["batch"] is None:
+        shows = "not known"
+    else:
+        shows = f"batch {sink['batch']}"
+    return f"{_text(sink['kind'])} sink {_code(sink['location'])} showed when it was planned: {shows}"
+
+
 def _proofs(report: IncidentReport) -> Iterator[str]:
     told = [attempt.proof for attempt in report.incident.attempts] + [each.proof for each in report.recoveries]
-    yield from (f"- {_text(proof)}" for proof in dict.fromkeys(told) if proof is not None)
+    yield from _list(_text(proof) for proof in dict.fromkeys(told) if proof is not None)
 
 
 def _promise(report: IncidentReport) -> Iterator[str]:
@@ -227,7 +234,7 @@ def _promise(report: IncidentReport) -> Iterator[str]:
     if incident.promise is not None:
         yield _PROMISES[incident.promise["state"]]
         yield ""
-        yield from (f"- {_text(line)}" for line in incident.promise["because"])
+        yield from _list(map(_text, incident.promise["because"]))
     elif report.outcome == PERSON:
         yield "Nothing has been promised yet: a person has to decide."
     elif report.outcome == "undone":
@@ -243,13 +250,16 @@ def _signatures(report: IncidentReport) -> Iterator[str]:
     else:
         told = [(f"incident {report.incident.id}", report.signature)]
     told += [(f"recovery {done.recovery}", done.signature) for done in report.recoveries]
-    for what, signature in told:
-        if signature is not None and signature is not SignatureStanding.SIGNED:
-            yield f"- What is noted down of {what} is not signed by a key of this machine: {_SIGNATURES[signature]}."
+    yield from _list(
+        f"What is noted down of {what} is not signed by a key of this machine: {_SIGNATURES[signature]}."
+        for what, signature in told
+        if signature is not None and signature is not SignatureStanding.SIGNED
+    )
 
 
 def _undo(report: IncidentReport) -> Iterator[str]:
-    for done in report.recoveries:
+    part = excerpt(report.recoveries)
+    for done in part.shown:
         if done.state == "undone":
             yield f"Recovery {_text(done.recovery)} was taken back: every byte was put back as it was."
             continue
@@ -259,6 +269,7 @@ def _undo(report: IncidentReport) -> Iterator[str]:
         else:
             yield f"{_code(done.undo_command)}, as long as the query has not gone on."
         yield f"Every file that was touched is kept as it was in {_code(done.backup)}."
+    yield from part.more
     if not report.recoveries:
         yield "Nothing was changed."
 
@@ -270,15 +281,28 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return f"## {title}\n\n{body}\n"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def _table(head: tuple[str, ...], rows: Excerpt[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows.shown)
+    if rows.left:
+        yield ""
+        yield from rows.more
+
+
+def _cell(told: str) -> str:
+    """A cell as it is; one that is too long is not cut, since it may be code, which has an end."""
+    return told if len(told) <= _CELL_MAX else f"({len(told):,} characters)"
+
+
+def _list(lines: Iterable[str]) -> Iterator[str]:
+    part = excerpt(lines)
+    yield from (f"- {line}" for line in (*part.shown, *part.more))
 
 
 def _text(told: str) -> str:
     """A text that means itself, on one line: an error may quote anything."""
-    text = _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", told).strip()))
+    text = _MARKUP.sub(r"\\\1", visible(_BLANKS.sub(" ", shortened(told, _TEXT_MAX)).strip()))
     return _BEGINNING.sub(r"\1\\", text)
 
 
@@ -289,7 +313,7 @@ def _sentence(told: str) -> str:
 
 def _code(told: str) -> str:
     """A text as code, on one line, also within a table."""
-    text = visible(_BLANKS.sub(" ", told).strip())
+    text = visible(_BLANKS.sub(" ", shortened(told)).strip())
     if r"\|" in text:  # readers differ in whether such a bar, escaped, ends a cell; in plain text they do not
         return _text(text)
     text = text.replace("|", r"\|")

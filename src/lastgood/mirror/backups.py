@@ -18,7 +18,7 @@ from lastgood.checkpoint.layout import COMMITS, OFFSETS
 from lastgood.checkpoint.lines import is_long, is_time_ms
 from lastgood.errors import LastgoodError, Retry
 from lastgood.mirror.copies import compress, decode_lines, decompressed_lines, encoded_lines
-from lastgood.mirror.mirror import FILE_BYTES_MAX
+from lastgood.mirror.mirror import FILE_BYTES_MAX, require_there
 from lastgood.notes import read_json
 from lastgood.signing import BACKUP, SIGNATURE, Signer
 from lastgood.storage.reading import Location, Storage
@@ -204,6 +204,7 @@ def read_backup(storage: Storage, folder: Location, backup: Backup) -> list[Copy
         BackupMissingError: its file is gone or not whole.
     """
     file = folder / f"{backup.id}.jsonl.gz"
+    require_there(storage, file)
     raw = storage.read(file, limit=FILE_BYTES_MAX)
     copies = list(decode_lines(decompressed_lines(raw or b"", str(file))))
     if len(copies) != backup.files or sum(copy.size for copy in copies) != backup.size:

@@ -18,6 +18,7 @@ from lastgood.checkpoint.copies import Copy
 from lastgood.checkpoint.layout import LogFile, QueryMetadataFile, classify
 from lastgood.checkpoint.lines import is_time_ms
 from lastgood.errors import Retry, StorageError
+from lastgood.notes import VALUES_MAX, read_json
 
 _CHUNK_BYTES = 64 * 1024
 _PIECE_BYTES = 1024 * 1024
@@ -33,6 +34,11 @@ _BLOCKS_OPEN = 8
 """How many blocks of copies are held as they are: plans and commits of the same batches stand in different ones."""
 _BATCH_LINE = re.compile(rb'\{"path":"(?:offsets|commits)/(\d{1,18})"')
 """How `encode_copies` begins the line of a batch."""
+_LINE_BEGINNING = re.compile(
+    rb'\{"path":"[^"\\]{0,4096}+","query":(?:null|"[^"\\]{0,256}+"),"seen_ms":\d{1,19}'
+    rb'(?:,"modified_ms":\d{1,19})?,"(?:text|base64)":'
+)
+_TEXT_AND_END = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\}\s{0,2}')
 _MEMBER_BEGINNING = b"\x1f\x8b\x08"
 
 
@@ -107,7 +113,7 @@ def decompressed_lines(raw: bytes, subject: str = "copies") -> Iterator[bytes]:
         rest.append(first)
         size += len(first)
         if size > LINE_BYTES_MAX:
-            raise _too_large(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+            raise too_large(subject, f"a line of more than {LINE_BYTES_MAX:,} bytes")
         if more:
             yield b"".join(rest)
             *whole, last = more
@@ -122,13 +128,14 @@ def _within(pieces: Iterable[bytes], packed_bytes: int, subject: str) -> Iterato
     for piece in pieces:
         left -= len(piece)
         if left < 0:
-            raise _too_large(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
+            raise too_large(subject, f"{packed_bytes:,} bytes that unpack to more than {most:,}")
         yield piece
 
 
-def _too_large(subject: str, found: str) -> CopiesTooLargeError:
+def too_large(subject: str, found: str) -> CopiesTooLargeError:
+    """The error for a file of copies that no lastgood has written."""
     return CopiesTooLargeError(
-        "a file of copies unpacks to more than copies of logs can",
+        "a file of copies is larger, or unpacks to more, than copies of logs can",
         subject=subject,
         found=found,
         expected="a file as lastgood wrote it",
@@ -267,7 +274,7 @@ def _text(content: bytes) -> str | None:
 
 def _copy(line: bytes) -> Copy | None:
     try:
-        fields = json.loads(line)
+        fields = read_json(line, values_max=None if _is_flat(line) else VALUES_MAX)
         content = fields["text"].encode() if "text" in fields else base64.b64decode(fields["base64"], validate=True)
         query_id = fields["query"]
         copy = Copy(
@@ -277,9 +284,15 @@ def _copy(line: bytes) -> Copy | None:
             fields.get("modified_ms"),
             content,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return copy if _is_ours(copy) else None
+
+
+def _is_flat(line: bytes) -> bool:
+    """Whether it is of the form that we write: the content of a file as its last text, which may hold any signs."""
+    head = _LINE_BEGINNING.match(line)
+    return head is not None and _TEXT_AND_END.fullmatch(line, head.end()) is not None
 
 
 def _is_ours(copy: Copy) -> bool:

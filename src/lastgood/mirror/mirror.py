@@ -30,9 +30,10 @@ from lastgood.mirror.copies import (
     decode_lines,
     decompressed_lines,
     encode_copies,
+    too_large,
     without_batches_before,
 )
-from lastgood.storage.reading import Entry, Location, Storage
+from lastgood.storage.reading import Entry, Location, Storage, allocated_bytes
 from lastgood.storage.rights import WORK_SUFFIX
 from lastgood.storage.writing import WritableStorage
 
@@ -42,6 +43,8 @@ FILE_BYTES_MAX = 256 * 1024 * 1024
 """Larger files are not log files of a query."""
 _FILES_AHEAD = 16
 _AHEAD_BYTES_MAX = 8 * 1024 * 1024
+_HOLES_TIMES_MAX = 1000
+"""A disk that packs what it holds makes it a few hundred times smaller at most."""
 """A longer file is read when it is its turn: its length costs nothing to whoever has made it."""
 _AT_ONCE_BYTES = 64 * 1024 * 1024
 """Of log files that are copied together, but for one that is longer."""
@@ -311,8 +314,25 @@ def _whole(storage: Storage, folder: Location, name: str, begun: Future[bytes | 
     """Name and content of a file that was read ahead; of a long one only its beginning was."""
     content = begun.result() or b""
     if len(content) > _AHEAD_BYTES_MAX:
+        require_there(storage, folder / name)
         content = storage.read(folder / name, limit=FILE_BYTES_MAX) or b""
     return name, content
+
+
+def require_there(storage: Storage, file: Location) -> None:
+    """See that a long file of copies is one that lastgood may have written, before it is read.
+
+    Raises:
+        CopiesTooLargeError: it is longer than any, or nearly all of it is a hole, which takes time and no room.
+        StorageError: the storage does not answer (subclasses).
+    """
+    entry = storage.stat(file)
+    size = 0 if entry is None else entry.size or 0
+    if size > FILE_BYTES_MAX:
+        raise too_large(str(file), f"{size:,} bytes")
+    there = allocated_bytes(storage, file)
+    if there is not None and size > _AHEAD_BYTES_MAX + there * _HOLES_TIMES_MAX:
+        raise too_large(str(file), f"{size:,} bytes, of which {there:,} are there")
 
 
 def _names(storage: Storage, folder: Location, ending: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lastgood.checkpoint.operators import OperatorMetadata
@@ -32,29 +33,30 @@ class StoreSize(JsonValue):
 class StateSizes(JsonValue):
     """The state of a query, store by store."""
 
-    json = form("*query size skew=_skews stores")
+    json = form("*query size skew=skews stores")
     """What `inspect --state --format json` prints; sizes in bytes."""
 
     query: OpenQuery
     stores: tuple[StoreSize, ...]
 
-    def skew(self, operator: int) -> float | None:
-        """The largest partition of an operator in multiples of the mean; None if it has less than two."""
-        by_partition: dict[int, int] = {}
+    @property
+    def skews(self) -> dict[int, float | None]:
+        """Of each operator the largest partition in multiples of the mean; None if it has less than two."""
+        sizes: dict[int, dict[int, int]] = {}
         for store in self.stores:
-            if store.operator == operator:
-                by_partition[store.partition] = by_partition.get(store.partition, 0) + store.size
-        total = sum(by_partition.values())
-        return max(by_partition.values()) * len(by_partition) / total if len(by_partition) > 1 and total else None
+            of_operator = sizes.setdefault(store.operator, {})
+            of_operator[store.partition] = of_operator.get(store.partition, 0) + store.size
+        return {operator: _skew(sizes[operator].values()) for operator in sorted(sizes)}
 
     @property
     def size(self) -> int:
         """Of all stores together, in bytes."""
         return sum(store.size for store in self.stores)
 
-    @property
-    def _skews(self) -> dict[int, float | None]:
-        return {operator: self.skew(operator) for operator in sorted({store.operator for store in self.stores})}
+
+def _skew(sizes: Collection[int]) -> float | None:
+    total = sum(sizes)
+    return max(sizes) * len(sizes) / total if len(sizes) > 1 and total else None
 
 
 def inspect_state(target: Target) -> StateSizes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lastgood.sources.kafka.ranges import Offsets, Ranges
 from lastgood.values import JsonValue, form
+from lastgood.visible import excerpt
 
 _FILES_SHOWN = 5
 
@@ -100,19 +101,17 @@ class SourcePrice(JsonValue):
                 for start, end in found
             ]
             if spans:
-                ranges = ", ".join(f"{name} [{start:,}, {end:,})" for name, start, end in spans)
+                ranges = excerpt(f"{name} [{start:,}, {end:,})" for name, start, end in spans).in_a_line
                 total = sum(end - start for _, start, end in spans)
                 told.append(f"source {self.index}: {words} {at_most}{total:,} offsets: {ranges}")
             if files:
-                if len(files) > _FILES_SHOWN:
-                    more = f" and {len(files) - _FILES_SHOWN} more"
-                else:
-                    more = ""
-                shown = ", ".join(files[:_FILES_SHOWN])
-                told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}{more}")
+                shown = excerpt(files, _FILES_SHOWN).in_a_line
+                told.append(f"source {self.index}: {words} {at_most}{len(files)} files: {shown}")
             if open_ended := getattr(self, f"{what}_from", {}):
                 begins = [f"{topic}/{each} from {at:,} on" for topic, p in open_ended.items() for each, at in p.items()]
-                told.append(f"source {self.index}: {words}, and nobody wrote down how much: {', '.join(begins)}")
+                told.append(
+                    f"source {self.index}: {words}, and nobody wrote down how much: {excerpt(begins).in_a_line}"
+                )
         return tuple(told)
 
 

@@ -92,6 +92,43 @@ def ask_one(question: Callable[[], AnswerT], *, deadline: Deadline, subject: str
     return ask_all([question], parallel=1, deadline=deadline, subject=subject)[0].or_raise()
 
 
+def ask_while_it_goes_on(
+    question: Callable[[Callable[[], None]], AnswerT], *, silence_seconds: float, subject: str
+) -> AnswerT:
+    """Ask one question that may take long, as long as there is a sign that it goes on.
+
+    Args:
+        question: Takes what it calls whenever it has come further.
+        silence_seconds: How long to wait for a sign, or for the answer.
+        subject: What the error is about that says that there was none.
+
+    Raises:
+        StorageError: nothing was heard of it for so long; its thread is left to itself.
+        BaseException: whatever the question raises.
+    """
+    changed = threading.Event()
+    answers: list[tuple[AnswerT | None, BaseException | None]] = []
+
+    def work() -> None:
+        try:
+            answers.append((question(changed.set), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised to who asked
+            answers.append((None, error))
+        changed.set()
+
+    threading.Thread(target=work, name="patient", daemon=True).start()
+    while not answers:
+        if not changed.wait(silence_seconds):
+            raise StorageError(
+                "the storage does not answer in time", subject=subject, found=f"nothing for {silence_seconds:g} s"
+            )
+        changed.clear()
+    value, error = answers[0]
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]
+
+
 class _Run(Generic[AnswerT]):
     def __init__(self, questions: Sequence[Callable[[], AnswerT]]) -> None:
         self._questions = questions

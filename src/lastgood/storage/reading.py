@@ -310,6 +310,11 @@ class LocalStorage:
         is_folder, modified_ms = stat.S_ISDIR(found.st_mode), found.st_mtime_ns // 1_000_000
         return Entry(location.name, is_folder, None if is_folder else found.st_size, modified_ms)
 
+    def allocated(self, file: Location) -> int | None:
+        """Bytes of the blocks that a file takes; None if there is none."""
+        found = self._ask(file, lambda: self.tree.stat(self.mount + file.path))
+        return None if found is None else found.st_blocks * 512
+
     def _ask(self, location: Location, call: Callable[[], _Answer]) -> _Answer | None:
         try:
             with answering(location):
@@ -349,6 +354,11 @@ class LocalStorage:
                         yield Entry(found.name, is_folder=True, size=None, modified_ms=None)
                     elif found.is_file():
                         yield _local_file(found, facts=facts and not found.name.startswith("."))
+
+
+def allocated_bytes(storage: Storage, file: Location) -> int | None:
+    """How much room a file takes on a disk of this machine, however long it is; None where nobody tells."""
+    return storage.allocated(file) if isinstance(storage, LocalStorage) else None
 
 
 def _local_file(found: os.DirEntry[str], *, facts: bool) -> Entry:

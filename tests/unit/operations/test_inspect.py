@@ -320,7 +320,7 @@ def test_a_query_without_state_has_none(checkpoint: Path) -> None:
     CheckpointBuilder(checkpoint).run(1)
     sizes = inspect_state(resolve_target(str(checkpoint)))
     assert (sizes.stores, sizes.to_json()["size"], sizes.to_json()["skew"]) == ((), 0, {})
-    assert sizes.skew(0) is None
+    assert sizes.skews == {}
 
 
 @pytest.mark.parametrize("name", ["offsets", "commits"])

@@ -9,13 +9,14 @@ import contextlib
 import importlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
-from lastgood.errors import ExtraMissingError, StorageError
+from lastgood.delta_log.own_files import require_own_files
+from lastgood.errors import ExtraMissingError, LastgoodError, StorageError
 from lastgood.redaction import first_words
 from lastgood.sinks.offset_columns import (
     OffsetColumns,
@@ -23,13 +24,17 @@ from lastgood.sinks.offset_columns import (
     OffsetsSeen,
     TableOffsets,
 )
-from lastgood.storage.reading import Location
+from lastgood.storage.parallel import Deadline, ask_while_it_goes_on
+from lastgood.storage.reading import Location, open_storage
 
 ROWS_READ = 20_000_000
 FILES_READ = 64
 """Statistics cannot tell a repeat beside a hole from neither of them: up to so many files and rows are read even
 where statistics would do, the newest first."""
 
+_LOG_SECONDS = 300.0
+_SILENCE_SECONDS = 300.0
+"""How long delta-rs may take to open a table, or for the next rows."""
 _STATISTICS_CHARACTERS = 32
 """So much of a text Delta keeps in its statistics."""
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -59,13 +64,22 @@ def read_offsets(
 
     Raises:
         OffsetColumnsError: the table has no such columns, or they are of another type.
-        StorageError: there is no such table, or it cannot be read.
+        TableLeadsElsewhereError: its log names a file that is not of the table.
+        StorageError: there is no such table, or it cannot be read, or not in time (subclasses).
         ExtraMissingError: deltalake or pyarrow is not installed.
     """
-    with _explained(table):
+
+    def read(tell: Callable[[], None]) -> TableOffsets:
         opened = _opened(table)
+        tell()
         _require_columns(table, columns, {each.name: str(each.type.type) for each in _primitive(opened)})
-        return _Reading(opened, table, columns, topic or "", OffsetsSeen(since=since)).offsets(rows_read, files_read)
+        reading = _Reading(opened, table, columns, topic or "", OffsetsSeen(since=since), tell)
+        return reading.offsets(rows_read, files_read)
+
+    with _explained(table):
+        # delta-rs opens whatever the log names, wherever it is, and waits for a pipe for ever.
+        require_own_files(open_storage(table), table, deadline=Deadline.after(_LOG_SECONDS))
+        return ask_while_it_goes_on(read, silence_seconds=_SILENCE_SECONDS, subject=str(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +106,17 @@ class _File:
 class _Reading:
     """One table at one version."""
 
-    def __init__(self, opened: Any, table: Location, columns: OffsetColumns, topic: str, seen: OffsetsSeen) -> None:
+    def __init__(
+        self,
+        opened: Any,
+        table: Location,
+        columns: OffsetColumns,
+        topic: str,
+        seen: OffsetsSeen,
+        tell: Callable[[], None],
+    ) -> None:
         self._opened = opened
+        self._tell = tell
         self._table = table
         self._columns = columns
         self._topic = topic
@@ -172,6 +195,7 @@ class _Reading:
 
     def _add(self, batch: Any, written_ms: int | None) -> None:
         """The rows of one batch, of a file that was written then."""
+        self._tell()
         columns = self._columns
         text, number = self._arrow.string(), self._arrow.int64()
         types = {columns.partition: number, columns.offset: number, columns.topic or "": text}
@@ -280,7 +304,7 @@ def _explained(table: Location) -> Iterator[None]:
     """Turn what deltalake and pyarrow raise into our errors."""
     try:
         yield
-    except (OffsetColumnsError, ExtraMissingError, MemoryError):
+    except (LastgoodError, MemoryError):
         raise
     except Exception as error:  # delta-rs and Arrow have their own trees of exceptions
         raise StorageError(
